@@ -1,0 +1,125 @@
+extension EventLoop {
+    /// Starts to watch a descriptor for both directions, edge-triggered, and takes it to be ready for both.
+    func register(_ descriptor: Int32) throws(SystemError) -> RegistrationID {
+        try register(descriptor, events: [.readable, .writable, .endOfInput, .edgeTriggered])
+    }
+
+    /// Starts to watch a listening socket that other loops watch as well: one of them wakes for a connection.
+    func registerShared(_ descriptor: Int32) throws(SystemError) -> RegistrationID {
+        try register(descriptor, events: [.readable, .edgeTriggered, .exclusive])
+    }
+
+    private func register(_ descriptor: Int32, events: Epoll.Events) throws(SystemError) -> RegistrationID {
+        assertCurrent()
+        let row = Int(descriptor)
+        while registrations.count <= row { registrations.append(Registration()) }
+        let id = RegistrationID(descriptor: descriptor, generation: registrations[row].generation)
+        try epoll.add(descriptor, events: events, tag: id.tag)
+        registrations[row].readiness = [.readable, .writable]
+        return id
+    }
+
+    /// Stops watching.
+    ///
+    /// Nobody may be waiting; events that are already on their way are dropped.
+    ///
+    /// - Parameter isShared: the descriptor stays open, so that epoll has to be told.
+    func deregister(_ id: RegistrationID, isShared: Bool = false) {
+        assertCurrent()
+        let row = Int(id.descriptor)
+        precondition(registrations[row].generation == id.generation, "a registration ends once")
+        precondition(registrations[row].waiter == nil, "a registration ends after its last wait")
+        if isShared { epoll.remove(id.descriptor) }
+        registrations[row] = Registration(generation: id.generation &+ 1)
+    }
+
+    /// Notes that a call would have blocked, so that the next wait is one for news.
+    func markBlocked(_ direction: Readiness, of id: RegistrationID) {
+        registrations[Int(id.descriptor)].readiness.subtract(direction)
+    }
+
+    /// A read that filled less than the room it had emptied the socket (epoll(7)): with edge-triggered events a further
+    /// one could only find nothing.
+    ///
+    /// After the peer's end of input there is no further event, so reading goes on.
+    func markDrained(_ id: RegistrationID) {
+        let row = Int(id.descriptor)
+        if !registrations[row].readiness.contains(.endOfInput) {
+            registrations[row].readiness.remove(.readable)
+        }
+    }
+
+    func isReady(_ direction: Readiness, of id: RegistrationID) -> Bool {
+        !registrations[Int(id.descriptor)].readiness.isDisjoint(with: direction)
+    }
+
+    /// Suspends until the descriptor may be ready or the deadline has passed.
+    ///
+    /// - Parameters:
+    ///   - direction: `readable` or `writable`.
+    ///   - id: A registration of this loop on which nobody else waits.
+    ///   - deadline: Kept to the millisecond, never early.
+    ///   - isIdle: Whether draining ends the wait.
+    func wait(
+        for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool
+    ) async -> WakeReason {
+        assertCurrent()
+        if isReady(direction, of: id) { return .ready }
+        if isAbandoned { return .abandoned }
+        if isDraining && isIdle { return .draining }
+        return await Waiter.suspend { waiter in
+            let row = Int(id.descriptor)
+            precondition(registrations[row].waiter == nil, "one task at a time waits on a descriptor")
+            registrations[row].waiter = waiter
+            registrations[row].interest = direction
+            registrations[row].isIdle = isIdle
+            registrations[row].deadline = deadline
+            // A timer that fires too early looks at the deadline again: moving a deadline on costs nothing here, and
+            // that is what nearly every request does.
+            if deadline < registrations[row].timer {
+                registrations[row].timer = deadline
+                timers.insert(TimerHeap.Entry(deadline: deadline, target: .registration(id)))
+            }
+        }
+    }
+
+    func deliver(_ events: Epoll.Events, to id: RegistrationID) {
+        let row = Int(id.descriptor)
+        guard registrations[row].generation == id.generation else { return }
+        var ready: Readiness = []
+        if events.contains(.readable) { ready.insert(.readable) }
+        if events.contains(.writable) { ready.insert(.writable) }
+        if events.contains(.endOfInput) { ready.formUnion([.readable, .endOfInput]) }
+        // Both directions then fail at once, and the failing call says why.
+        if !events.isDisjoint(with: [.error, .hangUp]) { ready.formUnion([.readable, .writable, .endOfInput]) }
+        registrations[row].readiness.formUnion(ready)
+        if !ready.isDisjoint(with: registrations[row].interest) { wake(row, .ready) }
+    }
+
+    /// Resumes whoever waits on a row, if anybody does.
+    func wake(_ row: Int, _ reason: WakeReason) {
+        guard let waiter = registrations[row].waiter else { return }
+        registrations[row].waiter = nil
+        registrations[row].interest = []
+        waiter.resume(returning: reason)
+    }
+
+    // MARK: - Stopping
+
+    /// Ends idle waits, now and from now on, on the loop's thread.
+    package func beginDraining() {
+        execute {
+            self.isDraining = true
+            for row in self.registrations.indices where self.registrations[row].isIdle { self.wake(row, .draining) }
+        }
+    }
+
+    /// Ends all waits for descriptors, now and from now on, on the loop's thread.
+    package func abandon() {
+        execute {
+            self.isDraining = true
+            self.isAbandoned = true
+            for row in self.registrations.indices { self.wake(row, .abandoned) }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+internal import Glibc
+
+/// The one owner of an open descriptor, which it closes when it goes.
+package struct FileDescriptor: ~Copyable, Sendable {
+    package let number: Int32
+
+    /// Takes over a descriptor that nobody else will close.
+    package init(owning number: Int32) {
+        precondition(number >= 0, "a descriptor is never negative")
+        self.number = number
+    }
+
+    /// Gives the descriptor away without closing it.
+    package consuming func release() -> Int32 {
+        let number = number
+        discard self
+        return number
+    }
+
+    deinit {
+        // EINTR included, Linux has freed the number by the time close returns (close(2)): a retry could hit a stranger's.
+        _ = close(number)
+    }
+}

@@ -1,0 +1,60 @@
+/// Names one registration of a descriptor with a loop.
+///
+/// The kernel gives a closed descriptor's number to the next socket, perhaps within one batch of events: the generation
+/// tells the two apart.
+package struct RegistrationID: Hashable, Sendable {
+    let descriptor: Int32
+    let generation: UInt32
+
+    init(descriptor: Int32, generation: UInt32) {
+        self.descriptor = descriptor
+        self.generation = generation
+    }
+
+    init(tag: UInt64) {
+        descriptor = Int32(truncatingIfNeeded: tag)
+        generation = UInt32(truncatingIfNeeded: tag >> 32)
+    }
+
+    /// The 64 bits that epoll hands back with an event.
+    var tag: UInt64 { UInt64(generation) << 32 | UInt64(UInt32(bitPattern: descriptor)) }
+}
+
+/// What a descriptor can do without blocking, as far as the loop has been told.
+package struct Readiness: OptionSet, Sendable {
+    package let rawValue: UInt8
+
+    package init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    package static let readable = Readiness(rawValue: 1)
+    package static let writable = Readiness(rawValue: 2)
+    /// The peer will send no more: reading on finds that out without blocking, so `readable` stays.
+    package static let endOfInput = Readiness(rawValue: 4)
+}
+
+/// Why a wait is over.
+package enum WakeReason: Sendable {
+    /// What was waited for can be tried now.
+    case ready
+    /// The deadline passed first.
+    case timedOut
+    /// The wait was an idle one and the loop takes on no new work.
+    case draining
+    /// The loop gives up everything that is still under way.
+    case abandoned
+}
+
+/// A descriptor's row in its loop's table.
+struct Registration {
+    var generation: UInt32 = 0
+    var readiness: Readiness = []
+    var interest: Readiness = []
+    /// Set while the wait may end without loss, for example between two requests.
+    var isIdle = false
+    var waiter: Waiter<WakeReason>?
+    var deadline = MonotonicTime.never
+    /// The earliest entry that the timer heap holds for this row.
+    var timer = MonotonicTime.never
+}

@@ -1,0 +1,116 @@
+internal import CLinux
+internal import Glibc
+
+/// An IPv4 or IPv6 address with a port.
+package struct SocketAddress: Sendable, CustomStringConvertible {
+    // The larger of the two families' structures; every connection keeps one, so not the 128 bytes of sockaddr_storage.
+    private var storage: sockaddr_in6
+    private let length: socklen_t
+
+    /// Why a host could not be turned into addresses.
+    package struct ResolutionError: Error, Hashable, CustomStringConvertible {
+        package let host: String
+        package let reason: String
+
+        package var description: String { "\(host): \(reason)" }
+    }
+
+    /// All addresses of a host, in the system's order (getaddrinfo(3)).
+    ///
+    /// - Parameters:
+    ///   - host: A literal address without brackets, or a name; empty means every address of the machine.
+    ///   - port: In host byte order; 0 lets the system choose when listening.
+    package static func resolve(host: String, port: UInt16) throws(ResolutionError) -> [SocketAddress] {
+        var hints = unsafe addrinfo()
+        unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        unsafe hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV
+        var first: UnsafeMutablePointer<addrinfo>?
+        let status = unsafe getaddrinfo(host.isEmpty ? nil : host, String(port), &hints, &first)
+        guard status == 0 else {
+            throw ResolutionError(host: host, reason: unsafe String(cString: gai_strerror(status)))
+        }
+        defer { unsafe freeaddrinfo(first) }
+        var addresses: [SocketAddress] = []
+        var next = unsafe first
+        while let entry = unsafe next {
+            if let address = unsafe SocketAddress(entry.pointee.ai_addr, entry.pointee.ai_addrlen) {
+                addresses.append(address)
+            }
+            unsafe next = entry.pointee.ai_next
+        }
+        return addresses
+    }
+
+    /// Copies what the pointer shows; nil for families other than IPv4 and IPv6.
+    private init?(_ pointer: UnsafeMutablePointer<sockaddr>?, _ length: socklen_t) {
+        guard let pointer = unsafe pointer else { return nil }
+        let family = Int32(unsafe pointer.pointee.sa_family)
+        guard family == AF_INET || family == AF_INET6 else { return nil }
+        var storage = sockaddr_in6()
+        guard Int(length) <= MemoryLayout<sockaddr_in6>.size else { return nil }
+        unsafe withUnsafeMutableBytes(of: &storage) { bytes in
+            unsafe bytes.copyMemory(from: UnsafeRawBufferPointer(start: pointer, count: Int(length)))
+        }
+        self.storage = storage
+        self.length = length
+    }
+
+    /// Fills an address by a system call such as `getsockname` or `accept4`.
+    init(
+        _ call: String,
+        _ fill: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
+    ) throws(SystemError) {
+        var storage = sockaddr_in6()
+        var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
+        let result = unsafe withUnsafeMutablePointer(to: &storage) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe fill($0, &length) }
+        }
+        guard result >= 0 else { throw SystemError.last(call) }
+        self.storage = storage
+        self.length = length
+    }
+
+    /// Lends the address in the shape that `bind` and `connect` take.
+    func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
+        unsafe withUnsafePointer(to: storage) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe body($0, length) }
+        }
+    }
+
+    var family: Int32 { Int32(storage.sin6_family) }
+
+    /// The address without brackets, for example `127.0.0.1` or `::1`.
+    package var host: String { numeric.host }
+
+    /// In host byte order.
+    package var port: UInt16 { UInt16(numeric.port) ?? 0 }
+
+    /// `127.0.0.1:8080` or `[::1]:8080`.
+    package var description: String {
+        let (host, port) = numeric
+        return family == AF_INET6 ? "[\(host)]:\(port)" : "\(host):\(port)"
+    }
+
+    /// True for 127.0.0.0/8 and `::1`, which only this machine reaches.
+    package var isLoopback: Bool {
+        let host = numeric.host
+        return host.hasPrefix("127.") || host == "::1" || host.hasPrefix("::ffff:127.")
+    }
+
+    private var numeric: (host: String, port: String) {
+        var host: [CChar] = Array(repeating: 0, count: Int(NI_MAXHOST))
+        var port: [CChar] = Array(repeating: 0, count: Int(NI_MAXSERV))
+        let status = unsafe withPointer { pointer, length in
+            unsafe getnameinfo(
+                pointer, length, &host, socklen_t(host.count), &port, socklen_t(port.count),
+                NI_NUMERICHOST | NI_NUMERICSERV
+            )
+        }
+        guard status == 0 else { return ("unknown", "0") }
+        return (Self.text(host), Self.text(port))
+    }
+
+    private static func text(_ characters: [CChar]) -> String {
+        String(decoding: characters.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+}

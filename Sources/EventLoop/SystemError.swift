@@ -1,0 +1,45 @@
+internal import Glibc
+
+/// A system call that failed, with the call's name and its `errno`.
+package struct SystemError: Error, Hashable, CustomStringConvertible {
+    /// The C function, for example `bind`.
+    package let call: String
+    /// The value of `errno` right after the call.
+    package let code: Int32
+
+    package init(call: String, code: Int32) {
+        self.call = call
+        self.code = code
+    }
+
+    /// Reads `errno`: call it before anything else can change that.
+    package static func last(_ call: String) -> SystemError {
+        SystemError(call: call, code: errno)
+    }
+
+    /// The text of the code alone: `Address already in use`.
+    package var reason: String {
+        // strerror's text is glibc's own and stays valid until this thread's next call.
+        unsafe String(cString: strerror(code))
+    }
+
+    package var description: String { "\(call): \(reason)" }
+
+    /// The process or the machine has no descriptor left for another socket.
+    package var isOutOfDescriptors: Bool { code == EMFILE || code == ENFILE }
+
+    /// The address is taken by another socket.
+    package var isAddressInUse: Bool { code == EADDRINUSE }
+
+    /// Ports below 1024 need a capability.
+    package var isPermissionDenied: Bool { code == EACCES || code == EPERM }
+}
+
+/// Calls again as long as a signal interrupts; every other result is the caller's to judge.
+@inline(__always)
+func retryingInterrupts<Result: FixedWidthInteger>(_ call: () -> Result) -> Result {
+    while true {
+        let result = call()
+        if result != -1 || errno != EINTR { return result }
+    }
+}

@@ -1,0 +1,53 @@
+/// A binary heap of deadlines; the earliest is at hand in O(1), changes cost O(log n).
+///
+/// Entries are never removed before their time: the loop looks at what is due and drops what no longer matters.
+struct TimerHeap {
+    struct Entry {
+        let deadline: MonotonicTime
+        let target: Target
+    }
+
+    enum Target {
+        /// Whoever waits on this descriptor's registration.
+        case registration(RegistrationID)
+        /// A task that sleeps, by its place in the loop's table of sleepers.
+        case sleeper(Int)
+    }
+
+    private var entries: [Entry] = []
+
+    /// `never` when there is no timer.
+    var earliest: MonotonicTime { entries.first?.deadline ?? .never }
+
+    var count: Int { entries.count }
+
+    mutating func insert(_ entry: Entry) {
+        entries.append(entry)
+        var child = entries.count - 1
+        while child > 0 {
+            let parent = (child - 1) / 2
+            guard entries[child].deadline < entries[parent].deadline else { break }
+            entries.swapAt(child, parent)
+            child = parent
+        }
+    }
+
+    /// Takes out the earliest entry if its deadline has come.
+    mutating func popDue(at now: MonotonicTime) -> Entry? {
+        guard let first = entries.first, first.deadline <= now else { return nil }
+        let last = entries.removeLast()
+        guard !entries.isEmpty else { return first }
+        entries[0] = last
+        var parent = 0
+        while true {
+            var smallest = parent
+            for child in [2 * parent + 1, 2 * parent + 2]
+            where child < entries.count && entries[child].deadline < entries[smallest].deadline {
+                smallest = child
+            }
+            guard smallest != parent else { return first }
+            entries.swapAt(parent, smallest)
+            parent = smallest
+        }
+    }
+}

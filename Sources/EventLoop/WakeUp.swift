@@ -1,0 +1,19 @@
+internal import CLinux
+internal import Glibc
+
+/// An eventfd that gets a loop out of its wait, callable from any thread.
+struct WakeUp: ~Copyable, Sendable {
+    let descriptor: FileDescriptor
+
+    init() throws(SystemError) {
+        let number = eventfd(0, Int32(EFD_CLOEXEC) | Int32(EFD_NONBLOCK))
+        guard number >= 0 else { throw SystemError.last("eventfd") }
+        descriptor = FileDescriptor(owning: number)
+    }
+
+    func signal() {
+        var one: UInt64 = 1
+        // The only failure is a counter that is full, and then the loop is awake anyway.
+        _ = unsafe write(descriptor.number, &one, MemoryLayout<UInt64>.size)
+    }
+}

@@ -28,6 +28,7 @@ let package = Package(
 
         // Three modules that know nothing of one another.
         .target(name: "EventLoop", dependencies: ["CLinux"], swiftSettings: strict),
+        .target(name: "HTTP", swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

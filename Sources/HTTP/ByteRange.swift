@@ -1,0 +1,92 @@
+internal import Glibc
+
+/// A range of bytes in a request, from the request's first byte.
+///
+/// Half of `Range<Int>`, for a head holds several.
+package struct ByteRange: Hashable, Sendable {
+    package var start: UInt32
+    package var end: UInt32
+
+    package init(_ start: Int, _ end: Int) {
+        self.start = UInt32(start)
+        self.end = UInt32(end)
+    }
+
+    package static let empty = ByteRange(0, 0)
+
+    package var isEmpty: Bool { start == end }
+    package var count: Int { Int(end - start) }
+    package var indices: Range<Int> { Int(start)..<Int(end) }
+}
+
+extension Span<UInt8> {
+    /// The bytes of a range as a `String`; what is not UTF-8 is replaced.
+    package func text(_ range: ByteRange) -> String {
+        String(decoding: [UInt8](range, in: self), as: UTF8.self)
+    }
+
+    /// Whether the bytes of a range are `text`, which is ASCII.
+    package func equals(_ range: ByteRange, _ text: [UInt8]) -> Bool {
+        guard range.count == text.count else { return false }
+        for index in 0..<text.count where self[Int(range.start) + index] != text[index] { return false }
+        return true
+    }
+
+    /// Whether the bytes of a range are `text` in any case; `text` is lower-case letters, digits and hyphens.
+    package func equalsIgnoringCase(_ range: ByteRange, _ text: [UInt8]) -> Bool {
+        guard range.count == text.count else { return false }
+        for index in 0..<text.count {
+            let byte = self[Int(range.start) + index]
+            let lower = byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z") ? byte | 0x20 : byte
+            if lower != text[index] { return false }
+        }
+        return true
+    }
+
+    /// The first place of a byte in a range of indices.
+    package func firstIndex(of byte: UInt8, in range: Range<Int>) -> Int? {
+        precondition(range.lowerBound >= 0 && range.upperBound <= count, "the range lies inside the span")
+        return unsafe withUnsafeBufferPointer { buffer in
+            guard let base = buffer.baseAddress, !range.isEmpty else { return nil }
+            // glibc's memchr looks at 32 bytes a step; the bounds were checked above.
+            guard let found = unsafe memchr(base + range.lowerBound, Int32(byte), range.count) else { return nil }
+            return unsafe UnsafeRawPointer(base).distance(to: UnsafeRawPointer(found))
+        }
+    }
+
+    /// A range without the blanks and tabs at its ends.
+    func trimmed(_ range: ByteRange) -> ByteRange {
+        var (start, end) = (Int(range.start), Int(range.end))
+        while start < end && (self[start] == .space || self[start] == .tab) { start += 1 }
+        while start < end && (self[end - 1] == .space || self[end - 1] == .tab) { end -= 1 }
+        return ByteRange(start, end)
+    }
+
+    /// Whether all bytes of a range of indices are in a class.
+    func all(_ range: Range<Int>, in table: [Bool]) -> Bool {
+        for index in range where !table[Int(self[index])] { return false }
+        return true
+    }
+}
+
+extension [UInt8] {
+    /// Copies the bytes of a range out of a span.
+    package init(_ range: ByteRange, in span: Span<UInt8>) {
+        self = []
+        append(range, in: span)
+    }
+
+    /// Appends the bytes of a range of a span.
+    package mutating func append(_ range: ByteRange, in span: Span<UInt8>) {
+        unsafe span.extracting(range.indices).withUnsafeBufferPointer { unsafe append(contentsOf: $0) }
+    }
+
+    /// Moves bytes towards the front; the places they leave keep what they had.
+    mutating func moveBytes(from source: Int, to target: Int, count moved: Int) {
+        precondition(target <= source && target >= 0 && source + moved <= count, "the move stays inside the array")
+        unsafe withUnsafeMutableBufferPointer { buffer in
+            guard let base = buffer.baseAddress else { return }
+            unsafe _ = memmove(base + target, base + source, moved)
+        }
+    }
+}

@@ -1,0 +1,48 @@
+extension Span<UInt8> {
+    /// Whether a range of indices starts with `text` in any case.
+    func hasPrefix(_ text: [UInt8], in range: Range<Int>) -> Bool {
+        guard range.count >= text.count else { return false }
+        return equalsIgnoringCase(ByteRange(range.lowerBound, range.lowerBound + text.count), text)
+    }
+
+    /// The elements of a comma-separated list without the white space around them, empty ones left out
+    /// (RFC 9110, section 5.6.1).
+    func elements(of value: ByteRange) -> [ByteRange] {
+        var elements: [ByteRange] = []
+        var start = Int(value.start)
+        while start <= Int(value.end) {
+            let end = firstIndex(of: UInt8(ascii: ","), in: start..<Int(value.end)) ?? Int(value.end)
+            let element = trimmed(ByteRange(start, end))
+            if !element.isEmpty { elements.append(element) }
+            start = end + 1
+        }
+        return elements
+    }
+
+    /// Whether a range is a host with an optional port: a name, an IPv4 address, or an IP literal in brackets
+    /// (RFC 3986, section 3.2; no user information, which RFC 9110 section 4.2.4 forbids).
+    func isAuthority(_ range: ByteRange) -> Bool {
+        var index = Int(range.start)
+        let end = Int(range.end)
+        if index < end && self[index] == UInt8(ascii: "[") {
+            guard let close = firstIndex(of: UInt8(ascii: "]"), in: index..<end), close > index + 2 else {
+                return false
+            }
+            for inner in (index + 1)..<close where !Self.isAddressCharacter(self[inner]) { return false }
+            index = close + 1
+        } else {
+            let start = index
+            while index < end && ByteClass.host[Int(self[index])] { index += 1 }
+            guard index > start else { return false }
+        }
+        guard index < end else { return true }
+        guard self[index] == UInt8(ascii: ":"), end - index <= 6 else { return false }
+        for digit in (index + 1)..<end where !ByteClass.isDigit(self[digit]) { return false }
+        return true
+    }
+
+    /// Hexadecimal digits, colons, and the dots of an IPv4 address at the end.
+    private static func isAddressCharacter(_ byte: UInt8) -> Bool {
+        ByteClass.hexValue(byte) != nil || byte == UInt8(ascii: ":") || byte == UInt8(ascii: ".")
+    }
+}

@@ -1,0 +1,228 @@
+/// Reads a request head line by line: each line once, as soon as it is there.
+///
+/// Framing is decided here and nowhere else. Offsets count from the request's first byte.
+struct HeadParser {
+    /// Fields of which a request has at most one.
+    private struct Singles: OptionSet {
+        let rawValue: UInt8
+        static let host = Singles(rawValue: 1)
+        static let contentLength = Singles(rawValue: 2)
+        static let transferEncoding = Singles(rawValue: 4)
+        static let contentType = Singles(rawValue: 8)
+    }
+
+    private(set) var head = RequestHead()
+    private var seen: Singles = []
+    private var fieldCount = 0
+    private var contentLength = 0
+    private var hasAbsoluteTarget = false
+    private var saysClose = false
+    private var saysKeepAlive = false
+
+    // MARK: - Request line
+
+    /// Reads `method SP target SP version` (RFC 9112, section 3).
+    ///
+    /// - Parameters:
+    ///   - line: The line without its line end, from the request's first byte.
+    ///   - buffer: The receive buffer.
+    ///   - start: Where the request begins in it.
+    mutating func readRequestLine(_ line: Range<Int>, of buffer: [UInt8], from start: Int) throws(Refusal) {
+        let bytes = buffer.span.extracting(start..<buffer.count)
+        guard let methodEnd = bytes.firstIndex(of: .space, in: line), methodEnd > line.lowerBound else {
+            throw .malformedRequestLine
+        }
+        guard bytes.all(line.lowerBound..<methodEnd, in: ByteClass.token) else { throw .malformedMethod }
+        let targetStart = methodEnd + 1
+        guard let targetEnd = bytes.firstIndex(of: .space, in: targetStart..<line.upperBound), targetEnd > targetStart
+        else { throw .malformedRequestLine }
+        head.methodName = ByteRange(line.lowerBound, methodEnd)
+        head.method = Self.method(head.methodName, in: bytes)
+        head.target = ByteRange(targetStart, targetEnd)
+        // The version first: a request of HTTP/2 or 0.9 is told so, whatever its target looks like.
+        try readVersion((targetEnd + 1)..<line.upperBound, of: bytes)
+        if head.method == .connect { throw .connectMethod }
+        try readTarget(targetStart..<targetEnd, of: bytes)
+    }
+
+    private static func method(_ name: ByteRange, in bytes: Span<UInt8>) -> Method {
+        if bytes.equals(name, Names.get) { return .get }
+        if bytes.equals(name, Names.post) { return .post }
+        if bytes.equals(name, Names.head) { return .head }
+        if bytes.equals(name, Names.options) { return .options }
+        if bytes.equals(name, Names.connect) { return .connect }
+        return .other
+    }
+
+    /// `HTTP/1.0` or `HTTP/1.` and another digit.
+    private mutating func readVersion(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) {
+        let start = range.lowerBound
+        guard range.count == 8, bytes.equals(ByteRange(start, start + 5), Names.http),
+            ByteClass.isDigit(bytes[start + 5]), bytes[start + 6] == UInt8(ascii: "."),
+            ByteClass.isDigit(bytes[start + 7])
+        else { throw .malformedVersion }
+        guard bytes[start + 5] == UInt8(ascii: "1") else { throw .versionNotSupported }
+        head.minorVersion = bytes[start + 7] == UInt8(ascii: "0") ? 0 : 1
+    }
+
+    /// Origin form, absolute form, or `*` for OPTIONS (RFC 9112, section 3.2).
+    private mutating func readTarget(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) {
+        guard bytes.all(range, in: ByteClass.target) else { throw .malformedTarget }
+        var pathStart = range.lowerBound
+        if bytes[pathStart] != UInt8(ascii: "/") {
+            if range.count == 1, bytes[pathStart] == UInt8(ascii: "*"), head.method == .options {
+                head.path = ByteRange(range.lowerBound, range.upperBound)
+                return
+            }
+            pathStart = try readAuthority(range, of: bytes)
+        }
+        let mark = bytes.firstIndex(of: UInt8(ascii: "?"), in: pathStart..<range.upperBound)
+        head.path = ByteRange(pathStart, mark ?? range.upperBound)
+        if let mark { head.query = ByteRange(mark + 1, range.upperBound) }
+    }
+
+    /// Takes the authority off an absolute target and returns where the path begins.
+    private mutating func readAuthority(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) -> Int {
+        let start: Int
+        if bytes.hasPrefix(Names.httpScheme, in: range) {
+            start = range.lowerBound + Names.httpScheme.count
+        } else if bytes.hasPrefix(Names.httpsScheme, in: range) {
+            start = range.lowerBound + Names.httpsScheme.count
+        } else {
+            throw .malformedTarget
+        }
+        var end = start
+        while end < range.upperBound && bytes[end] != UInt8(ascii: "/") && bytes[end] != UInt8(ascii: "?") { end += 1 }
+        let authority = ByteRange(start, end)
+        guard !authority.isEmpty, bytes.isAuthority(authority) else { throw .malformedHost }
+        head.authority = authority
+        hasAbsoluteTarget = true
+        return end
+    }
+
+    // MARK: - Fields
+
+    /// Reads one header line; the parameters are those of `readRequestLine`.
+    mutating func readField(
+        _ line: Range<Int>, of buffer: [UInt8], from start: Int, limits: RequestLimits
+    ) throws(Refusal) {
+        let bytes = buffer.span.extracting(start..<buffer.count)
+        fieldCount += 1
+        guard fieldCount <= limits.fieldCount else { throw .tooManyFields }
+        let (name, value) = try Self.split(line, of: bytes)
+        // Only names of these lengths mean anything here.
+        switch name.count {
+        case 4 where bytes.equalsIgnoringCase(name, Names.host): try readHost(value, of: bytes)
+        case 6 where bytes.equalsIgnoringCase(name, Names.expect): try readExpect(value, of: bytes)
+        case 10 where bytes.equalsIgnoringCase(name, Names.connection): readConnection(value, of: bytes)
+        case 12 where bytes.equalsIgnoringCase(name, Names.contentType):
+            try once(.contentType, else: .repeatedContentType)
+            head.contentType = value
+        case 14 where bytes.equalsIgnoringCase(name, Names.contentLength): try readContentLength(value, of: bytes)
+        case 17 where bytes.equalsIgnoringCase(name, Names.transferEncoding): try readTransferEncoding(value, of: bytes)
+        default: break
+        }
+    }
+
+    /// Splits a header or trailer line and checks its characters (RFC 9112, section 5).
+    static func split(
+        _ line: Range<Int>, of bytes: Span<UInt8>
+    ) throws(Refusal) -> (name: ByteRange, value: ByteRange) {
+        let start = line.lowerBound
+        if bytes[start] == .space || bytes[start] == .tab { throw .foldedField }
+        var colon = start
+        while colon < line.upperBound && ByteClass.token[Int(bytes[colon])] { colon += 1 }
+        guard colon > start, colon < line.upperBound, bytes[colon] == UInt8(ascii: ":") else {
+            throw .malformedFieldName
+        }
+        for index in (colon + 1)..<line.upperBound where !ByteClass.fieldValue[Int(bytes[index])] {
+            throw bytes[index] == .carriageReturn ? .bareCarriageReturn : .malformedFieldValue
+        }
+        return (ByteRange(start, colon), bytes.trimmed(ByteRange(colon + 1, line.upperBound)))
+    }
+
+    private mutating func once(_ field: Singles, else refusal: Refusal) throws(Refusal) {
+        guard seen.insert(field).inserted else { throw refusal }
+    }
+
+    private mutating func readHost(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
+        try once(.host, else: .repeatedHost)
+        guard value.isEmpty || bytes.isAuthority(value) else { throw .malformedHost }
+        // An absolute target's own authority counts (RFC 9112, section 3.2.2).
+        if !hasAbsoluteTarget { head.authority = value }
+    }
+
+    private mutating func readExpect(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
+        guard bytes.equalsIgnoringCase(value, Names.continueExpectation) else { throw .unknownExpectation }
+        head.expectsContinue = true
+    }
+
+    private mutating func readConnection(_ value: ByteRange, of bytes: Span<UInt8>) {
+        for option in bytes.elements(of: value) {
+            if bytes.equalsIgnoringCase(option, Names.close) { saysClose = true }
+            if bytes.equalsIgnoringCase(option, Names.keepAlive) { saysKeepAlive = true }
+        }
+    }
+
+    private mutating func readContentLength(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
+        try once(.contentLength, else: .repeatedContentLength)
+        guard !value.isEmpty else { throw .malformedContentLength }
+        for index in value.indices {
+            guard ByteClass.isDigit(bytes[index]) else { throw .malformedContentLength }
+            // Saturating: any number beyond the limit is too large, however many digits it has.
+            let digit = Int(bytes[index] - UInt8(ascii: "0"))
+            contentLength = contentLength >= Int.max / 16 ? Int.max / 16 : contentLength * 10 + digit
+        }
+    }
+
+    private mutating func readTransferEncoding(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
+        try once(.transferEncoding, else: .repeatedTransferEncoding)
+        let codings = bytes.elements(of: value)
+        let chunked = codings.filter { bytes.equalsIgnoringCase($0, Names.chunked) }
+        guard let last = codings.last, chunked.count == 1, last == chunked[0] else { throw .chunkedNotLast }
+        guard codings.count == 1 else { throw .unknownTransferCoding }
+        head.framing = .chunked
+    }
+
+    // MARK: - End
+
+    /// Decides what follows the head.
+    ///
+    /// - Parameter length: The bytes of the head with the empty line.
+    mutating func finish(length: Int, limits: RequestLimits) throws(Refusal) {
+        head.length = length
+        if head.minorVersion > 0 && !seen.contains(.host) { throw .missingHost }
+        if seen.contains(.transferEncoding) {
+            if seen.contains(.contentLength) { throw .lengthAndTransferEncoding }
+            if head.minorVersion == 0 { throw .transferEncodingInOldVersion }
+        } else if contentLength > 0 {
+            guard contentLength <= limits.body else { throw .bodyTooLarge }
+            head.framing = .length(contentLength)
+        }
+        // HTTP/1.0 knows no 100 (RFC 9110, section 10.1.1).
+        if head.minorVersion == 0 { head.expectsContinue = false }
+        head.keepsAlive = !saysClose && (head.minorVersion > 0 || saysKeepAlive)
+    }
+}
+
+/// The names and words that are compared with, in the case they are compared in.
+private enum Names {
+    static let get = Array("GET".utf8)
+    static let post = Array("POST".utf8)
+    static let head = Array("HEAD".utf8)
+    static let options = Array("OPTIONS".utf8)
+    static let connect = Array("CONNECT".utf8)
+    static let http = Array("HTTP/".utf8)
+    static let httpScheme = Array("http://".utf8)
+    static let httpsScheme = Array("https://".utf8)
+    static let host = Array("host".utf8)
+    static let expect = Array("expect".utf8)
+    static let connection = Array("connection".utf8)
+    static let contentType = Array("content-type".utf8)
+    static let contentLength = Array("content-length".utf8)
+    static let transferEncoding = Array("transfer-encoding".utf8)
+    static let continueExpectation = Array("100-continue".utf8)
+    static let close = Array("close".utf8)
+    static let keepAlive = Array("keep-alive".utf8)
+    static let chunked = Array("chunked".utf8)
+}

@@ -1,0 +1,224 @@
+/// Bytes in, requests out: the receive buffer of a connection and how far it has been understood.
+///
+/// Append what arrives to `bytes`, call `next` until it needs more, and `finishRequest` after each request. No sockets
+/// and no clock in here; a byte is looked at once, however slowly the bytes come.
+package struct RequestReader {
+    /// What to do next.
+    package enum Step {
+        /// Receive more.
+        case needsMore(Part)
+        /// Send `100 Continue`, then call `next` again.
+        case sendContinue
+        /// Answer this, then call `finishRequest`.
+        case request(Request)
+        /// Answer this and close.
+        case refused(Refusal)
+    }
+
+    /// What is being waited for, which decides the deadline.
+    package enum Part: Sendable {
+        /// The first byte of a request.
+        case start
+        case head
+        case body
+    }
+
+    private enum State {
+        case start
+        case requestLine
+        case fields
+        case body(end: Int)
+        case chunked(ChunkedBody)
+        case complete(wireEnd: Int)
+    }
+
+    /// The buffer: requests that were pipelined lie one behind the other.
+    package var bytes: [UInt8] = []
+
+    private let limits: RequestLimits
+    private var state = State.start
+    private var parser = HeadParser()
+    /// Where the current request begins in `bytes`.
+    private var start = 0
+    /// Where the current line begins.
+    private var lineStart = 0
+    /// Everything before this has been searched for a line end.
+    private var searched = 0
+    private var skippedEmptyLine = false
+    private var sentContinue = false
+
+    package init(limits: RequestLimits) {
+        self.limits = limits
+    }
+
+    /// True between two requests when no byte of the next one is there.
+    package var isEmpty: Bool { start == bytes.count }
+
+    /// The current request's bytes, which a `Request`'s ranges refer to.
+    package var requestBytes: Span<UInt8> {
+        @_lifetime(borrow self) get { bytes.span.extracting(start..<bytes.count) }
+    }
+
+    /// Goes on with what is in the buffer.
+    package mutating func next() -> Step {
+        do throws(Refusal) {
+            return try advance()
+        } catch {
+            return .refused(error)
+        }
+    }
+
+    /// Drops the request that `next` returned.
+    package mutating func finishRequest() {
+        guard case .complete(let wireEnd) = state else {
+            preconditionFailure("a request is finished after it was returned, once")
+        }
+        start = wireEnd
+        if isEmpty {
+            bytes.removeAll(keepingCapacity: true)
+            start = 0
+        }
+        lineStart = start
+        searched = start
+        parser = HeadParser()
+        skippedEmptyLine = false
+        sentContinue = false
+        state = .start
+    }
+
+    /// Makes room at the buffer's end and returns how much there is for the next read.
+    ///
+    /// The buffer doubles as data comes, whatever length was announced: memory goes to who sends, not to who promises.
+    package mutating func makeRoom() -> Int {
+        compact()
+        let room = bytes.capacity - bytes.count
+        return room >= min(max(expectedBytes, 1), Self.leastRoom) ? room : max(bytes.capacity, Self.leastRoom)
+    }
+
+    /// Reading into less than this would cost more calls than growing.
+    private static let leastRoom = 4 << 10
+
+    /// How many bytes of the current body are still to come, as far as that is known; otherwise the most there can be.
+    private var expectedBytes: Int {
+        if case .body(let end) = state { return end - bytes.count }
+        return .max
+    }
+
+    /// Moves the unread bytes to the front of the buffer.
+    private mutating func compact() {
+        guard start > 0 else { return }
+        bytes.removeSubrange(0..<start)
+        lineStart -= start
+        searched -= start
+        switch state {
+        case .start, .requestLine, .fields: break
+        case .body(let end): state = .body(end: end - start)
+        case .chunked, .complete: preconditionFailure("a request is compacted before its body is decoded")
+        }
+        start = 0
+    }
+
+    private mutating func advance() throws(Refusal) -> Step {
+        while true {
+            switch state {
+            case .start:
+                guard !isEmpty else { return .needsMore(.start) }
+                guard try skipEmptyLine() else { return .needsMore(.head) }
+                state = .requestLine
+            case .requestLine:
+                guard let line = try nextLine(limit: limits.requestLine, from: lineStart, else: .targetTooLong) else {
+                    return .needsMore(.head)
+                }
+                try parser.readRequestLine(line, of: bytes, from: start)
+                state = .fields
+            case .fields:
+                guard let line = try nextLine(limit: limits.head, from: start, else: .headTooLarge) else {
+                    return .needsMore(.head)
+                }
+                if line.isEmpty {
+                    try finishHead()
+                } else {
+                    try parser.readField(line, of: bytes, from: start, limits: limits)
+                }
+            case .body(let end):
+                guard bytes.count >= end else { return waitForBody() }
+                state = .complete(wireEnd: end)
+            case .chunked(var chunks):
+                // Out of the state while it decodes: the buffer must not be copied for being looked at twice.
+                let wireEnd = try chunks.decode(&bytes, limits: limits)
+                state = .chunked(chunks)
+                guard let wireEnd else { return waitForBody() }
+                state = .complete(wireEnd: wireEnd)
+                return .request(
+                    Request(
+                        head: parser.head, body: ByteRange(parser.head.length, chunks.end - start)
+                    )
+                )
+            case .complete(let wireEnd):
+                return .request(
+                    Request(head: parser.head, body: ByteRange(parser.head.length, wireEnd - start))
+                )
+            }
+        }
+    }
+
+    /// Skips one empty line before a request (RFC 9112, section 2.2).
+    ///
+    /// False when its second byte is still to come.
+    private mutating func skipEmptyLine() throws(Refusal) -> Bool {
+        guard bytes[start] == .carriageReturn, !skippedEmptyLine else { return true }
+        guard bytes.count > start + 1 else { return false }
+        guard bytes[start + 1] == .lineFeed else { throw .bareCarriageReturn }
+        skippedEmptyLine = true
+        start += 2
+        lineStart = start
+        searched = start
+        return !isEmpty
+    }
+
+    /// The next whole line of the head without its line end, from the request's first byte; nil when it is not there yet.
+    ///
+    /// - Parameters:
+    ///   - limit: How many bytes may lie between `origin` and the line's end.
+    ///   - origin: Where counting begins, as an index into the buffer.
+    ///   - refusal: What going beyond the limit means.
+    private mutating func nextLine(
+        limit: Int, from origin: Int, else refusal: Refusal
+    ) throws(Refusal) -> Range<Int>? {
+        guard let lineFeed = bytes.span.firstIndex(of: .lineFeed, in: searched..<bytes.count) else {
+            searched = bytes.count
+            // One more for the CR, which is not part of the line.
+            guard bytes.count - origin <= limit + 1 else { throw refusal }
+            return nil
+        }
+        searched = lineFeed + 1
+        guard lineFeed > lineStart, bytes[lineFeed - 1] == .carriageReturn else { throw .bareLineFeed }
+        guard lineFeed - 1 - origin <= limit else { throw refusal }
+        defer { lineStart = lineFeed + 1 }
+        return (lineStart - start)..<(lineFeed - 1 - start)
+    }
+
+    private mutating func finishHead() throws(Refusal) {
+        try parser.finish(length: lineStart - start, limits: limits)
+        switch parser.head.framing {
+        case .none: state = .complete(wireEnd: lineStart)
+        case .length(let length): state = .body(end: lineStart + length)
+        case .chunked:
+            // From here on offsets into the body are kept, so the request moves to the front before.
+            compact()
+            state = .chunked(ChunkedBody(at: lineStart))
+        }
+    }
+
+    private mutating func waitForBody() -> Step {
+        // A client that already sends its body does not wait for leave to do so.
+        if parser.head.expectsContinue && !sentContinue && bytes.count == lineStart {
+            sentContinue = true
+            return .sendContinue
+        }
+        return .needsMore(.body)
+    }
+
+    /// The head of the request being read, as far as it has been: for the answer to a refusal.
+    package var partialHead: RequestHead { parser.head }
+}

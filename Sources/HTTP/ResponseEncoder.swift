@@ -1,0 +1,103 @@
+/// Writes responses.
+///
+/// One a loop: it keeps the text of the current second's date.
+package struct ResponseEncoder {
+    private var dateSecond: Int64 = .min
+    private var date: [UInt8] = []
+
+    package init() {}
+
+    /// What the request and the connection ask of the answer's head.
+    package struct Traits: Sendable {
+        /// The answer to HEAD has no body; it leaves out the length of what GET would send, for that takes the work of a
+        /// GET to know (RFC 9110, section 9.3.2).
+        package var omitsBody = false
+        /// The connection is closed after this answer (RFC 9112, section 9.6).
+        package var closes = false
+        /// The client speaks HTTP/1.0, which has to be told that the connection stays open.
+        package var isOldVersion = false
+
+        package init(omitsBody: Bool = false, closes: Bool = false, isOldVersion: Bool = false) {
+            self.omitsBody = omitsBody
+            self.closes = closes
+            self.isOldVersion = isOldVersion
+        }
+    }
+
+    /// The interim answer to `Expect: 100-continue`.
+    package static let continueResponse = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
+
+    /// Appends a response's bytes.
+    ///
+    /// - Parameters:
+    ///   - response: What to send.
+    ///   - traits: How to send it.
+    ///   - output: Where the bytes go.
+    ///   - unixTime: Seconds since 1970 for the `Date` field.
+    package mutating func encode(
+        _ response: borrowing Response, _ traits: Traits, into output: inout [UInt8], unixTime: Int64
+    ) {
+        if unixTime != dateSecond {
+            dateSecond = unixTime
+            date = HTTPDate.text(unixTime: unixTime)
+        }
+        if response.status == .ok {
+            output.append(contentsOf: Parts.okHead)
+        } else {
+            output.append(contentsOf: Array("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)".utf8))
+            output.append(contentsOf: Parts.commonFields)
+        }
+        output.append(contentsOf: date)
+        if let location = response.location {
+            output.append(contentsOf: Parts.location)
+            output.append(contentsOf: location)
+        }
+        if response.status == .methodNotAllowed { output.append(contentsOf: Parts.allow) }
+        if traits.closes {
+            output.append(contentsOf: Parts.close)
+        } else if traits.isOldVersion {
+            output.append(contentsOf: Parts.keepAlive)
+        }
+        if traits.omitsBody {
+            output.append(contentsOf: Parts.endOfHead)
+            return
+        }
+        output.append(contentsOf: Parts.contentLength)
+        output.appendDecimal(response.body.count)
+        output.append(contentsOf: Parts.endOfHead)
+        output.append(contentsOf: response.body)
+    }
+
+    private enum Parts {
+        static let commonFields = Array(
+            """
+            \r
+            Content-Type: application/json\r
+            Cache-Control: no-store\r
+            X-Content-Type-Options: nosniff\r
+            Date:\u{20}
+            """.utf8
+        )
+        static let okHead = Array("HTTP/1.1 200 OK".utf8) + commonFields
+        static let location = Array("\r\nLocation: ".utf8)
+        static let allow = Array("\r\nAllow: GET, HEAD, POST".utf8)
+        static let close = Array("\r\nConnection: close".utf8)
+        static let keepAlive = Array("\r\nConnection: keep-alive".utf8)
+        static let contentLength = Array("\r\nContent-Length: ".utf8)
+        static let endOfHead = Array("\r\n\r\n".utf8)
+    }
+}
+
+extension [UInt8] {
+    /// Appends a number that is not negative in decimal digits.
+    package mutating func appendDecimal(_ number: Int) {
+        var divisor = 1
+        while number / divisor >= 10 { divisor *= 10 }
+        var rest = number
+        while divisor > 0 {
+            append(UInt8(ascii: "0") + UInt8(rest / divisor))
+            rest %= divisor
+            divisor /= 10
+        }
+    }
+}

@@ -25,10 +25,12 @@ let package = Package(
     targets: [
         // C shims: a module map and a header each, no logic.
         .systemLibrary(name: "CLinux"),
+        .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
 
         // Three modules that know nothing of one another.
         .target(name: "EventLoop", dependencies: ["CLinux"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
+        .target(name: "TokenStore", dependencies: ["CSQLite", "CLinux"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

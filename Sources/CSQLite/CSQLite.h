@@ -1,0 +1,19 @@
+// SQLite's C API, and wrappers for the parts that Swift cannot call: variadic functions.
+#pragma once
+
+#include <sqlite3.h>
+
+// sqlite3_config is variadic. Turning memory statistics off saves a process-wide mutex on each allocation.
+static inline int csqlite_disable_memory_statistics(void) {
+    return sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
+// sqlite3_db_config is variadic. Without it the last connection to close would checkpoint.
+static inline int csqlite_disable_checkpoint_on_close(sqlite3 *database) {
+    return sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)0);
+}
+
+// sqlite3_db_config is variadic. A damaged or hostile database file can then run no SQL of its own.
+static inline int csqlite_enable_defensive(sqlite3 *database) {
+    return sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)0);
+}

@@ -1,0 +1,69 @@
+internal import CLinux
+internal import Glibc
+
+/// The folder that holds the database, locked against other processes for as long as this value lives.
+package struct DataDirectory: ~Copyable, Sendable {
+    package let path: String
+    private let lock: Int32
+
+    /// Creates the folder (mode 0700) if it is missing, with the folders above it, and locks it.
+    ///
+    /// The lock is the kernel's (flock(2)) and goes with the process, however that ends: a file that is left behind
+    /// blocks nobody. It holds the owner's process id for whoever is refused.
+    package init(path: String) throws(StoreOpenError) {
+        try Self.create(path)
+        let file = path + "/lock"
+        let descriptor = unsafe open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else {
+            throw .directory(path: path, call: "open \(file)", reason: Self.lastReason())
+        }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let processID = Self.readNumber(descriptor)
+            _ = close(descriptor)
+            throw .inUse(path: path, processID: processID)
+        }
+        let text = Array("\(getpid())\n".utf8)
+        _ = ftruncate(descriptor, 0)
+        // Only for the message above: a disk that is full here will be reported by the database.
+        _ = unsafe text.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+        self.path = path
+        lock = descriptor
+    }
+
+    deinit {
+        _ = close(lock)
+    }
+
+    private static func create(_ path: String) throws(StoreOpenError) {
+        var status = stat()
+        if unsafe stat(path, &status) == 0 {
+            guard status.st_mode & S_IFMT == S_IFDIR else { throw .notADirectory(path: path) }
+            guard unsafe access(path, R_OK | W_OK | X_OK) == 0 else {
+                throw .directory(path: path, call: "access", reason: lastReason())
+            }
+            return
+        }
+        if errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
+            try createParents(String(path[..<slash]))
+        }
+        guard unsafe mkdir(path, 0o700) == 0 || errno == EEXIST else {
+            throw .directory(path: path, call: "mkdir", reason: lastReason())
+        }
+    }
+
+    private static func createParents(_ path: String) throws(StoreOpenError) {
+        var status = stat()
+        if unsafe stat(path, &status) != 0 { try create(path) }
+    }
+
+    private static func lastReason() -> String {
+        unsafe String(cString: strerror(errno))
+    }
+
+    private static func readNumber(_ descriptor: Int32) -> Int? {
+        var text = [UInt8](repeating: 0, count: 24)
+        let count = unsafe pread(descriptor, &text, text.count, 0)
+        guard count > 0 else { return nil }
+        return Int(String(decoding: text[..<count].prefix { $0 >= 0x30 && $0 <= 0x39 }, as: UTF8.self))
+    }
+}

@@ -1,0 +1,40 @@
+/// Where token infos live, by unique id.
+///
+/// An implementer must pass `TokenStoreTests`: what `store` has answered for, every later `fetch` sees, in every session
+/// and after a crash; what fails leaves the previous value in place.
+package protocol TokenStore: Sendable {
+    /// What the start log calls it, for example `SQLite 3.40.1 in /var/lib/token-cache`.
+    var summary: String { get }
+
+    /// Opens a session for one thread.
+    ///
+    /// - Parameter deliver: Runs a closure on the session's thread, soon; called from any thread. Stores that finish
+    ///   their work elsewhere bring the outcome back with it, one call for many writes.
+    func makeSession(
+        deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) throws(StoreError) -> any TokenSession
+
+    /// Finishes what was handed over and closes the store. Blocks the calling thread until that is done. Sessions must
+    /// not be used afterwards.
+    func close()
+}
+
+/// One thread's way to the store.
+///
+/// Belongs to that thread.
+package protocol TokenSession: AnyObject {
+    /// Reads the token info of an id.
+    ///
+    /// - Parameters:
+    ///   - id: The unique id, any bytes.
+    ///   - tokenInfo: The token info is appended to it.
+    /// - Returns: False when nothing is stored under the id.
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Bool
+
+    /// Stores a token info under an id, replacing what was there. Returns when it would survive a power cut.
+    func store(_ tokenInfo: [UInt8], under id: [UInt8]) async throws(StoreError)
+
+    /// Hands over the writes gathered since the last call, to be made durable together. Call it before waiting for
+    /// anything else: until then nobody works on them.
+    func flush()
+}

@@ -31,6 +31,9 @@ let package = Package(
         .target(name: "EventLoop", dependencies: ["CLinux"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
         .target(name: "TokenStore", dependencies: ["CSQLite", "CLinux"], swiftSettings: strict),
+
+        // Imports run one way from here down.
+        .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

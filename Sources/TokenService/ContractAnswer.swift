@@ -1,0 +1,65 @@
+/// The answers of the contract and their JSON, keys in the script's order.
+package enum ContractAnswer: Hashable, Sendable {
+    case stored
+    /// 30001: a parameter is missing, empty, too long or not UTF-8.
+    case invalidInput
+    /// 50001: storing failed.
+    case writeFailed
+    /// 50002: nothing is stored under the id, or reading failed.
+    case notFound
+    /// 50003, with the method as received.
+    case unsupportedMethod([UInt8])
+    /// An HTTP error in the contract's shape, its code the status times 100.
+    case httpError(status: UInt16, message: String)
+
+    /// The body.
+    ///
+    /// `found` has its own way, as it is built for every GET.
+    package var json: [UInt8] {
+        switch self {
+        case .stored: Constants.stored
+        case .invalidInput: Constants.invalidInput
+        case .writeFailed: Constants.writeFailed
+        case .notFound: Constants.notFound
+        case .unsupportedMethod(let method):
+            Self.error(code: 50003, message: Array("Unsupported method: ".utf8) + method)
+        case .httpError(let status, let message):
+            Self.error(code: Int(status) * 100, message: Array(message.utf8))
+        }
+    }
+
+    /// The number in `errorCode`; nil when all went well.
+    package var errorCode: Int? {
+        switch self {
+        case .stored: nil
+        case .invalidInput: 30001
+        case .writeFailed: 50001
+        case .notFound: 50002
+        case .unsupportedMethod: 50003
+        case .httpError(let status, _): Int(status) * 100
+        }
+    }
+
+    /// Appends `{"status":"true","token_info":"..."}`.
+    static func appendFound(_ tokenInfo: [UInt8], to body: inout [UInt8]) {
+        body.append(contentsOf: Constants.found)
+        JSONText.appendEscaped(tokenInfo, to: &body)
+        body.append(UInt8(ascii: "\""))
+        body.append(UInt8(ascii: "}"))
+    }
+
+    private static func error(code: Int, message: [UInt8]) -> [UInt8] {
+        var body = Array(#"{"status":"false","errorCode":"\#(code)","errorMessage":""#.utf8)
+        JSONText.appendEscaped(message, to: &body)
+        body.append(contentsOf: Array(#""}"#.utf8))
+        return body
+    }
+
+    private enum Constants {
+        static let stored = Array(#"{"status":"true"}"#.utf8)
+        static let found = Array(#"{"status":"true","token_info":""#.utf8)
+        static let invalidInput = error(code: 30001, message: Array("Invalid data input.".utf8))
+        static let writeFailed = error(code: 50001, message: Array("Could not write file contents.".utf8))
+        static let notFound = error(code: 50002, message: Array("Could not read file contents or data empty.".utf8))
+    }
+}

@@ -1,0 +1,188 @@
+internal import HTTP
+
+/// PHP's `strip_tags` without allowed tags, byte for byte.
+///
+/// The rules are those of the contract's state table, which was read off PHP 8.2; they are applied to ids and token infos
+/// alike, so that whatever clients of `token.php` stored is found again.
+enum TagRemoval {
+    /// The bytes that remain.
+    ///
+    /// Without `<` and NUL that is all of them, and nothing is copied.
+    static func removeTags(from input: [UInt8]) -> [UInt8] {
+        let span = input.span
+        let all = 0..<input.count
+        if span.firstIndex(of: Character.less, in: all) == nil, span.firstIndex(of: Character.nul, in: all) == nil {
+            return input
+        }
+        var machine = Machine(input)
+        machine.run()
+        return machine.output
+    }
+
+    private enum Character {
+        static let nul: UInt8 = 0
+        static let less = UInt8(ascii: "<")
+        static let greater = UInt8(ascii: ">")
+        static let doubleQuote = UInt8(ascii: "\"")
+        static let singleQuote = UInt8(ascii: "'")
+    }
+
+    private enum Mode {
+        /// Outside tags: bytes are kept.
+        case text
+        case tag
+        /// `<?`
+        case processingInstruction
+        /// `<!`
+        case declaration
+        /// `<!--`
+        case comment
+    }
+
+    private struct Machine {
+        private let input: [UInt8]
+        private(set) var output: [UInt8] = []
+        private var mode = Mode.text
+        private var depth = 0
+        private var quote: UInt8?
+        private var parentheses = 0
+        private var last: UInt8?
+        private var isXML = false
+
+        init(_ input: [UInt8]) {
+            self.input = input
+            output.reserveCapacity(input.count)
+        }
+
+        mutating func run() {
+            for index in input.indices {
+                switch mode {
+                case .text: readText(at: index)
+                case .tag: readTag(at: index)
+                case .processingInstruction: readProcessingInstruction(at: index)
+                case .declaration: readDeclaration(at: index)
+                case .comment: readComment(at: index)
+                }
+            }
+        }
+
+        private mutating func readText(at index: Int) {
+            switch input[index] {
+            case Character.nul: break
+            case Character.less where !isFollowedBySpace(index):
+                last = Character.less
+                mode = .tag
+            case Character.greater where depth > 0: depth -= 1
+            case let byte: output.append(byte)
+            }
+        }
+
+        private mutating func readTag(at index: Int) {
+            switch input[index] {
+            case Character.less:
+                if quote == nil && !isFollowedBySpace(index) { depth += 1 }
+            case Character.greater:
+                if depth > 0 {
+                    depth -= 1
+                } else if quote == nil {
+                    last = Character.greater
+                    if !(isXML && previous(index) == UInt8(ascii: "-")) {
+                        isXML = false
+                        mode = .text
+                    }
+                }
+            case Character.doubleQuote, Character.singleQuote: toggle(input[index])
+            case UInt8(ascii: "!") where previous(index) == Character.less:
+                last = UInt8(ascii: "!")
+                mode = .declaration
+            case UInt8(ascii: "?") where previous(index) == Character.less:
+                parentheses = 0
+                mode = .processingInstruction
+            default: break
+            }
+        }
+
+        private mutating func readProcessingInstruction(at index: Int) {
+            let byte = input[index]
+            switch byte {
+            case UInt8(ascii: "("), UInt8(ascii: ")"):
+                if last != Character.doubleQuote && last != Character.singleQuote {
+                    parentheses += byte == UInt8(ascii: "(") ? 1 : -1
+                    last = byte
+                }
+            case Character.greater:
+                if depth > 0 {
+                    depth -= 1
+                } else if quote == nil && parentheses == 0 && last != Character.doubleQuote
+                    && previous(index) == UInt8(ascii: "?")
+                {
+                    mode = .text
+                }
+            case Character.doubleQuote, Character.singleQuote:
+                if previous(index) != UInt8(ascii: "\\") {
+                    last = last == byte ? nil : byte
+                    toggle(byte)
+                }
+            case UInt8(ascii: "l"), UInt8(ascii: "L"):
+                // `<?xml` closes like a tag, except at the very start of the input.
+                if index >= 5 && input[index - 4] == Character.less && precedes(index, "?xm") {
+                    isXML = true
+                    mode = .tag
+                }
+            default: break
+            }
+        }
+
+        private mutating func readDeclaration(at index: Int) {
+            switch input[index] {
+            case Character.greater:
+                if depth > 0 {
+                    depth -= 1
+                } else if quote == nil {
+                    mode = .text
+                }
+            case Character.doubleQuote, Character.singleQuote:
+                if previous(index) != UInt8(ascii: "\\") { toggle(input[index]) }
+            case UInt8(ascii: "-"):
+                if precedes(index, "!-") { mode = .comment }
+            case UInt8(ascii: "e"), UInt8(ascii: "E"):
+                if precedes(index, "doctyp") { mode = .tag }
+            default: break
+            }
+        }
+
+        private mutating func readComment(at index: Int) {
+            if input[index] == Character.greater && quote == nil && precedes(index, "--") { mode = .text }
+        }
+
+        // MARK: - Neighbours
+
+        private func previous(_ index: Int) -> UInt8? {
+            index > 0 ? input[index - 1] : nil
+        }
+
+        private func isFollowedBySpace(_ index: Int) -> Bool {
+            guard index + 1 < input.count else { return false }
+            return input[index + 1] == 0x20 || (0x09...0x0d).contains(input[index + 1])
+        }
+
+        /// Whether `text`, in lower case, stands directly before the index, in any case.
+        private func precedes(_ index: Int, _ text: String) -> Bool {
+            let start = index - text.utf8.count
+            guard start >= 0 else { return false }
+            for (byte, expected) in zip(input[start..<index], text.utf8) {
+                let isUpper = byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z")
+                if (isUpper ? byte | 0x20 : byte) != expected { return false }
+            }
+            return true
+        }
+
+        private mutating func toggle(_ byte: UInt8) {
+            if quote == nil {
+                quote = byte
+            } else if quote == byte {
+                quote = nil
+            }
+        }
+    }
+}

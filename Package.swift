@@ -22,6 +22,16 @@ let tested: [SwiftSetting] = [
 
 let package = Package(
     name: "token-cache",
+    products: [
+        .executable(name: "token-cache", targets: ["token-cache"])
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: ["YAML"]),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+    ],
     targets: [
         // C shims: a module map and a header each, no logic.
         .systemLibrary(name: "CLinux"),
@@ -34,6 +44,26 @@ let package = Package(
 
         // Imports run one way from here down.
         .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),
+        .target(
+            name: "TokenCacheServer",
+            dependencies: [
+                "EventLoop", "HTTP", "TokenService", "TokenStore",
+                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+                .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "token-cache",
+            dependencies: [
+                "TokenCacheServer",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

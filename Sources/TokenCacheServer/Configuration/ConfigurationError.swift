@@ -1,0 +1,26 @@
+/// What is wrong with the configuration: where, which key, what was found, what is allowed.
+package enum ConfigurationError: Error, Hashable, CustomStringConvertible {
+    case unreadableFile(path: String, reason: String)
+    /// The file is no YAML, or its top level holds no keys.
+    case malformedFile(path: String, reason: String)
+    case unknownKey(source: String, key: String, suggestion: String?)
+    case notAllowed(source: String, key: String, found: String, allowed: String)
+    /// Values that are allowed each and contradict each other.
+    case contradiction(String)
+
+    package var description: String {
+        switch self {
+        case .unreadableFile(let path, let reason):
+            "the configuration file \(path) cannot be read: \(reason)"
+        case .malformedFile(let path, let reason):
+            "the configuration file \(path) is not valid YAML with keys at its top level: \(reason)"
+        case .unknownKey(let source, let key, let suggestion):
+            "\(source): there is no setting \(key)"
+                + (suggestion.map { "; did you mean \($0)?" } ?? "; config/token-cache.yaml shows them all")
+        case .notAllowed(let source, let key, let found, let allowed):
+            "\(source): \(key) is \(found); allowed is \(allowed)"
+        case .contradiction(let text):
+            text
+        }
+    }
+}

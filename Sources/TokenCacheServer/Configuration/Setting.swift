@@ -1,0 +1,160 @@
+internal import HTTP
+internal import Logging
+
+/// One setting: its key, what it may hold, and how its text becomes part of `Settings`.
+///
+/// The one list below makes the configuration file's keys, the environment's names and the checks of both.
+struct Setting: Sendable {
+    /// As in the file, sections separated by dots: `limits.body`.
+    let key: String
+    /// Whether it takes several values.
+    let isList: Bool
+    /// What is allowed, to be read after "allowed is".
+    let allowed: String
+    /// Puts the values into the settings; false when they are not allowed.
+    ///
+    /// Not a list: exactly one value.
+    let apply: @Sendable (_ values: [String], _ settings: inout Settings) -> Bool
+    /// The value in effect, as the file would have it.
+    let show: @Sendable (Settings) -> String
+
+    /// The environment variable of the setting: `limits.body` is `TOKEN_CACHE_LIMITS_BODY`.
+    var environmentName: String {
+        "TOKEN_CACHE_" + key.uppercased().map { $0 == "." ? "_" : String($0) }.joined()
+    }
+
+    static let all: [Setting] = [
+        list("listen", ListenAddress.allowed, \.listen, ListenAddress.init, \.description),
+        Setting(
+            key: "data_directory", isList: false, allowed: "the path of a folder",
+            apply: { values, settings in
+                guard !values[0].isEmpty else { return false }
+                settings.dataDirectory = values[0]
+                return true
+            },
+            show: \.dataDirectory
+        ),
+        Setting(
+            key: "loops", isList: false, allowed: "auto, or a number from 1 to 256",
+            apply: { values, settings in
+                settings.loops = Int(values[0])
+                return values[0] == "auto" || (1...256).contains(settings.loops ?? 0)
+            },
+            show: { $0.loops.map(String.init) ?? "auto" }
+        ),
+        list("paths", "paths that begin with / and have no ?, # or blanks", \.paths, path, \.self),
+        choice("json_bodies", \.readsJSON, ["on": true, "off": false, "true": true, "false": false]),
+        duration("drain_timeout", \.drainTimeout, .zero, .seconds(3_600)),
+        Setting(
+            key: "log_level", isList: false,
+            allowed: Logger.Level.allCases.map(\.rawValue).joined(separator: ", "),
+            apply: { values, settings in
+                guard let level = Logger.Level(rawValue: values[0]) else { return false }
+                settings.logLevel = level
+                return true
+            },
+            show: { $0.logLevel.rawValue }
+        ),
+        Setting(
+            key: "access_log", isList: false,
+            allowed: AccessLogFormat.allCases.map(\.rawValue).joined(separator: ", "),
+            apply: { values, settings in
+                // YAML 1.1 reads a bare off as false.
+                guard let format = AccessLogFormat(rawValue: values[0] == "false" ? "off" : values[0]) else {
+                    return false
+                }
+                settings.accessLog = format
+                return true
+            },
+            show: { $0.accessLog.rawValue }
+        ),
+        size("limits.request_line", \.limits.requestLine, 256, 1 << 20),
+        size("limits.head", \.limits.head, 512, 16 << 20),
+        number("limits.fields", \.limits.fieldCount, 10, 10_000),
+        size("limits.body", \.limits.body, 1 << 10, 64 << 20),
+        number("limits.connections", \.connectionLimit, 1, 1_000_000),
+        duration("timeouts.head", \.timeouts.head, .milliseconds(100), .seconds(3_600)),
+        duration("timeouts.body", \.timeouts.body, .milliseconds(100), .seconds(3_600)),
+        duration("timeouts.idle", \.timeouts.idle, .milliseconds(100), .seconds(86_400)),
+        duration("timeouts.send", \.timeouts.send, .milliseconds(100), .seconds(3_600)),
+    ]
+
+    private static func path(_ text: String) -> String? {
+        let isAllowed =
+            text.hasPrefix("/") && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != 0x23 && $0 != 0x3f }
+        return isAllowed ? text : nil
+    }
+
+    // MARK: - Kinds
+
+    private static func list<Value>(
+        _ key: String, _ allowed: String, _ place: any WritableKeyPath<Settings, [Value]> & Sendable,
+        _ parse: @escaping @Sendable (String) -> Value?, _ text: any KeyPath<Value, String> & Sendable
+    ) -> Setting {
+        Setting(
+            key: key, isList: true, allowed: allowed,
+            apply: { values, settings in
+                let parsed = values.compactMap(parse)
+                settings[keyPath: place] = parsed
+                return !parsed.isEmpty && parsed.count == values.count
+            },
+            show: { "[" + $0[keyPath: place].map { $0[keyPath: text] }.joined(separator: ", ") + "]" }
+        )
+    }
+
+    private static func choice(
+        _ key: String, _ place: any WritableKeyPath<Settings, Bool> & Sendable, _ values: [String: Bool]
+    ) -> Setting {
+        Setting(
+            key: key, isList: false, allowed: "on, off",
+            apply: { texts, settings in
+                guard let value = values[texts[0]] else { return false }
+                settings[keyPath: place] = value
+                return true
+            },
+            show: { $0[keyPath: place] ? "on" : "off" }
+        )
+    }
+
+    private static func number(
+        _ key: String, _ place: any WritableKeyPath<Settings, Int> & Sendable, _ least: Int, _ most: Int
+    ) -> Setting {
+        within(key, place, least, most, "a number from \(least) to \(most)", { Int($0) }, { "\($0)" })
+    }
+
+    private static func size(
+        _ key: String, _ place: any WritableKeyPath<Settings, Int> & Sendable, _ least: Int, _ most: Int
+    ) -> Setting {
+        let range = "from \(Quantities.text(bytes: least)) to \(Quantities.text(bytes: most))"
+        return within(
+            key, place, least, most, "a size \(range), in bytes or with KiB or MiB, such as 64 KiB",
+            Quantities.bytes, Quantities.text(bytes:)
+        )
+    }
+
+    private static func duration(
+        _ key: String, _ place: any WritableKeyPath<Settings, Duration> & Sendable, _ least: Duration, _ most: Duration
+    ) -> Setting {
+        let range = "from \(Quantities.text(least)) to \(Quantities.text(most))"
+        return within(
+            key, place, least, most, "a time \(range), in seconds or with ms, s, m, h or d, such as 500ms or 2m",
+            Quantities.duration, Quantities.text(_:)
+        )
+    }
+
+    private static func within<Value: Comparable & Sendable>(
+        _ key: String, _ place: any WritableKeyPath<Settings, Value> & Sendable, _ least: Value, _ most: Value,
+        _ allowed: String, _ parse: @escaping @Sendable (String) -> Value?,
+        _ text: @escaping @Sendable (Value) -> String
+    ) -> Setting {
+        Setting(
+            key: key, isList: false, allowed: allowed,
+            apply: { values, settings in
+                guard let value = parse(values[0]), value >= least, value <= most else { return false }
+                settings[keyPath: place] = value
+                return true
+            },
+            show: { text($0[keyPath: place]) }
+        )
+    }
+}

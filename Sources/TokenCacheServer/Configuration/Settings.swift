@@ -1,0 +1,44 @@
+package import HTTP
+package import Logging
+
+/// Everything that can be set, each with its default.
+///
+/// Immutable once the server has started.
+package struct Settings: Sendable {
+    package var listen: [ListenAddress] = [.default]
+    package var dataDirectory = "./data"
+    /// Nil means one for each usable core.
+    package var loops: Int?
+    package var paths = ["/token", "/token.php"]
+    package var readsJSON = false
+    package var logLevel = Logger.Level.info
+    package var accessLog = AccessLogFormat.off
+    /// How long a stop waits for requests under way.
+    package var drainTimeout = Duration.seconds(10)
+    package var limits = RequestLimits()
+    package var connectionLimit = 10_000
+    package var timeouts = Timeouts()
+
+    package init() {}
+
+    /// How long the server waits for a client.
+    package struct Timeouts: Sendable {
+        /// From a request's first byte to the end of its head.
+        package var head = Duration.seconds(10)
+        /// From the end of the head to the end of the body.
+        package var body = Duration.seconds(30)
+        /// For a request's first byte.
+        package var idle = Duration.seconds(75)
+        /// For the client to take some more of an answer.
+        package var send = Duration.seconds(30)
+    }
+}
+
+/// What the access log looks like.
+package enum AccessLogFormat: String, Sendable, CaseIterable {
+    case off
+    /// Apache's and nginx's `combined`, with the microseconds at the end.
+    case combined
+    /// One JSON object a line.
+    case json
+}

@@ -1,0 +1,31 @@
+package import TokenStore
+
+/// Why the server does not start; says what to do about it.
+package enum StartError: Error, CustomStringConvertible {
+    case store(StoreOpenError)
+    /// An address cannot be bound: taken, not permitted, or what the system says.
+    case listen(address: String, _ isInUse: Bool, _ isPermissionDenied: Bool, String)
+    case resolution(address: String, reason: String)
+    case system(String)
+
+    package var description: String {
+        switch self {
+        case .store(let error): "\(error)"
+        case .listen(let address, true, _, _):
+            """
+            \(address) is in use by another program; stop that one (ss -ltnp shows it), \
+            or listen elsewhere with --listen
+            """
+        case .listen(let address, _, true, _):
+            """
+            listening on \(address) is not permitted; ports below 1024 need the capability CAP_NET_BIND_SERVICE, \
+            others are chosen with --listen
+            """
+        case .listen(let address, _, _, let reason):
+            "\(address) cannot be listened on: \(reason); choose an address of this machine with --listen"
+        case .resolution(let address, let reason):
+            "the address \(address) of --listen is not known: \(reason)"
+        case .system(let reason): "the server cannot be set up: \(reason)"
+        }
+    }
+}

@@ -1,0 +1,84 @@
+internal import EventLoop
+internal import Glibc
+internal import HTTP
+internal import Logging
+internal import Synchronization
+internal import TokenService
+internal import TokenStore
+
+/// All that the connections of one loop share.
+///
+/// Belongs to that loop's thread, but for `connectionCount`.
+final class Worker: @unchecked Sendable {
+    // Unchecked: handed to its loop once, before that runs; afterwards only tasks on the loop touch it.
+
+    let loop: EventLoop
+    let service: TokenService
+    let limits: RequestLimits
+    let deadlines: Deadlines
+    let accessLog: AccessLog?
+    var buffers = BufferPool()
+    var encoder = ResponseEncoder()
+    /// Open connections of this loop, for choosing the least busy one.
+    ///
+    /// Any thread.
+    let connectionCount = Atomic<Int>(0)
+
+    /// The times of `Settings.Timeouts`, as the loop counts them.
+    struct Deadlines {
+        let head: Nanoseconds
+        let body: Nanoseconds
+        let idle: Nanoseconds
+        let send: Nanoseconds
+        /// How long input is read on after an answer that closes the connection (see `Connection.linger`).
+        let linger = Nanoseconds(.seconds(2))
+
+        init(_ timeouts: Settings.Timeouts) {
+            head = Nanoseconds(timeouts.head)
+            body = Nanoseconds(timeouts.body)
+            idle = Nanoseconds(timeouts.idle)
+            send = Nanoseconds(timeouts.send)
+        }
+    }
+
+    init(settings: Settings, store: any TokenStore, accessLog: AccessLog?, failures: FailureLog) throws {
+        let loop = try EventLoop()
+        let session = try store.makeSession { work in loop.execute(work) }
+        self.loop = loop
+        limits = settings.limits
+        deadlines = Deadlines(settings.timeouts)
+        self.accessLog = accessLog
+        service = TokenService(
+            settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
+            session: session,
+            report: { failures.note($0) }
+        )
+        // Writes of one turn share a commit; nobody works on them before this.
+        loop.endOfTurn = { session.flush() }
+    }
+
+    /// Serves a connection from its first byte to its last.
+    ///
+    /// - Parameters:
+    ///   - descriptor: A connected socket that this call owns.
+    ///   - peer: The client.
+    ///   - isRefused: One connection too many: it is told so and closed.
+    func serve(_ descriptor: Int32, from peer: SocketAddress, isRefused: Bool) async {
+        let stream: TCPStream
+        do throws(SystemError) {
+            stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
+        } catch {
+            // The client was gone before it was served.
+            return
+        }
+        var connection = Connection(stream, from: peer, on: self)
+        if isRefused {
+            await connection.refuse(.tooManyConnections)
+        } else {
+            await connection.serve()
+        }
+    }
+
+    /// Seconds since 1970, for `Date`.
+    var unixTime: Int64 { Int64(time(nil)) }
+}

@@ -1,0 +1,20 @@
+import ArgumentParser
+import TokenCacheServer
+
+/// The command `token-cache check-config`.
+struct CheckConfig: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Check the settings and print those in effect, without serving.",
+        discussion: """
+            EXAMPLES
+              token-cache check-config --config token-cache.yaml
+            """
+    )
+
+    @OptionGroup var options: ConfigurationOptions
+
+    func run() async throws {
+        let settings = try await options.load()
+        print(settings.listing)
+    }
+}

@@ -1,0 +1,52 @@
+import ArgumentParser
+import Foundation
+import Logging
+import TokenCacheServer
+
+/// The flags that make the configuration; they come before the environment, and that before the file.
+struct ConfigurationOptions: ParsableArguments {
+    @Option(name: .long, help: ArgumentHelp("Read settings from this YAML file.", valueName: "file"))
+    var config: String?
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp(
+            "Listen here; may be given several times. (default: 127.0.0.1:8080)", valueName: "address"
+        )
+    )
+    var listen: [String] = []
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp("Keep the database in this folder. (default: ./data)", valueName: "directory")
+    )
+    var dataDirectory: String?
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp(
+            "Log from this level on: trace, debug, info, notice, warning, error, critical. (default: info)",
+            valueName: "level"
+        )
+    )
+    var logLevel: String?
+
+    /// The settings in effect, or the fault on standard error and the end with status 1.
+    func load() async throws -> Settings {
+        var loader = ConfigurationLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
+        if !listen.isEmpty { loader.flags["listen"] = listen }
+        if let dataDirectory { loader.flags["data_directory"] = [dataDirectory] }
+        if let logLevel { loader.flags["log_level"] = [logLevel] }
+        do throws(ConfigurationError) {
+            return try await loader.load()
+        } catch {
+            throw fault("\(error)")
+        }
+    }
+
+    /// Prints what is wrong, for a person, and makes the command end with status 1.
+    func fault(_ text: String) -> ExitCode {
+        FileHandle.standardError.write(Data("token-cache: \(text)\n".utf8))
+        return ExitCode.failure
+    }
+}

@@ -1,0 +1,35 @@
+import ArgumentParser
+import Logging
+import TokenCacheServer
+
+/// The command `token-cache serve`.
+struct Serve: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Serve requests until SIGTERM or SIGINT.",
+        discussion: """
+            Settings come from the flags, then from the environment (limits.body is TOKEN_CACHE_LIMITS_BODY), then from
+            the file, then from the defaults. config/token-cache.yaml shows them all.
+
+            EXAMPLES
+              token-cache serve
+              token-cache serve --listen 127.0.0.1:8080 --listen '[::1]:8080'
+              token-cache serve --config token-cache.yaml --log-level debug
+            """
+    )
+
+    @OptionGroup var options: ConfigurationOptions
+
+    func run() async throws {
+        let settings = try await options.load()
+        LoggingSystem.bootstrap(StreamLogHandler.standardError)
+        var logger = Logger(label: "token-cache")
+        logger.logLevel = settings.logLevel
+        let server: Server
+        do throws(StartError) {
+            server = try Server(settings, logger: logger)
+        } catch {
+            throw options.fault("\(error)")
+        }
+        await server.run(version: TokenCache.version)
+    }
+}

@@ -64,6 +64,20 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+
+        // A test target a module; Tests/Acceptance and Tests/Benchmarks drive the built binary.
+        .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: tested),
+        .testTarget(name: "EventLoopTests", dependencies: ["EventLoop"], swiftSettings: tested),
+        .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
+        .testTarget(name: "TokenStoreTests", dependencies: ["TokenStore", "TestSupport"], swiftSettings: tested),
+        .testTarget(
+            name: "TokenServiceTests", dependencies: ["TokenService", "HTTP", "TokenStore", "TestSupport"],
+            swiftSettings: tested
+        ),
+        .testTarget(
+            name: "TokenCacheServerTests", dependencies: ["TokenCacheServer", "HTTP", "TestSupport"],
+            swiftSettings: tested
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -97,6 +97,14 @@ package struct ConfigurationLoader {
 
     private func checkKeys(of file: ConfigurationFile) throws(ConfigurationError) {
         let known = Set(Setting.all.map(\.key))
+        for section in file.lines.keys.sorted() where known.contains(where: { $0.hasPrefix(section + ".") }) {
+            throw .notAllowed(
+                source: file.place(of: section), key: section, found: "a value",
+                allowed: "a section with "
+                    + known.filter { $0.hasPrefix(section + ".") }.map { String($0.dropFirst(section.count + 1)) }
+                    .sorted().joined(separator: ", ")
+            )
+        }
         let unknown = file.lines.filter { !known.contains($0.key) }.sorted { $0.value < $1.value }
         if let first = unknown.first {
             throw .unknownKey(

@@ -41,12 +41,11 @@ final class AccessLog: Sendable {
     init?(_ format: AccessLogFormat) {
         guard format != .off else { return nil }
         self.format = format
-        let thread = Thread { [self] in
+        Thread { [self] in
+            Thread.current.name = "access log"
             run()
             finished.signal()
-        }
-        thread.name = "access log"
-        thread.start()
+        }.start()
     }
 
     func write(_ entry: Entry) {

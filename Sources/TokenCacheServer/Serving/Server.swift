@@ -82,9 +82,10 @@ package final class Server: Sendable {
         // Before the first request, so that no signal is missed.
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
         let tasks = workers.enumerated().map { index, worker in
-            let thread = Thread { worker.loop.run() }
-            thread.name = "loop \(index)"
-            thread.start()
+            Thread {
+                Thread.current.name = "loop \(index)"
+                worker.loop.run()
+            }.start()
             return Task(executorPreference: worker.loop) { await self.accept(on: worker) }
         }
         let addresses = listeners.map { "http://\($0.address)" }.joined(separator: " ")

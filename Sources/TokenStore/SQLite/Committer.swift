@@ -1,5 +1,11 @@
 internal import Glibc
 
+/// A row to insert or to replace.
+struct Write: Sendable {
+    let key: [UInt8]
+    let value: [UInt8]
+}
+
 /// The writer's connection with its statements.
 ///
 /// Used by one thread at a time.
@@ -27,14 +33,14 @@ final class Committer {
     /// A write that fails by itself leaves the others alone; a fault of the disk or of the transaction fails them all.
     ///
     /// - Returns: An outcome for each write.
-    func commit(_ writes: [PendingWrite]) -> [Result<Void, StoreError>] {
+    func commit(_ writes: [Write]) -> [Result<Void, StoreError>] {
         do throws(SQLiteError) {
             let now = Int64(time(nil))
-            try run(begin)
+            try begin.run()
             var outcomes: [Result<Void, StoreError>] = []
             outcomes.reserveCapacity(writes.count)
             for write in writes { outcomes.append(try outcome(of: write, at: now)) }
-            try run(end)
+            try end.run()
             return outcomes
         } catch {
             // SQLite has already rolled back after some errors; a second time does no harm.
@@ -49,7 +55,7 @@ final class Committer {
         try? connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     }
 
-    private func outcome(of write: PendingWrite, at now: Int64) throws(SQLiteError) -> Result<Void, StoreError> {
+    private func outcome(of write: Write, at now: Int64) throws(SQLiteError) -> Result<Void, StoreError> {
         do throws(SQLiteError) {
             try upsert.bind(now, at: 3)
             try upsert.withBinding(write.key, at: 1) { () throws(SQLiteError) in
@@ -62,10 +68,5 @@ final class Committer {
             guard error.isOfOneStatement, connection.isInTransaction else { throw error }
             return .failure(.write(error))
         }
-    }
-
-    private func run(_ statement: SQLiteStatement) throws(SQLiteError) {
-        defer { statement.reset() }
-        _ = try statement.step()
     }
 }

@@ -129,6 +129,12 @@ internal import CSQLite
         }
     }
 
+    /// Runs a statement that returns no rows.
+    func run() throws(SQLiteError) {
+        defer { reset() }
+        _ = try step()
+    }
+
     /// Ends the statement's turn, and with it the read transaction that it held.
     func reset() {
         _ = unsafe sqlite3_reset(handle)

@@ -1,5 +1,6 @@
 internal import CSQLite
 internal import Glibc
+internal import Synchronization
 
 /// Token infos in one SQLite database: any number of readers, one writer.
 ///
@@ -10,7 +11,9 @@ internal import Glibc
 package final class SQLiteTokenStore: TokenStore {
     package static let fileName = "tokens.db"
 
-    private let directory: DataDirectory
+    /// Locked until `close`.
+    private let lock: Mutex<DataDirectory?>
+    private let directory: String
     private let path: String
     private let writer: SQLiteWriter
 
@@ -18,7 +21,8 @@ package final class SQLiteTokenStore: TokenStore {
     package init(directory path: String) throws(StoreOpenError) {
         // Before any connection opens; the result only says that one already has, in which case the setting stands.
         _ = csqlite_disable_memory_statistics()
-        directory = try DataDirectory(path: path)
+        lock = Mutex(try DataDirectory(path: path))
+        directory = path
         self.path = path + "/" + Self.fileName
         try Self.createPrivateFile(self.path, directory: path)
         let file = self.path
@@ -54,7 +58,7 @@ package final class SQLiteTokenStore: TokenStore {
         try connection.execute("PRAGMA journal_size_limit = 67108864")
     }
 
-    package var summary: String { "SQLite \(SQLiteConnection.libraryVersion) in \(directory.path)" }
+    package var summary: String { "SQLite \(SQLiteConnection.libraryVersion) in \(directory)" }
 
     package func makeSession(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
@@ -68,5 +72,7 @@ package final class SQLiteTokenStore: TokenStore {
 
     package func close() {
         writer.close()
+        // Only now: until the last commit nobody else may open the file.
+        lock.withLock { $0 = nil }
     }
 }

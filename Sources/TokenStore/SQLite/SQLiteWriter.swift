@@ -4,8 +4,7 @@ internal import Synchronization
 
 /// A write whose task waits for the outcome.
 struct PendingWrite: Sendable {
-    let key: [UInt8]
-    let value: [UInt8]
+    let write: Write
     let continuation: CheckedContinuation<Result<Void, StoreError>, Never>
 }
 
@@ -25,6 +24,8 @@ final class SQLiteWriter: Sendable {
         var isClosed = false
     }
 
+    /// How many commits there were, each counted before anybody is told of it.
+    let commitCount = Atomic<UInt64>(0)
     private let queue = Mutex(Queue())
     /// Signalled when the queue stops being empty or is closed.
     private let available = DispatchSemaphore(value: 0)
@@ -34,12 +35,11 @@ final class SQLiteWriter: Sendable {
         let committer = try Committer(connection)
         // The committer is made here, so that its errors stop the start, and from now on used by its thread alone.
         let handedOver = HandedOver(committer)
-        let thread = Thread { [self] in
+        Thread { [self] in
+            Thread.current.name = "writer"
             run(handedOver.value)
             finished.signal()
-        }
-        thread.name = "writer"
-        thread.start()
+        }.start()
     }
 
     /// Queues a batch.
@@ -79,7 +79,8 @@ final class SQLiteWriter: Sendable {
                 return (queue.batches, queue.isClosed)
             }
             if !batches.isEmpty {
-                let outcomes = committer.commit(batches.flatMap(\.writes))
+                let outcomes = committer.commit(batches.flatMap { $0.writes.map(\.write) })
+                commitCount.add(1, ordering: .releasing)
                 var start = 0
                 for batch in batches {
                     Self.finish(batch, Array(outcomes[start..<(start + batch.writes.count)]))

@@ -1,0 +1,287 @@
+import Foundation
+import Testing
+
+@testable import EventLoop
+
+@Suite struct EventLoopTests {
+    @Test("a task of a loop runs on the loop's thread, also after it has waited")
+    func staysOnItsThread() async throws {
+        try await withLoop { loop in
+            let isOnLoop = try await loop.perform {
+                var all = loop.isCurrent
+                await Task.yield()
+                all = all && loop.isCurrent
+                await loop.sleep(until: .now + Nanoseconds(.milliseconds(2)))
+                all = all && loop.isCurrent
+                await withCheckedContinuation { continuation in
+                    DispatchQueue.global().async { continuation.resume() }
+                }
+                return all && loop.isCurrent
+            }
+            #expect(isOnLoop)
+            #expect(!loop.isCurrent)
+        }
+    }
+
+    @Test("work from many threads is all done")
+    func inbox() async throws {
+        try await withLoop { loop in
+            let notes = Notes()
+            await withTaskGroup { group in
+                for _ in 0..<2_000 {
+                    group.addTask(executorPreference: loop) { notes.add(1) }
+                }
+            }
+            #expect(notes.all.count == 2_000)
+        }
+    }
+
+    @Test("sleepers wake in the order of their deadlines and never early")
+    func sleeping() async throws {
+        try await withLoop { loop in
+            let order = Notes()
+            let start = MonotonicTime.now
+            await withTaskGroup { group in
+                for milliseconds in [30, 1, 20, 10, 0] {
+                    group.addTask(executorPreference: loop) {
+                        let deadline = start + Nanoseconds(.milliseconds(milliseconds))
+                        await loop.sleep(until: deadline)
+                        #expect(MonotonicTime.now >= deadline)
+                        order.add(milliseconds)
+                    }
+                }
+            }
+            #expect(order.all == [0, 1, 10, 20, 30])
+        }
+    }
+
+    @Test("the end of a turn comes after what ran in it")
+    func endOfTurn() async throws {
+        let loop = try EventLoop()
+        let done = Notes()
+        let doneAtEnd = Notes()
+        loop.endOfTurn = { doneAtEnd.add(done.all.count) }
+        Thread { loop.run() }.start()
+        try await loop.perform {
+            // Three tasks made ready in one turn run in the next, together.
+            await withTaskGroup { group in
+                for number in 0..<3 { group.addTask { done.add(number) } }
+            }
+        }
+        try await loop.perform {}
+        loop.stop()
+        #expect(Set(doneAtEnd.all) == [0, 3])
+    }
+}
+
+@Suite struct TCPStreamTests {
+    @Test("bytes arrive in order, then the end of input")
+    func receives() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            let received = try await loop.perform {
+                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                var buffer: [UInt8] = []
+                Thread {
+                    for text in ["one ", "two ", "three"] {
+                        _ = write(client, text, text.utf8.count)
+                        usleep(2_000)
+                    }
+                    close(client)
+                }.start()
+                while true {
+                    switch try stream.receive(into: &buffer, room: 4) {
+                    case .received: continue
+                    case .endOfInput: return String(decoding: buffer, as: UTF8.self)
+                    case .wouldBlock:
+                        let mayBeReadable = stream.mayBeReadable
+                        #expect(!mayBeReadable)
+                        let reason = await stream.waitUntilReadable(until: .never, isIdle: false)
+                        #expect(reason == .ready)
+                    }
+                }
+            }
+            #expect(received == "one two three")
+        }
+    }
+
+    @Test("a wait ends at its deadline, and a deadline that moved on does not end it early")
+    func deadlines() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            defer { close(client) }
+            try await loop.perform {
+                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                var buffer: [UInt8] = []
+                let nothing = try stream.receive(into: &buffer, room: 1)
+                #expect(nothing == .wouldBlock)
+                for milliseconds in [5, 1, 20] {
+                    let deadline = MonotonicTime.now + Nanoseconds(.milliseconds(milliseconds))
+                    let outcome = await stream.waitUntilReadable(until: deadline, isIdle: true)
+                    #expect(outcome == .timedOut)
+                    #expect(MonotonicTime.now >= deadline)
+                }
+                // The entry for the near deadline is still in the heap when this far one waits.
+                let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
+                let far = MonotonicTime.now + Nanoseconds(.milliseconds(30))
+                _ = write(client, "x", 1)
+                let early = await stream.waitUntilReadable(until: near, isIdle: true)
+                #expect(early == .ready)
+                let one = try stream.receive(into: &buffer, room: 2)
+                #expect(one == .received(1))
+                let late = await stream.waitUntilReadable(until: far, isIdle: true)
+                #expect(late == .timedOut)
+                #expect(MonotonicTime.now >= far)
+            }
+        }
+    }
+
+    @Test("a peer that does not read blocks only its own stream, until it reads")
+    func backPressure() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            let total = 8 << 20
+            async let sent: Int = loop.perform {
+                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                let bytes = [UInt8](repeating: 7, count: total)
+                var sent = 0
+                while sent < total {
+                    let count = try stream.send(bytes.span.extracting(sent..<total))
+                    sent += count
+                    if count == 0 {
+                        let reason = await stream.waitUntilWritable(until: .now + Nanoseconds(.seconds(20)))
+                        #expect(reason == .ready)
+                    }
+                }
+                return sent
+            }
+            // The loop serves others meanwhile.
+            try await loop.perform {}
+            var received = 0
+            var buffer = [UInt8](repeating: 0, count: 1 << 16)
+            while received < total {
+                let count = read(client, &buffer, buffer.count)
+                if count > 0 { received += count } else { try await Task.sleep(for: .milliseconds(1)) }
+            }
+            #expect(try await sent == total)
+            close(client)
+        }
+    }
+
+    @Test("draining ends idle waits and no others; giving up ends all")
+    func draining() async throws {
+        try await withLoop { loop in
+            let pairs = try (0..<2).map { _ in try socketPair() }
+            let reasons = try await withThrowingTaskGroup(of: [WakeReason].self) { group in
+                for (index, pair) in pairs.enumerated() {
+                    let server = pair.0
+                    group.addTask {
+                        try await loop.perform {
+                            let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                            var buffer: [UInt8] = []
+                            _ = try stream.receive(into: &buffer, room: 1)
+                            let isIdle = index == 0
+                            let first = await stream.waitUntilReadable(until: .never, isIdle: isIdle)
+                            // While draining an idle wait does not even begin.
+                            let second = await stream.waitUntilReadable(until: .never, isIdle: true)
+                            return [first, second]
+                        }
+                    }
+                }
+                try await Task.sleep(for: .milliseconds(20))
+                loop.beginDraining()
+                try await Task.sleep(for: .milliseconds(20))
+                loop.abandon()
+                var all: [[WakeReason]] = []
+                for try await reasons in group { all.append(reasons) }
+                return all
+            }
+            #expect(Set(reasons) == [[.draining, .draining], [.abandoned, .abandoned]])
+            for pair in pairs { close(pair.1) }
+        }
+    }
+
+    @Test("a descriptor's number can be used again at once without its predecessor's events")
+    func reuse() async throws {
+        try await withLoop { loop in
+            try await loop.perform {
+                for _ in 0..<200 {
+                    let (server, client) = try socketPair()
+                    _ = write(client, "x", 1)
+                    close(client)
+                    let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                    var buffer: [UInt8] = []
+                    let byte = try stream.receive(into: &buffer, room: 8)
+                    #expect(byte == .received(1))
+                    let end = try stream.receive(into: &buffer, room: 8)
+                    #expect(end == .endOfInput)
+                }
+            }
+        }
+    }
+}
+
+@Suite struct ListenerTests {
+    @Test("a port that is taken is an error")
+    func busyPort() throws {
+        let first = try Listener(binding: try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0])
+        let same = try SocketAddress.resolve(host: "127.0.0.1", port: first.address.port)[0]
+        #expect(throws: SystemError(call: "bind", code: EADDRINUSE)) { try Listener(binding: same) }
+    }
+
+    @Test("connections are accepted until draining, and refused after the last acceptor has gone")
+    func accepts() async throws {
+        try await withLoop { loop in
+            let listener = try Listener(binding: try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0])
+            func connected() -> Bool {
+                let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+                defer { close(client) }
+                return unsafe listener.address.withPointer { unsafe connect(client, $0, $1) } == 0
+            }
+            async let accepted: Int = loop.perform {
+                let acceptor = try Acceptor(listener, on: loop)
+                var count = 0
+                while case .accepted(let descriptor, let peer) = await acceptor.next() {
+                    _ = FileDescriptor(owning: descriptor)
+                    #expect(peer.host == "127.0.0.1")
+                    count += 1
+                }
+                return count
+            }
+            for _ in 0..<5 { #expect(connected()) }
+            try await Task.sleep(for: .milliseconds(20))
+            loop.beginDraining()
+            #expect(try await accepted == 5)
+            #expect(!connected())
+        }
+    }
+
+    @Test(
+        "addresses are written as they are read",
+        arguments: [
+            ("127.0.0.1", "127.0.0.1:80", true), ("::1", "[::1]:80", true), ("192.0.2.1", "192.0.2.1:80", false),
+        ]
+    )
+    func addresses(host: String, text: String, isLoopback: Bool) throws {
+        let address = try SocketAddress.resolve(host: host, port: 80)[0]
+        #expect(address.description == text)
+        #expect(address.isLoopback == isLoopback)
+    }
+}
+
+@Suite struct TimerHeapTests {
+    @Test("deadlines come out in order, each when it is due")
+    func order() {
+        var heap = TimerHeap()
+        let deadlines: [UInt64] = (0..<500).map { ($0 * 7_919) % 503 }
+        for deadline in deadlines {
+            heap.insert(TimerHeap.Entry(deadline: MonotonicTime(nanoseconds: deadline), target: .sleeper(0)))
+        }
+        #expect(heap.popDue(at: MonotonicTime(nanoseconds: 0))?.deadline.nanoseconds == 0)
+        #expect(heap.popDue(at: MonotonicTime(nanoseconds: 0)) == nil)
+        var popped: [UInt64] = [0]
+        while let entry = heap.popDue(at: .never) { popped.append(entry.deadline.nanoseconds) }
+        #expect(popped == deadlines.sorted())
+        #expect(heap.earliest == .never)
+    }
+}

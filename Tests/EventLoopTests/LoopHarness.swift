@@ -1,0 +1,42 @@
+import Foundation
+import Synchronization
+
+@testable import EventLoop
+
+/// Runs a loop on a thread of its own while `body` runs, and stops it afterwards.
+func withLoop<Result: Sendable>(_ body: (EventLoop) async throws -> Result) async throws -> Result {
+    let loop = try EventLoop()
+    Thread { loop.run() }.start()
+    defer { loop.stop() }
+    return try await body(loop)
+}
+
+extension EventLoop {
+    /// Runs a task on this loop and waits for its end.
+    func perform<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result {
+        try await Task(executorPreference: self) { try await body() }.value
+    }
+}
+
+/// Two connected stream sockets that do not block.
+func socketPair() throws -> (Int32, Int32) {
+    let listener = try Listener(binding: try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0])
+    let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+    let status = unsafe listener.address.withPointer { unsafe connect(client, $0, $1) }
+    guard status == 0 else { throw SystemError.last("connect") }
+    let server = accept(listener.descriptor.number, nil, nil)
+    guard server >= 0 else { throw SystemError.last("accept") }
+    for descriptor in [client, server] { _ = fcntl(descriptor, F_SETFL, O_NONBLOCK) }
+    return (server, client)
+}
+
+/// Numbers in the order in which tasks noted them, on any thread.
+final class Notes: Sendable {
+    private let notes = Mutex<[Int]>([])
+
+    func add(_ number: Int) {
+        notes.withLock { $0.append(number) }
+    }
+
+    var all: [Int] { notes.withLock { $0 } }
+}

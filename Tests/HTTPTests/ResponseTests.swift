@@ -1,0 +1,69 @@
+import Foundation
+import HTTP
+import Testing
+
+@Suite struct ResponseTests {
+    private func encoded(_ response: Response, _ traits: ResponseEncoder.Traits = .init()) -> String {
+        var encoder = ResponseEncoder()
+        var output: [UInt8] = []
+        encoder.encode(response, traits, into: &output, unixTime: 784_111_777)
+        return String(decoding: output, as: UTF8.self)
+    }
+
+    @Test("an answer has its fields, its length and its body")
+    func ok() {
+        #expect(
+            encoded(Response(body: Array("{}".utf8))) == """
+                HTTP/1.1 200 OK\r
+                Content-Type: application/json\r
+                Cache-Control: no-store\r
+                X-Content-Type-Options: nosniff\r
+                Date: Sun, 06 Nov 1994 08:49:37 GMT\r
+                Content-Length: 2\r
+                \r
+                {}
+                """
+        )
+    }
+
+    @Test("the head says what becomes of the connection")
+    func connection() {
+        let response = Response(status: .badRequest, body: [])
+        #expect(encoded(response).contains("Connection") == false)
+        #expect(encoded(response, .init(closes: true)).contains("\r\nConnection: close\r\n"))
+        #expect(encoded(response, .init(isOldVersion: true)).contains("\r\nConnection: keep-alive\r\n"))
+        #expect(encoded(response, .init(closes: true, isOldVersion: true)).contains("\r\nConnection: close\r\n"))
+    }
+
+    @Test("the answer to HEAD ends with its head and claims no length")
+    func head() {
+        let text = encoded(Response(body: Array("{}".utf8)), .init(omitsBody: true))
+        #expect(text.hasSuffix("GMT\r\n\r\n"))
+        #expect(!text.contains("Content-Length"))
+    }
+
+    @Test("a length is written in decimal", arguments: [0, 7, 9, 10, 99, 100, 101, 1_234_567_890])
+    func decimal(number: Int) {
+        var output: [UInt8] = []
+        output.appendDecimal(number)
+        #expect(String(decoding: output, as: UTF8.self) == "\(number)")
+    }
+
+    @Test(
+        "dates are those of the calendar",
+        arguments: [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"), (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (951_868_799, "Tue, 29 Feb 2000 23:59:59 GMT"), (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+            (1_767_225_599, "Wed, 31 Dec 2025 23:59:59 GMT"),
+        ]
+    )
+    func dates(unixTime: Int64, text: String) {
+        #expect(String(decoding: HTTPDate.text(unixTime: unixTime), as: UTF8.self) == text)
+    }
+
+    @Test("every refusal has an error status and a sentence", arguments: Refusal.allCases)
+    func refusals(refusal: Refusal) {
+        #expect(refusal.status.rawValue >= 400)
+        #expect(refusal.message.hasSuffix("."))
+    }
+}

@@ -1,0 +1,54 @@
+import Foundation
+
+/// The files in `Tests/Fixtures`.
+package enum Fixtures {
+    /// The golden vectors, recorded from the script that this server replaces.
+    package struct Vector: Decodable, Sendable, CustomStringConvertible {
+        package let id: String
+        package let note: String
+        package let steps: [Step]
+
+        package var description: String { "\(id): \(note)" }
+
+        package struct Step: Decodable, Sendable {
+            package let note: String
+            package let request: String
+            package let expect: Expectation
+        }
+
+        package struct Expectation: Decodable, Sendable {
+            package let status: UInt16
+            /// Base64; nil means any body.
+            package let body: String?
+        }
+    }
+
+    package static func vectors() throws -> [Vector] {
+        let text = try String(contentsOf: folder.appending(path: "vectors.jsonl"), encoding: .utf8)
+        return try text.split(separator: "\n").map { try JSONDecoder().decode(Vector.self, from: Data($0.utf8)) }
+    }
+
+    private static var folder: URL {
+        URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent().appending(path: "Fixtures")
+    }
+}
+
+extension Fixtures.Vector.Step {
+    /// The request's bytes, with a path and host filled in where the vector leaves them open.
+    package func bytes(path: String = "/token.php", host: String = "localhost", runKey: String = "abcd1234") -> [UInt8]
+    {
+        let text = request.replacingOccurrences(of: "RUNKEY00", with: runKey)
+        // Swift takes CR LF for one character: split by scalars, of which each stands for a byte.
+        let parts = text.components(separatedBy: "\r\n\r\n")
+        let head = parts[0].replacingOccurrences(of: "{HOST}", with: host).replacingOccurrences(
+            of: "{PATH}", with: path)
+        let whole = ([head] + parts.dropFirst()).joined(separator: "\r\n\r\n")
+        return whole.unicodeScalars.map { UInt8($0.value) }
+    }
+
+    /// The expected body; nil means any.
+    package func expectedBody(runKey: String = "abcd1234") -> [UInt8]? {
+        guard let body = expect.body, let data = Data(base64Encoded: body) else { return nil }
+        return Array(data)
+    }
+}

@@ -1,0 +1,190 @@
+import Foundation
+import HTTP
+import TestSupport
+import Testing
+
+@testable import TokenCacheServer
+
+@Suite struct ConfigurationTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    private func load(
+        _ yaml: String? = nil, environment: [String: String] = [:], flags: [String: [String]] = [:]
+    ) async throws -> Settings {
+        var loader = ConfigurationLoader(flags: flags, environment: environment)
+        if let yaml {
+            let path = folder.path + "/c.yaml"
+            try yaml.write(toFile: path, atomically: true, encoding: .utf8)
+            loader.filePath = path
+        }
+        return try await loader.load()
+    }
+
+    private func fault(
+        _ yaml: String? = nil, environment: [String: String] = [:], flags: [String: [String]] = [:]
+    ) async -> String {
+        do {
+            _ = try await load(yaml, environment: environment, flags: flags)
+            return "accepted"
+        } catch {
+            return "\(error)".replacing(folder.path + "/", with: "")
+        }
+    }
+
+    @Test("flags come before the environment, that before the file, and that before the defaults")
+    func precedence() async throws {
+        let yaml = "drain_timeout: 3s\nlimits:\n  body: 2 KiB\n  head: 3 KiB\n  request_line: 1024\n"
+        let environment = ["TOKEN_CACHE_LIMITS_BODY": "4 KiB", "TOKEN_CACHE_LIMITS_HEAD": "5 KiB"]
+        let settings = try await load(yaml, environment: environment, flags: ["limits.body": ["6 KiB"]])
+        #expect(settings.limits.body == 6 << 10)
+        #expect(settings.limits.head == 5 << 10)
+        #expect(settings.drainTimeout == .seconds(3))
+        #expect(settings.timeouts.idle == .seconds(75))
+    }
+
+    @Test("lists may be lists or single values")
+    func lists() async throws {
+        #expect(try await load("listen: 127.0.0.1:1").listen.map(\.description) == ["127.0.0.1:1"])
+        let yaml = "listen:\n  - 127.0.0.1:1\n  - http://[::1]:2\npaths: [/a]\n"
+        let settings = try await load(yaml)
+        #expect(settings.listen.map(\.description) == ["127.0.0.1:1", "[::1]:2"])
+        #expect(settings.paths == ["/a"])
+        let both = try await load(environment: ["TOKEN_CACHE_LISTEN": "127.0.0.1:1,127.0.0.1:2"])
+        #expect(both.listen.count == 2)
+    }
+
+    @Test("a file of comments alone sets nothing")
+    func emptyFile() async throws {
+        #expect(try await load("# nothing\n").listing == Settings().listing)
+    }
+
+    @Test(
+        "a fault names its place, the key, what was found and what is allowed",
+        arguments: [
+            ("limits:\n  bdy: 1", "c.yaml, line 2: there is no setting limits.bdy; did you mean limits.body?"),
+            (
+                "wholly_unlike: 1",
+                "c.yaml, line 1: there is no setting wholly_unlike; config/token-cache.yaml shows them all"
+            ),
+            (
+                "limits: 7",
+                "c.yaml, line 1: limits is a value; allowed is a section with body, connections, fields, head, request_line"
+            ),
+            (
+                "\nlimits:\n  body: 1 TB",
+                """
+                c.yaml, line 3: limits.body is "1 TB"; allowed is a size from 1 KiB to 64 MiB, in bytes or with KiB or \
+                MiB, such as 64 KiB
+                """
+            ),
+            ("loops: 0", #"c.yaml, line 1: loops is "0"; allowed is auto, or a number from 1 to 256"#),
+            ("loops: [1, 2]", #"c.yaml, line 1: loops is ["1", "2"]; allowed is auto, or a number from 1 to 256"#),
+            ("access_log: yes", #"c.yaml, line 1: access_log is "yes"; allowed is off, combined, json"#),
+            (
+                "timeouts:\n  head: soon",
+                """
+                c.yaml, line 2: timeouts.head is "soon"; allowed is a time from 100ms to 3600s, in seconds or with ms, \
+                s, m, h or d, such as 500ms or 2m
+                """
+            ),
+            (
+                "listen: [\"::1:80\"]",
+                """
+                c.yaml, line 1: listen is "::1:80"; allowed is an address and a port, such as 127.0.0.1:8080, \
+                http://[::1]:8080 or 0.0.0.0:80
+                """
+            ),
+            (
+                "listen: [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
+                "listen has 127.0.0.1:1 twice; each address can be listened on once"
+            ),
+            (
+                "limits: {head: 512, request_line: 1024}",
+                "limits.head is 512, less than limits.request_line with 1 KiB; the head includes the request line"
+            ),
+        ]
+    )
+    func faults(yaml: String, text: String) async {
+        #expect(await fault(yaml) == text)
+    }
+
+    @Test("faults of the environment and of flags name the variable and the flag")
+    func otherPlaces() async {
+        #expect(
+            await fault(environment: ["TOKEN_CACHE_LIMITS_FIELDS": "x"])
+                == #"environment: TOKEN_CACHE_LIMITS_FIELDS is "x"; allowed is a number from 10 to 10000"#
+        )
+        #expect(
+            await fault(environment: ["TOKEN_CACHE_LIMIT_BODY": "1"])
+                == "environment: there is no setting TOKEN_CACHE_LIMIT_BODY; did you mean TOKEN_CACHE_LIMITS_BODY?"
+        )
+        #expect(
+            await fault(flags: ["log_level": ["loud"]]) == """
+                command line: --log-level is "loud"; allowed is trace, debug, info, notice, warning, error, critical
+                """
+        )
+    }
+
+    @Test("variables that Kubernetes sets for a service of this name are no settings")
+    func kubernetes() async throws {
+        let names = [
+            "TOKEN_CACHE_SERVICE_HOST", "TOKEN_CACHE_SERVICE_PORT_HTTP", "TOKEN_CACHE_PORT", "TOKEN_CACHE_PORT_80_TCP",
+        ]
+        _ = try await load(environment: Dictionary(uniqueKeysWithValues: names.map { ($0, "tcp://10.0.0.1:80") }))
+    }
+
+    @Test("a file that is missing or no YAML is named")
+    func unreadable() async {
+        var loader = ConfigurationLoader()
+        loader.filePath = folder.path + "/missing.yaml"
+        await #expect(
+            throws: ConfigurationError.unreadableFile(
+                path: folder.path + "/missing.yaml", reason: "there is no such file")
+        ) {
+            try await loader.load()
+        }
+        #expect(await fault("a: [b").hasPrefix("the configuration file c.yaml is not valid YAML"))
+        #expect(await fault("- a\n").hasPrefix("the configuration file c.yaml is not valid YAML"))
+    }
+
+    @Test("the sample file shows every setting with its default")
+    func sampleFile() async throws {
+        let sample = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appending(path: "config/token-cache.yaml").path
+        let settings = try await ConfigurationLoader(filePath: sample).load()
+        #expect(settings.listing == Settings().listing)
+        let file = try #require(await ConfigurationFile(path: sample))
+        #expect(Set(file.lines.keys) == Set(Setting.all.map(\.key)))
+    }
+
+    @Test(
+        "listeners are read as they are written",
+        arguments: [
+            ("127.0.0.1:8080", "127.0.0.1:8080"), ("http://[::1]:8080", "[::1]:8080"), ("localhost:1", "localhost:1"),
+            ("http://0.0.0.0:80/", "0.0.0.0:80"), ("[fe80::1%eth0]:1", "[fe80::1%eth0]:1"), ("8080", nil),
+            (":8080", nil),
+            ("a:b", nil), ("a:65536", nil), ("::1:8080", nil), ("https://a:1", nil), ("http://a:1?x=y", nil), ("", nil),
+        ]
+    )
+    func listeners(text: String, description: String?) {
+        #expect(ListenAddress(text)?.description == description)
+    }
+
+    @Test("sizes and times are read with their units")
+    func quantities() {
+        let sizes: [(String, Int?)] = [
+            ("0", 0), ("12", 12), ("8 KiB", 8192), ("1MiB", 1 << 20), ("2 GiB", 2 << 30), ("8 kb", nil), ("KiB", nil),
+            ("-1", nil), ("1.5 MiB", nil), ("9999999999999 GiB", nil),
+        ]
+        for (text, bytes) in sizes { #expect(Quantities.bytes(text) == bytes, "\(text)") }
+        let durations: [(String, Duration?)] = [
+            ("10", .seconds(10)), ("10s", .seconds(10)), ("500 ms", .milliseconds(500)), ("2m", .seconds(120)),
+            ("1h", .seconds(3_600)), ("1d", .seconds(86_400)), ("1w", nil), ("s", nil), ("", nil),
+        ]
+        for (text, duration) in durations { #expect(Quantities.duration(text) == duration, "\(text)") }
+    }
+}

@@ -1,0 +1,127 @@
+import HTTP
+import TestSupport
+import Testing
+import TokenStore
+
+@testable import TokenService
+
+@Suite struct ContractTests {
+    @Test("the golden vectors are answered as recorded", arguments: try Fixtures.vectors())
+    func vector(vector: Fixtures.Vector) async {
+        let harness = ServiceHarness()
+        for step in vector.steps {
+            let response = await harness.answer(step.bytes())
+            #expect(response.status.rawValue == step.expect.status, "\(step.note)")
+            if let expected = step.expectedBody() {
+                let (got, wanted) = (
+                    String(decoding: response.body, as: UTF8.self), String(decoding: expected, as: UTF8.self)
+                )
+                #expect(got == wanted, "\(step.note)")
+            }
+        }
+    }
+
+    @Test("other paths are not found, whatever the method")
+    func unknownPaths() async {
+        let harness = ServiceHarness()
+        for path in ["/", "/token/", "/Token", "/token.php/x", "/%74oken", "/tokens"] {
+            for method in ["GET", "POST", "HEAD", "PUT"] {
+                let response = await harness.answer(Array("\(method) \(path) HTTP/1.1\r\nHost: a\r\n\r\n".utf8))
+                #expect(response.status == .notFound, "\(method) \(path)")
+                #expect(String(decoding: response.body, as: UTF8.self).contains(#""errorCode":"40400""#))
+            }
+        }
+    }
+
+    @Test("OPTIONS * is a method like others")
+    func optionsAsterisk() async {
+        let body = await ServiceHarness().body("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(body == #"{"status":"false","errorCode":"50003","errorMessage":"Unsupported method: OPTIONS"}"#)
+    }
+
+    @Test("a failing store gives the contract's codes, is reported, and loses nothing")
+    func failingStore() async {
+        var reported: [StoreError] = []
+        let harness = ServiceHarness { reported.append($0) }
+        #expect(await harness.post("unique_id=a&token_info=1") == stored)
+        harness.session.failure = .closed
+        #expect(
+            await harness.post("unique_id=a&token_info=2")
+                == #"{"status":"false","errorCode":"50001","errorMessage":"Could not write file contents."}"#
+        )
+        #expect(await harness.get("unique_id=a") == unknown)
+        #expect(reported == [.closed, .closed])
+        harness.session.failure = nil
+        #expect(await harness.get("unique_id=a") == #"{"status":"true","token_info":"1"}"#)
+    }
+
+    @Test("the length of an id counts after tags are removed")
+    func idLength() async {
+        let harness = ServiceHarness()
+        let longest = String(repeating: "i", count: 1024)
+        #expect(await harness.post("unique_id=<b>\(longest)</b>&token_info=1") == stored)
+        #expect(await harness.get("unique_id=\(longest)") == #"{"status":"true","token_info":"1"}"#)
+        #expect(await harness.get("unique_id=\(longest)i") == invalid)
+    }
+}
+
+@Suite struct JSONBodyTests {
+    private func answer(_ body: String, then query: String = "unique_id=a") async -> String {
+        let harness = ServiceHarness(readsJSON: true)
+        let posted = await harness.post(body, type: "application/json")
+        return posted == stored ? await harness.get(query) : posted
+    }
+
+    @Test(
+        "two strings are stored, an object as its own text",
+        arguments: [
+            (#"{"unique_id":"a","token_info":"x"}"#, "x"),
+            (#" { "token_info" : "" , "unique_id" : "a" } "#, ""),
+            (#"{"unique_id":"a","token_info":"\u00e9\ud83d\ude00\n\/"}"#, #"\u00e9\ud83d\ude00\n\/"#),
+            (
+                #"{"unique_id":"a","token_info":{"k" : [1, {"x":null}], "v":-1.5e+3}}"#,
+                #"{\"k\" : [1, {\"x\":null}], \"v\":-1.5e+3}"#
+            ),
+            (#"{"unique_id":"b","unique_id":"a","token_info":"1","token_info":"2","z":[true,false,[]]}"#, "2"),
+            (#"{"unique_id":"a","token_info":"<b>x</b>"}"#, "x"),
+        ]
+    )
+    func accepted(body: String, tokenInfo: String) async {
+        #expect(await answer(body) == #"{"status":"true","token_info":"\#(tokenInfo)"}"#)
+    }
+
+    @Test(
+        "anything else has no fields",
+        arguments: [
+            "", "[]", "{}", "null", #"{"unique_id":"a"}"#, #"{"unique_id":"a","token_info":1}"#,
+            #"{"unique_id":"a","token_info":null}"#, #"{"unique_id":"a","token_info":["x"]}"#,
+            #"{"unique_id":1,"token_info":"x"}"#, #"{"unique_id":"a","token_info":"x"}}"#,
+            #"{"unique_id":"a","token_info":"x",}"#, #"{"unique_id":"a" "token_info":"x"}"#,
+            #"{"unique_id":"a","token_info":"\x"}"#, #"{"unique_id":"a","token_info":"\ud800"}"#,
+            #"{"unique_id":"a","token_info":"\udc00\ud800"}"#, "{\"unique_id\":\"a\",\"token_info\":\"\n\"}",
+            #"{"unique_id":"a","token_info":"x""#, #"{"unique_id":"a","token_info":{"k":01}}"#,
+            #"{"unique_id":"a","token_info":{"k":+1}}"#, #"{"unique_id":"a","token_info":{"k":1.}}"#,
+            #"{"unique_id":"a","token_info":{k:1}}"#, #"{"unique_id":"a","token_info":{"k":tru}}"#,
+            "{\"unique_id\":\"a\",\"token_info\":{\"k\":" + String(repeating: "[", count: 100_000),
+        ]
+    )
+    func refused(body: String) async {
+        #expect(await answer(body) == invalid)
+    }
+
+    @Test("the query fills in what the body lacks, and counts alone when the body is no JSON")
+    func query() async {
+        let harness = ServiceHarness(readsJSON: true)
+        let query = "unique_id=a&token_info=q"
+        #expect(await harness.post(#"{"token_info":"b"}"#, type: "application/json", query: query) == stored)
+        #expect(await harness.get("unique_id=a") == #"{"status":"true","token_info":"b"}"#)
+        #expect(await harness.post("{", type: "application/json", query: query) == stored)
+        #expect(await harness.get("unique_id=a") == #"{"status":"true","token_info":"q"}"#)
+    }
+
+    @Test("without the setting a JSON body is not read, as in the script")
+    func off() async {
+        let body = #"{"unique_id":"a","token_info":"x"}"#
+        #expect(await ServiceHarness().post(body, type: "application/json") == invalid)
+    }
+}

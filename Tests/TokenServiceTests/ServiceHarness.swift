@@ -1,0 +1,48 @@
+import HTTP
+import TokenService
+import TokenStore
+
+/// The service with a store in memory, driven with requests as text.
+struct ServiceHarness {
+    let session = MemorySession()
+    let service: TokenService
+
+    init(readsJSON: Bool = false, report: @escaping (StoreError) -> Void = { _ in }) {
+        service = TokenService(
+            settings: TokenService.Settings(readsJSON: readsJSON), session: session, report: report
+        )
+    }
+
+    /// The answer to one whole request; a request that cannot be read is answered too.
+    func answer(_ request: [UInt8]) async -> Response {
+        var reader = RequestReader(limits: RequestLimits())
+        reader.bytes = request
+        while true {
+            switch reader.next() {
+            case .request(let request): return await service.answer(request, in: reader.requestBytes)
+            case .refused(let refusal): return service.answer(refusal)
+            case .sendContinue: continue
+            case .needsMore(let part): fatalError("the test's request is not whole: \(part) is missing")
+            }
+        }
+    }
+
+    func body(_ request: String) async -> String {
+        String(decoding: await answer(Array(request.utf8)).body, as: UTF8.self)
+    }
+
+    func get(_ query: String) async -> String {
+        await body("GET /token?\(query) HTTP/1.1\r\nHost: a\r\n\r\n")
+    }
+
+    func post(_ body: String, type: String = "application/x-www-form-urlencoded", query: String = "") async -> String {
+        let length = body.utf8.count
+        return await self.body(
+            "POST /token?\(query) HTTP/1.1\r\nHost: a\r\nContent-Type: \(type)\r\nContent-Length: \(length)\r\n\r\n\(body)"
+        )
+    }
+}
+
+let stored = #"{"status":"true"}"#
+let invalid = #"{"status":"false","errorCode":"30001","errorMessage":"Invalid data input."}"#
+let unknown = #"{"status":"false","errorCode":"50002","errorMessage":"Could not read file contents or data empty."}"#

@@ -9,8 +9,8 @@ package struct RequestReader {
         case needsMore(Part)
         /// Send `100 Continue`, then call `next` again.
         case sendContinue
-        /// Answer this, then call `finishRequest`.
-        case request(Request)
+        /// Answer `request`, then call `finishRequest`.
+        case request
         /// Answer this and close.
         case refused(Refusal)
     }
@@ -29,7 +29,7 @@ package struct RequestReader {
         case fields
         case body(end: Int)
         case chunked(ChunkedBody)
-        case complete(wireEnd: Int)
+        case complete(bodyEnd: Int, wireEnd: Int)
     }
 
     /// The buffer: requests that were pipelined lie one behind the other.
@@ -59,7 +59,15 @@ package struct RequestReader {
         @_lifetime(borrow self) get { bytes.span.extracting(start..<bytes.count) }
     }
 
+    /// The request at hand: after `next` has said so and before `finishRequest`.
+    package var request: Request {
+        guard case .complete(let bodyEnd, _) = state else { preconditionFailure("no whole request has been read") }
+        return Request(head: parser.head, body: ByteRange(parser.head.length, bodyEnd - start))
+    }
+
     /// Goes on with what is in the buffer.
+    // Never inlined: see Connection, whose task would keep what this needs for a moment.
+    @inline(never)
     package mutating func next() -> Step {
         do throws(Refusal) {
             return try advance()
@@ -68,10 +76,10 @@ package struct RequestReader {
         }
     }
 
-    /// Drops the request that `next` returned.
+    /// Drops the request at hand.
     package mutating func finishRequest() {
-        guard case .complete(let wireEnd) = state else {
-            preconditionFailure("a request is finished after it was returned, once")
+        guard case .complete(_, let wireEnd) = state else {
+            preconditionFailure("a request is finished after it was read, once")
         }
         start = wireEnd
         if isEmpty {
@@ -142,22 +150,15 @@ package struct RequestReader {
                 }
             case .body(let end):
                 guard bytes.count >= end else { return waitForBody() }
-                state = .complete(wireEnd: end)
+                state = .complete(bodyEnd: end, wireEnd: end)
             case .chunked(var chunks):
                 // Out of the state while it decodes: the buffer must not be copied for being looked at twice.
                 let wireEnd = try chunks.decode(&bytes, limits: limits)
                 state = .chunked(chunks)
                 guard let wireEnd else { return waitForBody() }
-                state = .complete(wireEnd: wireEnd)
-                return .request(
-                    Request(
-                        head: parser.head, body: ByteRange(parser.head.length, chunks.end - start)
-                    )
-                )
-            case .complete(let wireEnd):
-                return .request(
-                    Request(head: parser.head, body: ByteRange(parser.head.length, wireEnd - start))
-                )
+                state = .complete(bodyEnd: chunks.end, wireEnd: wireEnd)
+            case .complete:
+                return .request
             }
         }
     }
@@ -201,7 +202,7 @@ package struct RequestReader {
     private mutating func finishHead() throws(Refusal) {
         try parser.finish(length: lineStart - start, limits: limits)
         switch parser.head.framing {
-        case .none: state = .complete(wireEnd: lineStart)
+        case .none: state = .complete(bodyEnd: lineStart, wireEnd: lineStart)
         case .length(let length): state = .body(end: lineStart + length)
         case .chunked:
             // From here on offsets into the body are kept, so the request moves to the front before.

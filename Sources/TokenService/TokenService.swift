@@ -36,21 +36,28 @@ package final class TokenService {
         self.report = report
     }
 
-    /// Answers a request.
+    /// What a request comes to: an answer, or something to do with the store first.
+    package enum Operation: Sendable {
+        case answer(Response)
+        case fetch(id: [UInt8])
+        case store(tokenInfo: [UInt8], id: [UInt8])
+    }
+
+    /// Reads what a request asks for.
     ///
     /// - Parameters:
     ///   - request: A request whose ranges refer to `bytes`.
-    ///   - bytes: The request's bytes, which stay until this returns.
-    package func answer(_ request: Request, in bytes: Span<UInt8>) async -> Response {
+    ///   - bytes: The request's bytes.
+    package func operation(for request: Request, in bytes: Span<UInt8>) -> Operation {
         guard isKnown(request.head.path, of: request.head.method, in: bytes) else {
-            return Self.error(.notFound, "There is nothing at this path.")
+            return .answer(Self.error(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
-        case .get: return await get(RequestFields(of: request, in: bytes, readsJSON: readsJSON))
-        case .post: return await post(RequestFields(of: request, in: bytes, readsJSON: readsJSON))
-        case .head: return Response(body: [])
+        case .get: return get(RequestFields(of: request, in: bytes, readsJSON: readsJSON))
+        case .post: return post(RequestFields(of: request, in: bytes, readsJSON: readsJSON))
+        case .head: return .answer(Response(body: []))
         case .connect, .options, .other:
-            return answer(.unsupportedMethod([UInt8](request.head.methodName, in: bytes)))
+            return .answer(answer(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
         }
     }
 
@@ -72,13 +79,35 @@ package final class TokenService {
         spareBodies.append(body)
     }
 
+    /// Carries out an operation and answers.
+    package func answer(_ operation: Operation) async -> Response {
+        switch operation {
+        case .answer(let response): return response
+        case .fetch(let id): return await fetch(id)
+        case .store(let tokenInfo, let id): return await store(tokenInfo, under: id)
+        }
+    }
+
     // MARK: - Methods
 
-    private func get(_ fields: RequestFields) async -> Response {
-        guard let uniqueID = fields.uniqueID.flatMap(Self.checkedID) else { return answer(.invalidInput) }
+    private func get(_ fields: RequestFields) -> Operation {
+        guard let id = fields.uniqueID.flatMap(Self.checkedID) else { return .answer(answer(.invalidInput)) }
+        return .fetch(id: id)
+    }
+
+    private func post(_ fields: RequestFields) -> Operation {
+        guard let uniqueID = fields.uniqueID, let tokenInfo = fields.tokenInfo, Self.isUTF8(tokenInfo),
+            let id = Self.checkedID(uniqueID)
+        else { return .answer(answer(.invalidInput)) }
+        return .store(tokenInfo: TagRemoval.removeTags(from: tokenInfo), id: id)
+    }
+
+    // MARK: - The store
+
+    private func fetch(_ id: [UInt8]) async -> Response {
         var tokenInfo = spareBodies.popLast() ?? []
         do throws(StoreError) {
-            guard try await session.fetch(uniqueID, appendingTo: &tokenInfo) else {
+            guard try await session.fetch(id, appendingTo: &tokenInfo) else {
                 recycle(tokenInfo)
                 return answer(.notFound)
             }
@@ -92,12 +121,9 @@ package final class TokenService {
         return Response(body: body)
     }
 
-    private func post(_ fields: RequestFields) async -> Response {
-        guard let uniqueID = fields.uniqueID, let tokenInfo = fields.tokenInfo, Self.isUTF8(tokenInfo),
-            let key = Self.checkedID(uniqueID)
-        else { return answer(.invalidInput) }
+    private func store(_ tokenInfo: [UInt8], under id: [UInt8]) async -> Response {
         do throws(StoreError) {
-            try await session.store(TagRemoval.removeTags(from: tokenInfo), under: key)
+            try await session.store(tokenInfo, under: id)
         } catch {
             report(error)
             return answer(.writeFailed)

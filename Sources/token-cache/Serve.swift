@@ -7,8 +7,9 @@ struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Serve requests until SIGTERM or SIGINT.",
         discussion: """
-            Settings come from the flags, then from the environment (limits.body is TOKEN_CACHE_LIMITS_BODY), then from
-            the file, then from the defaults. config/token-cache.yaml shows them all.
+            Settings come from the flags, then from the environment (limits.body is \
+            TOKEN_CACHE_LIMITS_BODY), then from the file, then from the defaults. \
+            config/token-cache.yaml shows them all.
 
             EXAMPLES
               token-cache serve

@@ -19,8 +19,8 @@ private func read(_ input: [UInt8], pieces: [Int] = [], limits: RequestLimits = 
     var sizes = pieces[...]
     while true {
         switch reader.next() {
-        case .request(let request):
-            reading.requests.append(describe(request, in: reader.requestBytes))
+        case .request:
+            reading.requests.append(describe(reader.request, in: reader.requestBytes))
             reader.finishRequest()
         case .sendContinue:
             reading.continues += 1

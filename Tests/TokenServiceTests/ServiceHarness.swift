@@ -19,7 +19,8 @@ struct ServiceHarness {
         reader.bytes = request
         while true {
             switch reader.next() {
-            case .request(let request): return await service.answer(request, in: reader.requestBytes)
+            case .request:
+                return await service.answer(service.operation(for: reader.request, in: reader.requestBytes))
             case .refused(let refusal): return service.answer(refusal)
             case .sendContinue: continue
             case .needsMore(let part): fatalError("the test's request is not whole: \(part) is missing")

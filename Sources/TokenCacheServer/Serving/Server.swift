@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Foundation
+internal import Glibc
 package import Logging
 internal import Synchronization
 internal import TokenStore
@@ -22,6 +23,9 @@ package final class Server: Sendable {
     package init(_ settings: Settings, logger: Logger) throws(StartError) {
         self.settings = settings
         self.logger = logger
+        // A log's reader that has gone, or a file that may not grow, is an error of that one write, not our end.
+        _ = signal(SIGPIPE, SIG_IGN)
+        _ = signal(SIGXFSZ, SIG_IGN)
         let descriptorLimit = DescriptorLimit.raise()
         // The store, the loops and the log have some too.
         if descriptorLimit < settings.connectionLimit + 64 {
@@ -33,7 +37,9 @@ package final class Server: Sendable {
             )
         }
         do throws(StoreOpenError) {
-            store = try SQLiteTokenStore(directory: settings.dataDirectory)
+            // In full, so that messages tell where it is whatever folder the server was started in.
+            let directory = URL(filePath: settings.dataDirectory).standardizedFileURL.path
+            store = try SQLiteTokenStore(directory: directory)
         } catch {
             throw .store(error)
         }

@@ -1,0 +1,86 @@
+"""The machine the benchmark runs on: its cores, limits, packages, and what a report says of it."""
+
+import datetime
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class BenchmarkError(Exception):
+    """Something the person who runs the benchmark has to put right."""
+
+
+def choose_cores() -> tuple[int, int]:
+    """One core for the server and another for the client."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        raise BenchmarkError("two usable cores are needed: one for the server, one for wrk")
+    return cores[0], cores[1]
+
+
+def raise_descriptor_limit() -> int:
+    """Raises the soft limit of open files to the hard one and returns it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def install_missing(packages: dict[str, str]) -> None:
+    """Installs the Debian packages whose command or file is not there."""
+    missing = [name for name, sign in packages.items() if not (shutil.which(sign) or Path(sign).exists())]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise BenchmarkError(f"please install: {' '.join(missing)}")
+    print(f"installing {' '.join(missing)}", file=sys.stderr)
+    prefix = [] if os.geteuid() == 0 else ["sudo"]
+    environment = ["env", "DEBIAN_FRONTEND=noninteractive"]
+    for arguments in (["update", "--quiet"], ["install", "--yes", "--no-install-recommends", *missing]):
+        try:
+            subprocess.run([*prefix, *environment, "apt-get", *arguments], check=True, stdout=sys.stderr)
+        except (OSError, subprocess.CalledProcessError):
+            raise BenchmarkError(f"could not install {' '.join(missing)}; please do it by hand") from None
+
+
+def first_line(*command: str) -> str:
+    """The first line a command prints, be it to standard output or standard error."""
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return (result.stdout.strip().splitlines() or ["unknown"])[0]
+
+
+def value_of(path: str, key: str, separator: str) -> str:
+    """The value of the first line `key separator value` of a file."""
+    for line in Path(path).read_text().splitlines():
+        name, _, value = line.partition(separator)
+        if name.strip() == key:
+            return value.strip().strip('"')
+    return "unknown"
+
+
+def file_system(folder: Path) -> str:
+    """The kind of file system a folder is on: a durable write costs what it costs there."""
+    return first_line("findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(folder))
+
+
+def stolen_seconds(core: int) -> float:
+    """The time that the host of a virtual machine has kept from a core so far (proc_stat(5))."""
+    return int(value_of("/proc/stat", f"cpu{core}", " ").split()[7]) / CLOCK_TICKS
+
+
+def describe(binary: Path, folder: Path) -> dict[str, str]:
+    """Machine, versions and date."""
+    memory = int(value_of("/proc/meminfo", "MemTotal", ":").split()[0]) / (1 << 20)
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{value_of('/proc/cpuinfo', 'model name', ':')}, {os.cpu_count()} cores, {memory:.1f} GiB",
+        "system": f"{value_of('/etc/os-release', 'PRETTY_NAME', '=')}, Linux {platform.release()}",
+        "token-cache": f"{first_line(str(binary), '--version')}, data on {file_system(folder)}",
+        "wrk": first_line("wrk", "--version").partition(" Copyright")[0].removeprefix("wrk "),
+        "floor": first_line("cc", "--version"),
+    }

@@ -1,0 +1,160 @@
+"""What is measured. A further peer is a class with a name and a `command`, added to the list in `run`."""
+
+import contextlib
+import dataclasses
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from client import ask
+from machine import CLOCK_TICKS, BenchmarkError
+from workloads import Workload
+
+START_SECONDS = 10
+STOP_SECONDS = 15
+
+
+@dataclasses.dataclass(frozen=True)
+class RunningPeer:
+    """A peer that answers, and what its processes use."""
+
+    name: str
+    port: int
+    pids: list[int]
+    answer: bytes
+    """To the first request of the workload; all its answers have this length."""
+    start_seconds: float
+    """From exec to that answer."""
+
+    def cpu_seconds(self) -> float:
+        """Processor time used so far, in user space and in the kernel."""
+        return sum(cpu_ticks(pid) for pid in self.pids) / CLOCK_TICKS
+
+    def resident_bytes(self) -> int:
+        """Resident memory."""
+        return sum(resident_bytes(pid) for pid in self.pids)
+
+
+def cpu_ticks(pid: int) -> int:
+    """utime + stime of a process (proc_pid_stat(5)); the command's name may contain spaces."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def resident_bytes(pid: int) -> int:
+    """VmRSS of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise BenchmarkError(f"process {pid} has no memory left")
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Peer:
+    """A server that can be started on one core for one workload."""
+
+    name: str
+
+    def __init__(self, core: int, folder: Path) -> None:
+        self.core = core
+        self.folder = folder
+
+    def command(self, port: int, workload: Workload) -> list[str]:
+        """The command that serves the workload on a port of 127.0.0.1."""
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        """The command's environment."""
+        return dict(os.environ)
+
+    def pids(self, process: subprocess.Popen) -> list[int]:
+        """The processes whose cost counts."""
+        return [process.pid]
+
+    @contextlib.contextmanager
+    def serving(self, workload: Workload) -> Iterator[RunningPeer]:
+        """Runs the peer for as long as the block lasts."""
+        port = free_port()
+        output = self.folder / f"{self.name}.log"
+        command = ["taskset", "--cpu-list", str(self.core), *self.command(port, workload)]
+        with output.open("wb") as log:
+            begin = time.monotonic()
+            process = subprocess.Popen(
+                command, env=self.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            answer = self.first_answer(process, port, workload, output)
+            elapsed = time.monotonic() - begin
+            if workload.expected not in answer:
+                raise BenchmarkError(f"{self.name} gave a wrong answer to {workload.name}: {answer!r}")
+            yield RunningPeer(self.name, port, self.pids(process), answer, elapsed)
+        finally:
+            stop(process)
+
+    def first_answer(self, process: subprocess.Popen, port: int, workload: Workload, output: Path) -> bytes:
+        """Asks until there is an answer."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as connection:
+                    return ask(connection, workload.requests[0])
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise BenchmarkError(f"{self.name} does not start:\n{output.read_text()}") from None
+                time.sleep(0.000_2)
+
+
+def stop(process: subprocess.Popen) -> None:
+    """Ends a process, politely first."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class TokenCache(Peer):
+    """The server of this repository, with one loop and its default settings otherwise."""
+
+    name = "token-cache"
+
+    def __init__(self, core: int, folder: Path, binary: Path) -> None:
+        super().__init__(core, folder)
+        self.binary = binary
+
+    def command(self, port: int, workload: Workload) -> list[str]:
+        data = str(self.folder / "data")
+        return [str(self.binary), "serve", "--listen", f"127.0.0.1:{port}", "--data-directory", data]
+
+    def environment(self) -> dict[str, str]:
+        """Without the settings of whoever runs the benchmark."""
+        others = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
+        return {**others, "TOKEN_CACHE_LOOPS": "1"}
+
+
+class Floor(Peer):
+    """A bare epoll loop that gives token-cache's answers without a thought: what no server gets below."""
+
+    name = "floor"
+
+    def __init__(self, core: int, folder: Path, answers: dict[str, bytes]) -> None:
+        super().__init__(core, folder)
+        self.answers = answers
+        self.binary = folder / "floor"
+        source = Path(__file__).with_name("floor.c")
+        subprocess.run(["cc", "-O2", "-Wall", "-o", str(self.binary), str(source)], check=True)
+
+    def command(self, port: int, workload: Workload) -> list[str]:
+        answer = self.folder / "floor.answer"
+        answer.write_bytes(self.answers[workload.name])
+        return [str(self.binary), str(port), str(workload.body_bytes), str(answer)]

@@ -1,0 +1,86 @@
+"""What the peers are asked: tokens, and the requests of each row of the table."""
+
+import dataclasses
+import random
+import string
+import uuid
+from urllib.parse import quote
+
+TOKEN_COUNT = 10_000
+SEED = 20_240_229
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """Requests of one length, sent in random order."""
+
+    name: str
+    requests: list[bytes]
+    body_bytes: int
+    expected: bytes
+    """What every right answer contains."""
+
+    @property
+    def request_bytes(self) -> int:
+        """The length of each request."""
+        return len(self.requests[0])
+
+
+def unique_ids(seed: int) -> list[str]:
+    """As many ids as there are tokens, the same ones for the same seed."""
+    source = random.Random(seed)
+    return [str(uuid.UUID(int=source.getrandbits(128), version=4)) for _ in range(TOKEN_COUNT)]
+
+
+def token_infos(seed: int) -> list[str]:
+    """Token infos as a login SDK stores them, about 330 bytes, all of one length in any encoding."""
+    source = random.Random(seed)
+
+    def token_info() -> str:
+        token = "".join(source.choices(string.ascii_letters + string.digits, k=132))
+        user = "".join(source.choices(string.digits, k=15))
+        return (
+            f'{{"com.sdk:TokenKey":"{token}","com.sdk:ExpirationDateKey":"2031-09-10T18:02:21.457+0530",'
+            f'"com.sdk:UserIDKey":"{user}","com.sdk:PermissionsKey":["public_profile","email"],'
+            '"com.sdk:IsLoginKey":true}'
+        )
+
+    return [token_info() for _ in range(TOKEN_COUNT)]
+
+
+def get(unique_id: str) -> bytes:
+    """A GET request."""
+    return f"GET /token?unique_id={unique_id} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+
+
+def form(unique_id: str, token_info: str) -> bytes:
+    """A form-encoded body."""
+    return f"unique_id={unique_id}&token_info={quote(token_info, safe='')}".encode()
+
+
+def post(body: bytes) -> bytes:
+    """A POST request of a form."""
+    head = (
+        "POST /token HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def gets(name: str, ids: list[str], expected: bytes) -> Workload:
+    """A workload of GET requests."""
+    return Workload(name, [get(unique_id) for unique_id in ids], 0, expected)
+
+
+def posts(name: str, ids: list[str], infos: list[str]) -> Workload:
+    """A workload of POST requests."""
+    bodies = [form(unique_id, info) for unique_id, info in zip(ids, infos)]
+    return Workload(name, [post(body) for body in bodies], len(bodies[0]), b'{"status":"true"}')
+
+
+STORED_IDS = unique_ids(SEED)
+LOADING = posts("loading", STORED_IDS, token_infos(SEED + 1))
+GET_HIT = gets("GET hit", STORED_IDS, b'"token_info":')
+GET_MISS = gets("GET miss", unique_ids(SEED + 2), b'"50002"')
+POST = posts("POST", STORED_IDS, token_infos(SEED + 3))
+ROWS = [GET_HIT, GET_MISS, POST]

@@ -176,6 +176,7 @@ struct HeadParser {
     }
 
     private mutating func readTransferEncoding(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
+        if head.minorVersion == 0 { throw .transferEncodingInOldVersion }
         try once(.transferEncoding, else: .repeatedTransferEncoding)
         let codings = bytes.elements(of: value)
         let chunked = codings.filter { bytes.equalsIgnoringCase($0, Names.chunked) }
@@ -194,7 +195,6 @@ struct HeadParser {
         if head.minorVersion > 0 && !seen.contains(.host) { throw .missingHost }
         if seen.contains(.transferEncoding) {
             if seen.contains(.contentLength) { throw .lengthAndTransferEncoding }
-            if head.minorVersion == 0 { throw .transferEncodingInOldVersion }
         } else if contentLength > 0 {
             guard contentLength <= limits.body else { throw .bodyTooLarge }
             head.framing = .length(contentLength)

@@ -17,7 +17,7 @@ package struct RequestHead: Sendable {
     package internal(set) var methodName = ByteRange.empty
     /// The target as sent.
     package internal(set) var target = ByteRange.empty
-    /// From the first `/` to the `?`; `*` for `OPTIONS *`.
+    /// From the first `/` to the `?`; `*` for `OPTIONS *`; empty for an absolute target without a path.
     package internal(set) var path = ByteRange.empty
     /// What follows the first `?`; empty when there is none.
     package internal(set) var query = ByteRange.empty

@@ -81,17 +81,28 @@ package struct RequestReader {
         guard case .complete(_, let wireEnd) = state else {
             preconditionFailure("a request is finished after it was read, once")
         }
-        start = wireEnd
+        begin(at: wireEnd)
+        parser = HeadParser()
+        skippedEmptyLine = false
+        sentContinue = false
+        state = .start
+    }
+
+    /// Whether bytes of a further request are there behind the one at hand.
+    package var hasFurtherBytes: Bool {
+        guard case .complete(_, let wireEnd) = state else { return false }
+        return wireEnd < bytes.count
+    }
+
+    /// Has the current request begin at an index; a buffer that is used up is emptied.
+    private mutating func begin(at index: Int) {
+        start = index
         if isEmpty {
             bytes.removeAll(keepingCapacity: true)
             start = 0
         }
         lineStart = start
         searched = start
-        parser = HeadParser()
-        skippedEmptyLine = false
-        sentContinue = false
-        state = .start
     }
 
     /// Makes room at the buffer's end and returns how much there is for the next read.
@@ -121,7 +132,8 @@ package struct RequestReader {
         switch state {
         case .start, .requestLine, .fields: break
         case .body(let end): state = .body(end: end - start)
-        case .chunked, .complete: preconditionFailure("a request is compacted before its body is decoded")
+        case .complete(let bodyEnd, let wireEnd): state = .complete(bodyEnd: bodyEnd - start, wireEnd: wireEnd - start)
+        case .chunked: preconditionFailure("a request is compacted before its body is decoded")
         }
         start = 0
     }
@@ -131,10 +143,11 @@ package struct RequestReader {
             switch state {
             case .start:
                 guard !isEmpty else { return .needsMore(.start) }
-                guard try skipEmptyLine() else { return .needsMore(.head) }
+                guard try skipEmptyLine() else { return .needsMore(.start) }
                 state = .requestLine
             case .requestLine:
-                guard let line = try nextLine(limit: limits.requestLine, from: lineStart, else: .targetTooLong) else {
+                guard let line = try nextLine(limit: limits.requestLine + 2, from: lineStart, else: .targetTooLong)
+                else {
                     return .needsMore(.head)
                 }
                 try parser.readRequestLine(line, of: bytes, from: start)
@@ -165,22 +178,20 @@ package struct RequestReader {
 
     /// Skips one empty line before a request (RFC 9112, section 2.2).
     ///
-    /// False when its second byte is still to come.
+    /// False when no byte of the request itself is there yet.
     private mutating func skipEmptyLine() throws(Refusal) -> Bool {
         guard bytes[start] == .carriageReturn, !skippedEmptyLine else { return true }
         guard bytes.count > start + 1 else { return false }
         guard bytes[start + 1] == .lineFeed else { throw .bareCarriageReturn }
         skippedEmptyLine = true
-        start += 2
-        lineStart = start
-        searched = start
+        begin(at: start + 2)
         return !isEmpty
     }
 
     /// The next whole line of the head without its line end, from the request's first byte; nil when it is not there yet.
     ///
     /// - Parameters:
-    ///   - limit: How many bytes may lie between `origin` and the line's end.
+    ///   - limit: How many bytes there may be from `origin` to the line's end, CR LF included.
     ///   - origin: Where counting begins, as an index into the buffer.
     ///   - refusal: What going beyond the limit means.
     private mutating func nextLine(
@@ -188,13 +199,13 @@ package struct RequestReader {
     ) throws(Refusal) -> Range<Int>? {
         guard let lineFeed = bytes.span.firstIndex(of: .lineFeed, in: searched..<bytes.count) else {
             searched = bytes.count
-            // One more for the CR, which is not part of the line.
-            guard bytes.count - origin <= limit + 1 else { throw refusal }
+            // The line feed is still to come.
+            guard bytes.count - origin < limit else { throw refusal }
             return nil
         }
         searched = lineFeed + 1
         guard lineFeed > lineStart, bytes[lineFeed - 1] == .carriageReturn else { throw .bareLineFeed }
-        guard lineFeed - 1 - origin <= limit else { throw refusal }
+        guard lineFeed + 1 - origin <= limit else { throw refusal }
         defer { lineStart = lineFeed + 1 }
         return (lineStart - start)..<(lineFeed - 1 - start)
     }

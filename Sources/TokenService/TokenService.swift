@@ -69,7 +69,9 @@ package final class TokenService {
     /// Whether a path is one that answers; `*` is the server itself (RFC 9110, section 9.3.7).
     package func isKnown(_ path: ByteRange, of method: Method, in bytes: Span<UInt8>) -> Bool {
         for known in paths where bytes.equals(path, known) { return true }
-        return method == .options && path.count == 1 && bytes[Int(path.start)] == UInt8(ascii: "*")
+        // A proxy's form of both: http://host stands for `*` with OPTIONS and otherwise for / (RFC 9112, section 3.2.4).
+        if path.isEmpty { return method == .options || paths.contains([UInt8(ascii: "/")]) }
+        return method == .options && bytes.equals(path, [UInt8(ascii: "*")])
     }
 
     /// Takes back a body that has been sent, so that the next one needs no allocation.

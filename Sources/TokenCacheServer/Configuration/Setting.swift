@@ -32,7 +32,7 @@ struct Setting: Sendable {
                 settings.dataDirectory = values[0]
                 return true
             },
-            show: \.dataDirectory
+            show: { quoted($0.dataDirectory) }
         ),
         Setting(
             key: "loops", isList: false, allowed: "auto, or a number from 1 to 256",
@@ -79,6 +79,16 @@ struct Setting: Sendable {
         duration("timeouts.send", \.timeouts.send, .milliseconds(100), .seconds(3_600)),
     ]
 
+    /// A string as YAML reads it, in quotes where it would mean something else without.
+    private static func quoted(_ text: String) -> String {
+        let isPlain =
+            text.first.map { $0.isLetter || $0.isNumber || $0 == "/" || $0 == "." } ?? false
+            && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || " ._/%:-".contains($0)) }
+            && !text.contains(": ") && !text.hasSuffix(":") && !text.hasSuffix(" ")
+        if isPlain { return text }
+        return "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+    }
+
     private static func path(_ text: String) -> String? {
         let isAllowed =
             text.hasPrefix("/") && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != 0x23 && $0 != 0x3f }
@@ -98,7 +108,7 @@ struct Setting: Sendable {
                 settings[keyPath: place] = parsed
                 return !parsed.isEmpty && parsed.count == values.count
             },
-            show: { "[" + $0[keyPath: place].map { $0[keyPath: text] }.joined(separator: ", ") + "]" }
+            show: { "[" + $0[keyPath: place].map { quoted($0[keyPath: text]) }.joined(separator: ", ") + "]" }
         )
     }
 

@@ -39,7 +39,11 @@ struct Connection: ~Copyable {
         while await receiveRequest() {
             let operation = readRequest()
             let response = await worker.service.answer(operation)
-            if write(response) { return await finish(lingers: !reader.isEmpty) }
+            switch write(response) {
+            case .goesOn: break
+            case .closes: return await finish(lingers: !reader.isEmpty)
+            case .isClosedByServer: return await finish(lingers: true)
+            }
             if output.count >= Self.outputLimit { guard await flush() else { return releaseBuffers() } }
             await letOthersRun()
         }
@@ -136,7 +140,7 @@ struct Connection: ~Copyable {
     /// One read into the room at the buffer's end; nil when the connection is broken.
     @inline(never)
     private mutating func receiveNow() -> TCPStream.ReceiveResult? {
-        if reader.bytes.capacity == 0 { reader.bytes = worker.buffers.take() }
+        if reader.bytes.capacity == 0 { reader.bytes = worker.takeBuffer() }
         let room = reader.makeRoom()
         return try? stream.receive(into: &reader.bytes, room: room)
     }
@@ -153,24 +157,41 @@ struct Connection: ~Copyable {
 
     // MARK: - Writing
 
-    /// Writes the answer to the request at hand and leaves that behind; true when the connection ends with it.
+    /// What becomes of the connection after an answer.
+    private enum AfterAnswer {
+        case goesOn
+        /// As the client asked.
+        case closes
+        /// The client may be sending its next request already.
+        case isClosedByServer
+    }
+
+    /// Writes the answer to the request at hand and leaves that behind.
     @inline(never)
-    private mutating func write(_ response: consuming Response) -> Bool {
+    private mutating func write(_ response: consuming Response) -> AfterAnswer {
         let head = reader.request.head
-        let closes = !head.keepsAlive || worker.loop.isDraining
-        encode(response, to: head, closes: closes)
+        let after: AfterAnswer =
+            !head.keepsAlive ? .closes : worker.loop.isDraining && !hasFurtherInput() ? .isClosedByServer : .goesOn
+        encode(response, to: head, closes: after != .goesOn)
         reader.finishRequest()
         awaited = nil
-        return closes
+        return after
+    }
+
+    /// Whether more than the request at hand has been received, be it by the kernel: while draining that is answered.
+    private mutating func hasFurtherInput() -> Bool {
+        if reader.hasFurtherBytes { return true }
+        if case .received = receiveNow() { return true }
+        return false
     }
 
     @inline(never)
     private mutating func encode(_ response: consuming Response, to head: RequestHead, closes: Bool) {
-        if output.capacity == 0 { output = worker.buffers.take() }
+        if output.capacity == 0 { output = worker.takeBuffer() }
         let traits = ResponseEncoder.Traits(
             omitsBody: head.method == .head, closes: closes, isOldVersion: head.minorVersion == 0
         )
-        worker.encoder.encode(response, traits, into: &output, unixTime: worker.unixTime)
+        worker.encode(response, traits, into: &output)
         if worker.accessLog != nil { log(response, to: head) }
         worker.service.recycle(response.body)
     }
@@ -179,13 +200,17 @@ struct Connection: ~Copyable {
     private mutating func flush() async -> Bool {
         guard !output.isEmpty else { return true }
         var sent = 0
-        let deadline = worker.loop.now + worker.deadlines.send
+        var deadline = worker.loop.now + worker.deadlines.send
         while true {
             let remaining = output.span.extracting(sent..<output.count)
             guard let count = try? stream.send(remaining) else { return false }
             sent += count
             if sent == output.count { break }
-            if count == 0, await stream.waitUntilWritable(until: deadline) != .ready { return false }
+            if count > 0 {
+                deadline = worker.loop.now + worker.deadlines.send
+            } else if await stream.waitUntilWritable(until: deadline) != .ready {
+                return false
+            }
         }
         output.removeAll(keepingCapacity: true)
         return true
@@ -193,8 +218,8 @@ struct Connection: ~Copyable {
 
     @inline(never)
     private mutating func releaseBuffers() {
-        if reader.isEmpty { worker.buffers.give(&reader.bytes) }
-        if output.isEmpty { worker.buffers.give(&output) }
+        if reader.isEmpty { worker.giveBuffer(&reader.bytes) }
+        if output.isEmpty { worker.giveBuffer(&output) }
     }
 
     // MARK: - Closing
@@ -211,8 +236,8 @@ struct Connection: ~Copyable {
         }
         reader.bytes.removeAll(keepingCapacity: true)
         output.removeAll(keepingCapacity: true)
-        worker.buffers.give(&reader.bytes)
-        worker.buffers.give(&output)
+        worker.giveBuffer(&reader.bytes)
+        worker.giveBuffer(&output)
     }
 
     private mutating func linger() async {

@@ -17,8 +17,8 @@ final class Worker: @unchecked Sendable {
     let limits: RequestLimits
     let deadlines: Deadlines
     let accessLog: AccessLog?
-    var buffers = BufferPool()
-    var encoder = ResponseEncoder()
+    private var buffers = BufferPool()
+    private var encoder = ResponseEncoder()
     /// Open connections of this loop, for choosing the least busy one.
     ///
     /// Any thread.
@@ -79,6 +79,21 @@ final class Worker: @unchecked Sendable {
         }
     }
 
-    /// Seconds since 1970, for `Date`.
+    /// An empty buffer to receive into or to send from.
+    func takeBuffer() -> [UInt8] {
+        buffers.take()
+    }
+
+    /// Takes a buffer back and leaves none in its place.
+    func giveBuffer(_ buffer: inout [UInt8]) {
+        buffers.give(&buffer)
+    }
+
+    /// Appends an answer's bytes, dated now.
+    func encode(_ response: borrowing Response, _ traits: ResponseEncoder.Traits, into output: inout [UInt8]) {
+        encoder.encode(response, traits, into: &output, unixTime: unixTime)
+    }
+
+    /// Seconds since 1970.
     var unixTime: Int64 { Int64(time(nil)) }
 }

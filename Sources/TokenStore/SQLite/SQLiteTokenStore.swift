@@ -27,12 +27,14 @@ package final class SQLiteTokenStore: TokenStore {
         try Self.createPrivateFile(self.path, directory: path)
         let file = self.path
         let connection = try Schema.opening(file) { () throws(SQLiteError) in
-            let connection = try SQLiteConnection(path: file, mode: .readWriteCreate)
-            try Self.configure(connection)
-            return connection
+            try SQLiteConnection(path: file, mode: .readWriteCreate)
         }
-        try Schema.migrate(connection, path: file)
-        writer = try Schema.opening(file) { () throws(SQLiteError) in try SQLiteWriter(connection) }
+        let version = try Schema.check(connection, path: file)
+        writer = try Schema.opening(file) { () throws(SQLiteError) in
+            try Self.configure(connection)
+            try Schema.migrate(connection, from: version)
+            return try SQLiteWriter(connection)
+        }
     }
 
     /// SQLite gives the `-wal` and `-shm` files the mode of the database, so this one is created before SQLite does.

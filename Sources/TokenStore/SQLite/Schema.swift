@@ -19,8 +19,10 @@ enum Schema {
 
     static var version: Int { migrations.count }
 
-    /// Brings a database to the current version, each step in a transaction of its own.
-    static func migrate(_ connection: SQLiteConnection, path: String) throws(StoreOpenError) {
+    /// Whose database this is and which version it has: 0 for a new one.
+    ///
+    /// Only reads: what is not ours, or too new, stays as it is.
+    static func check(_ connection: SQLiteConnection, path: String) throws(StoreOpenError) -> Int {
         let (found, application, isEmpty) = try opening(path) { () throws(SQLiteError) in
             (
                 try connection.integer("PRAGMA user_version"),
@@ -32,18 +34,21 @@ enum Schema {
             throw .foreign(path: path)
         }
         guard found <= version else { throw .newer(path: path, version: found, supported: version) }
-        try opening(path) { () throws(SQLiteError) in
-            for step in found..<version {
-                try connection.execute(
-                    """
-                    BEGIN IMMEDIATE;
-                    \(migrations[step]);
-                    PRAGMA application_id = \(applicationID);
-                    PRAGMA user_version = \(step + 1);
-                    COMMIT
-                    """
-                )
-            }
+        return found
+    }
+
+    /// Brings a database to the current version, each step in a transaction of its own.
+    static func migrate(_ connection: SQLiteConnection, from found: Int) throws(SQLiteError) {
+        for step in found..<version {
+            try connection.execute(
+                """
+                BEGIN IMMEDIATE;
+                \(migrations[step]);
+                PRAGMA application_id = \(applicationID);
+                PRAGMA user_version = \(step + 1);
+                COMMIT
+                """
+            )
         }
     }
 

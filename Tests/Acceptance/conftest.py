@@ -1,0 +1,49 @@
+"""Servers for the tests: each in a folder of its own, on a port that the system chooses, and ended whatever happens."""
+import itertools
+import resource
+
+import pytest
+
+from server_process import Server, binary
+from shared_servers import finish, shared_server
+
+
+def pytest_configure():
+    """Checks and prepares what all tests need."""
+    try:
+        binary()
+    except RuntimeError as error:
+        # Otherwise every test would fail with it.
+        raise pytest.UsageError(str(error)) from None
+    # Some tests open more connections than the usual limit of 1,024 allows.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Starts servers: `serve(settings, *flags, **options)` with what `Server` takes."""
+    servers = []
+    numbers = itertools.count()
+
+    def start(settings=None, *flags, **options):
+        server = Server(tmp_path / f"server{next(numbers)}", settings, *flags, **options)
+        servers.append(server)
+        return server
+
+    yield start
+    crashes = []
+    for server in servers:
+        try:
+            finish(server)
+        except AssertionError as error:
+            crashes.append(str(error))
+    assert not crashes, crashes
+
+
+SMALL_LIMITS = {"request_line": 256, "head": 512, "fields": 10, "body": 1024}
+
+plain_server = shared_server("plain", {})
+small_server = shared_server("small", {"limits": SMALL_LIMITS})
+hasty_server = shared_server("hasty", {"timeouts": {"head": "700ms", "body": "700ms", "idle": "60s"}})
+idle_server = shared_server("brief", {"timeouts": {"head": "60s", "body": "60s", "idle": "1s"}})

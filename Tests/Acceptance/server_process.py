@@ -1,0 +1,150 @@
+"""The server under test as a process of its own."""
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+SERVES = re.compile(r"token-cache \S+ serves on (?P<addresses>.*), store .*")
+START_SECONDS = 30
+STOP_SECONDS = 60
+
+
+def binary():
+    """The program under test."""
+    path = os.environ.get("TOKEN_CACHE_BINARY", "")
+    if not os.path.isabs(path) or not os.access(path, os.X_OK):
+        raise RuntimeError(
+            "set TOKEN_CACHE_BINARY to the absolute path of the built token-cache program, "
+            f"for example $PWD/.build/release/token-cache; it is {path!r}"
+        )
+    return path
+
+
+def clean_environment(additions=None):
+    """Our environment without any setting of the server, plus the additions."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
+    return {**kept, **(additions or {})}
+
+
+def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS):
+    """Runs a command of the program that ends by itself."""
+    return subprocess.run(
+        [*prefix, binary(), *arguments], env=clean_environment(environment), cwd=folder,
+        capture_output=True, text=True, timeout=seconds, check=False,
+    )
+
+
+def until(condition, seconds=30.0, pause=0.02):
+    """Waits for a condition and returns what it came to; fails when it does not come true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        assert time.monotonic() < deadline, f"did not come true in {seconds:.0f} s: {condition}"
+        time.sleep(pause)
+
+
+class Server:
+    """A running server with its own folder, configuration and log files.
+
+    Its settings become a configuration file: JSON, which is YAML as well.
+    """
+
+    def __init__(self, folder, settings=None, *flags, environment=None, descriptors=None, file_size=None, umask=None,
+                 output=None, data=None):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.data = Path(data) if data else self.folder / "data"
+        self.log_file = self.folder / "stderr"
+        self.output_file = self.folder / "stdout"
+        configuration = self.folder / "token-cache.yaml"
+        complete = {"listen": "127.0.0.1:0", "data_directory": str(self.data), "loops": 2, **(settings or {})}
+        configuration.write_text(json.dumps(complete))
+
+        def prepare():
+            # Ours are ignored by Python and would stay so.
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            if umask is not None:
+                os.umask(umask)
+            if descriptors is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+            if file_size is not None:
+                # A write beyond the limit is to fail, not to kill.
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, resource.RLIM_INFINITY))
+
+        with open(self.log_file, "wb") as log, open(self.output_file, "wb") as own_output:
+            self.process = subprocess.Popen(
+                [binary(), "serve", "--config", str(configuration), *flags], env=clean_environment(environment),
+                cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output if output is not None else own_output,
+                stderr=log, preexec_fn=prepare, restore_signals=False,
+            )
+        self.was_ended = False
+        self.addresses = self._wait_until_ready()
+
+    def _wait_until_ready(self):
+        try:
+            line = until(lambda: SERVES.search(self.log()) or self.process.poll() is not None, START_SECONDS, 0.005)
+            assert line is not True, f"the server ended with {self.process.returncode}: {self.log()}"
+        except BaseException:
+            self.kill()
+            raise
+        found = re.findall(r"http://\[?([0-9a-f.:]+?)\]?:([0-9]+)(?= |$)", line["addresses"])
+        return [(host, int(port)) for host, port in found]
+
+    @property
+    def address(self):
+        """The first address that it listens on."""
+        return self.addresses[0]
+
+    @property
+    def base(self):
+        """The first address as a URL."""
+        return f"http://{self.address[0]}:{self.address[1]}"
+
+    def log(self):
+        return self.log_file.read_text(errors="replace")
+
+    def output(self):
+        return self.output_file.read_text(errors="replace")
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def open_descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def resident_bytes(self):
+        """Resident memory."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
+    def processor_seconds(self):
+        """Processor time used so far, in user and kernel mode."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def send_signal(self, number=signal.SIGTERM):
+        self.was_ended = True
+        self.process.send_signal(number)
+
+    def wait(self, seconds=STOP_SECONDS):
+        """The exit status."""
+        return self.process.wait(seconds)
+
+    def stop(self, number=signal.SIGTERM):
+        """Asks the server to stop and returns its exit status."""
+        self.send_signal(number)
+        return self.wait()
+
+    def kill(self):
+        """Ends it at once, whatever its state."""
+        self.was_ended = True
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(STOP_SECONDS)

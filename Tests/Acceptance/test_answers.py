@@ -1,0 +1,108 @@
+"""What every answer has in common, and the paths, methods and addresses that are answered.
+
+The headers of each answer (type, caching, date, exact length) are checked by `Connection.receive` in all tests.
+"""
+import socket
+import subprocess
+
+import pytest
+
+from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, found, fresh_id, unsupported
+from http_client import FORM, Connection, exchange, get, lines, post
+
+HOST = "Host: localhost"
+
+
+@pytest.mark.parametrize("path", ["/token", "/token.php"])
+def test_both_paths_serve_the_same_store(plain, path):
+    unique_id = fresh_id()
+    assert exchange(plain.address, post(unique_id, "abc", path=path)).body == STORED
+    for other in ("/token", "/token.php"):
+        assert exchange(plain.address, get(unique_id, path=other)).body == found("abc")
+
+
+@pytest.mark.parametrize("path", ["/", "/Token", "/token/", "//token", "/token.php/a", "/toke", "/tokens", "/%74oken",
+                                  "/./token", "/a/../token", "/token;a", "/token%00"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+def test_any_other_path_gets_404_and_the_connection_stays(plain, method, path):
+    with Connection(plain.address) as connection:
+        data = lines(f"{method} {path}?unique_id=a HTTP/1.1", HOST, FORM, "Content-Length: 3", body=b"a=b")
+        for _ in range(2):
+            response = connection.exchange(data)
+            check_http_error(response, 404)
+            assert not response.closes
+
+
+@pytest.mark.parametrize("target, status", [("/token", 200), ("/token?unique_id=a", 200), ("/other", 404)])
+def test_the_answer_to_head_has_no_body(plain, target, status):
+    with Connection(plain.address) as connection:
+        connection.send(lines(f"HEAD {target} HTTP/1.1", HOST) + get("nobody"))
+        assert connection.receive("HEAD").status == status
+        # Any byte of a body would now be in the way.
+        assert connection.receive().body == NOT_FOUND
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "Post", "PROPFIND", "X"])
+def test_any_other_method_is_named_in_the_answer(plain, method):
+    response = exchange(plain.address, lines(f"{method} /token?unique_id=a HTTP/1.1", HOST))
+    assert (response.status, response.body) == (200, unsupported(method))
+
+
+@pytest.mark.parametrize("fields", [[], ["Content-Length: 0"]])
+def test_a_post_without_a_body_takes_its_fields_from_the_query(plain, fields):
+    unique_id = fresh_id()
+    data = lines(f"POST /token?unique_id={unique_id}&token_info=abc HTTP/1.1", HOST, *fields)
+    with Connection(plain.address) as connection:
+        assert connection.exchange(data).body == STORED
+        assert connection.exchange(get(unique_id)).body == found("abc")
+        assert connection.exchange(lines("POST /token HTTP/1.1", HOST, *fields)).body == INVALID_INPUT
+
+
+def test_a_value_of_each_byte_length_of_utf_8_comes_back_escaped(plain):
+    unique_id, text = fresh_id(), "\u0001\"\\/\b\f\n\r\t\x7f \u00e4 \u20ac \U0001f600 1 < 2"
+    encoded = "".join(f"%{byte:02x}" for byte in text.encode())
+    with Connection(plain.address) as connection:
+        assert connection.exchange(post(unique_id, encoded)).body == STORED
+        assert connection.exchange(get(unique_id)).body == found(text)
+
+
+def has_ipv6():
+    """Whether this machine has ::1; many containers have not."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_several_addresses_of_both_families_are_served(serve):
+    server = serve({"listen": ["127.0.0.1:0", "http://[::1]:0", "http://127.0.0.1:0/", "localhost:0"]})
+    assert len(server.addresses) >= 4
+    assert {host for host, _ in server.addresses} == {"127.0.0.1", "::1"}
+    unique_id = fresh_id()
+    assert exchange(server.address, post(unique_id, "abc")).body == STORED
+    for address in server.addresses:
+        assert exchange(address, get(unique_id)).body == found("abc")
+
+
+def curl(*arguments):
+    """What curl prints."""
+    command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "30", *arguments]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def test_a_person_with_curl_stores_and_reads(plain):
+    unique_id = fresh_id()
+    url = f"{plain.base}/token"
+    text = '{"token": "a+b&c=d/e", "name": "Zoë"}'
+    assert curl("-d", f"unique_id={unique_id}", "--data-urlencode", f"token_info={text}", url) == STORED
+    assert curl(f"{url}?unique_id={unique_id}") == found(text)
+    assert curl("--http1.0", f"{url}?unique_id={unique_id}") == found(text)
+    assert curl("-F", f"unique_id={unique_id}", "-F", "token_info=from a form", url) == STORED
+    assert curl("-G", "--data-urlencode", f"unique_id={unique_id}", url) == found("from a form")
+    large = ["-H", "Transfer-Encoding: chunked", "-d", f"unique_id={unique_id}", "-d", "token_info=" + "x" * 100_000]
+    assert curl(*large, url) == STORED
+    assert curl(f"{url}?unique_id={unique_id}", f"{url}?unique_id={unique_id}") == found("x" * 100_000) * 2
+    head = curl("--head", url).decode()
+    assert head.startswith("HTTP/1.1 200 OK\r\n") and head.endswith("\r\n\r\n")

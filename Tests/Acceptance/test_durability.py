@@ -1,0 +1,238 @@
+"""What was acknowledged stays: after a crash, on a full disk, and for every reader from that moment on."""
+import os
+import random
+import resource
+import subprocess
+import threading
+import time
+
+import pytest
+
+from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
+from http_client import Connection, ProtocolError, exchange, get, post
+from server_process import Server, until
+
+ROUNDS = 20
+WRITERS = 4
+KEYS = 6
+PIPELINE = 5
+
+
+class Ledger:
+    """What one writer has sent and what was acknowledged, by id: numbers that only grow."""
+
+    def __init__(self, writer):
+        self.ids = [f"writer{writer}-{key}" for key in range(KEYS)]
+        self.sent = dict.fromkeys(self.ids, 0)
+        self.acknowledged = dict.fromkeys(self.ids, 0)
+        self.wrong = []
+
+    def write_until_cut_off(self, address, depth):
+        """Stores ever larger numbers, some requests ahead, until the server is gone."""
+        number = max(self.sent.values())
+        try:
+            with Connection(address) as connection:
+                while True:
+                    batch = []
+                    for _ in range(depth):
+                        number += 1
+                        unique_id = self.ids[number % KEYS]
+                        self.sent[unique_id] = number
+                        batch.append((unique_id, number))
+                    connection.send(b"".join(post(unique_id, f"number{value}") for unique_id, value in batch))
+                    for unique_id, value in batch:
+                        body = connection.receive().body
+                        if body != STORED:
+                            self.wrong.append(body)
+                            return
+                        self.acknowledged[unique_id] = value
+        except (OSError, ProtocolError):
+            # The kill.
+            return
+
+    def check(self, connection):
+        """Checks that each id has its acknowledged value or one that was sent later; what was read is then certain."""
+        assert not self.wrong, self.wrong
+        for unique_id in self.ids:
+            body = connection.exchange(get(unique_id)).body
+            if body == NOT_FOUND:
+                assert self.acknowledged[unique_id] == 0, f"{unique_id} is lost"
+                continue
+            number = int(body.removeprefix(b'{"status":"true","token_info":"number').removesuffix(b'"}'))
+            assert self.acknowledged[unique_id] <= number <= self.sent[unique_id], unique_id
+            self.acknowledged[unique_id] = number
+
+
+def test_every_acknowledged_write_survives_kill_9(tmp_path):
+    data = tmp_path / "data"
+    generator = random.Random(20)
+    ledgers = [Ledger(writer) for writer in range(WRITERS)]
+    for turn in range(ROUNDS):
+        server = Server(tmp_path / "server", data=data)
+        try:
+            with Connection(server.address) as connection:
+                for ledger in ledgers:
+                    ledger.check(connection)
+            before = sum(sum(ledger.acknowledged.values()) for ledger in ledgers)
+            threads = [
+                threading.Thread(
+                    target=ledger.write_until_cut_off, args=(server.address, PIPELINE if writer % 2 else 1))
+                for writer, ledger in enumerate(ledgers)
+            ]
+            for thread in threads:
+                thread.start()
+            until(lambda: sum(sum(ledger.acknowledged.values()) for ledger in ledgers) > before, pause=0.001)
+            time.sleep(generator.uniform(0.0, 0.2))
+        finally:
+            server.kill()
+        for thread in threads:
+            thread.join()
+    server = Server(tmp_path / "server", data=data)
+    try:
+        with Connection(server.address) as connection:
+            for ledger in ledgers:
+                ledger.check(connection)
+    finally:
+        server.kill()
+    assert all(all(ledger.acknowledged.values()) for ledger in ledgers), "every id was written"
+
+
+def test_an_answered_write_is_seen_by_every_connection_under_load(serve):
+    server = serve({"loops": 2})
+    failures = []
+
+    def client():
+        unique_id = fresh_id()
+        try:
+            with Connection(server.address) as writer, Connection(server.address) as first, \
+                    Connection(server.address) as second:
+                for number in range(150):
+                    assert writer.exchange(post(unique_id, f"number{number}")).body == STORED
+                    for reader in (first, second, writer):
+                        # Pipelined reads share a snapshot of the store; it must not be an old one.
+                        reader.send(get(unique_id) * 3)
+                    for reader in (first, second, writer):
+                        assert [reader.receive().body for _ in range(3)] == [found(f"number{number}")] * 3
+        except (AssertionError, OSError) as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=client) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+
+
+def test_a_pipelined_read_sees_the_write_before_it(plain):
+    unique_id = fresh_id()
+    with Connection(plain.address) as connection:
+        for number in range(50):
+            connection.send(get("nobody") + post(unique_id, f"number{number}") + get(unique_id))
+            bodies = [connection.receive().body for _ in range(3)]
+            assert bodies == [NOT_FOUND, STORED, found(f"number{number}")]
+
+
+# A full disk
+
+VALUE = "x" * 20_000
+
+
+class Stock:
+    """Ids that were stored for certain."""
+
+    def __init__(self, server):
+        self.server = server
+        self.values = {}
+
+    def store(self):
+        """Stores one more value and returns the answer."""
+        unique_id = fresh_id()
+        value = unique_id + VALUE
+        body = exchange(self.server.address, post(unique_id, value)).body
+        assert body in (STORED, WRITE_FAILED), body
+        if body == STORED:
+            self.values[unique_id] = value
+        return body
+
+    def check(self):
+        """Reads everything back."""
+        with Connection(self.server.address) as connection:
+            for unique_id, value in self.values.items():
+                assert connection.exchange(get(unique_id)).body == found(value)
+
+
+def fill_and_free(stock, free):
+    """Stores until the disk is full, then goes on after `free` has made room."""
+    for _ in range(3):
+        assert stock.store() == STORED
+    until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
+    # A failed write leaves the old value in place.
+    unique_id = next(iter(stock.values))
+    for _ in range(3):
+        answer = exchange(stock.server.address, post(unique_id, "y" * 900_000)).body
+        assert answer == WRITE_FAILED
+    stock.check()
+    free()
+    until(lambda: stock.store() == STORED)
+    for _ in range(10):
+        assert stock.store() == STORED
+    stock.check()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, tmp_path):
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(2 << 20))
+    server = Server(tmp_path / "server", data=small_disk / "data")
+    try:
+        stock = Stock(server)
+        fill_and_free(stock, filler.unlink)
+        assert "the store failed" in server.log()
+        server.kill()
+        server = stock.server = Server(tmp_path / "server", data=small_disk / "data")
+        stock.check()
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_a_limit_of_file_size_fails_writes_until_it_is_raised(serve, tmp_path):
+    data = tmp_path / "data"
+    server = serve(data=data, file_size=1 << 20)
+    stock = Stock(server)
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    fill_and_free(stock, lambda: resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, unlimited))
+    server.kill()
+    stock.server = serve(data=data)
+    stock.check()
+
+
+def test_a_full_disk_does_not_keep_the_server_from_stopping(serve):
+    server = serve(file_size=512 << 10)
+    stock = Stock(server)
+    until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
+    assert server.stop() == 0
+
+
+def test_a_replaced_value_stays_replaced_after_a_restart(serve, tmp_path):
+    data, unique_id = tmp_path / "data", fresh_id()
+    for value in ("one", "two", ""):
+        server = serve(data=data)
+        assert exchange(server.address, post(unique_id, value)).body == STORED
+        assert server.stop() == 0
+    assert exchange(serve(data=data).address, get(unique_id)).body == found("")

@@ -1,0 +1,87 @@
+"""When a connection stays open and when it ends, in both versions of HTTP/1."""
+import pytest
+
+from contract import NOT_FOUND, STORED, found, fresh_id
+from http_client import Connection, get, lines, post
+
+TARGET = "/token?unique_id=nobody"
+HOST = "Host: localhost"
+
+STAYS_OPEN = {
+    "1.1": (lines(f"GET {TARGET} HTTP/1.1", HOST), None),
+    "1.1 keep-alive": (lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: keep-alive"), None),
+    "1.1 other options": (lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: TE, closed"), None),
+    "1.2": (lines(f"GET {TARGET} HTTP/1.2", HOST), None),
+    "1.0 keep-alive": (lines(f"GET {TARGET} HTTP/1.0", "Connection: keep-alive"), "keep-alive"),
+    "1.0 Keep-Alive in a list": (lines(f"GET {TARGET} HTTP/1.0", "Connection: a, Keep-Alive"), "keep-alive"),
+}
+
+ENDS = {
+    "1.1 close": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: close"),
+    "1.1 CLOSE": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: CLOSE"),
+    "1.1 close in a list": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: TE,, close"),
+    "1.1 close in a second header": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: TE", "Connection: close"),
+    "1.1 close beats keep-alive": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: close, keep-alive"),
+    "1.0": lines(f"GET {TARGET} HTTP/1.0"),
+    "1.0 with Host": lines(f"GET {TARGET} HTTP/1.0", HOST),
+    "1.0 close beats keep-alive": lines(f"GET {TARGET} HTTP/1.0", "Connection: keep-alive", "Connection: close"),
+}
+
+
+@pytest.mark.parametrize("data, connection_field", STAYS_OPEN.values(), ids=STAYS_OPEN)
+def test_the_connection_stays_open(plain, data, connection_field):
+    with Connection(plain.address) as connection:
+        for _ in range(3):
+            response = connection.exchange(data)
+            assert response.body == NOT_FOUND
+            assert response.headers.get("connection") == connection_field
+
+
+@pytest.mark.parametrize("data", ENDS.values(), ids=ENDS)
+def test_the_connection_ends_after_the_answer(plain, data):
+    with Connection(plain.address) as connection:
+        response = connection.exchange(data)
+        assert response.body == NOT_FOUND
+        assert response.closes
+        connection.expect_end()
+
+
+def test_a_head_request_of_http_1_0_leaves_the_connection_usable(plain):
+    with Connection(plain.address) as connection:
+        for _ in range(2):
+            data = lines("HEAD /token HTTP/1.0", "Connection: keep-alive")
+            assert connection.exchange(data, "HEAD").status == 200
+
+
+def test_a_post_of_http_1_0_is_stored(plain):
+    unique_id = fresh_id()
+    data = post(unique_id, "old").replace(b"HTTP/1.1", b"HTTP/1.0")
+    with Connection(plain.address) as connection:
+        assert connection.exchange(data).body == STORED
+        connection.expect_end()
+    with Connection(plain.address) as connection:
+        assert connection.exchange(get(unique_id)).body == found("old")
+
+
+HALF_CLOSED = {
+    "GET": lambda unique_id: (get(unique_id), [NOT_FOUND]),
+    "POST": lambda unique_id: (post(unique_id, "a"), [STORED]),
+    "pipeline": lambda unique_id: (post(unique_id, "a") + get(unique_id) * 60, [STORED] + [found("a")] * 60),
+}
+
+
+@pytest.mark.parametrize("make", HALF_CLOSED.values(), ids=HALF_CLOSED)
+def test_a_client_that_has_finished_sending_still_gets_its_answers(plain, make):
+    data, answers = make(fresh_id())
+    with Connection(plain.address) as connection:
+        connection.send(data)
+        connection.finish_sending()
+        assert [connection.receive().body for _ in answers] == answers
+        connection.expect_end()
+
+
+def test_a_client_that_finishes_sending_between_requests_is_let_go(plain):
+    with Connection(plain.address) as connection:
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
+        connection.finish_sending()
+        connection.expect_end()

@@ -1,0 +1,236 @@
+"""Each limit at its edge: what is just allowed is served, one more is refused."""
+import subprocess
+
+import pytest
+
+from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, fresh_id
+from http_client import FORM, Connection, ProtocolError, chunks, exchange, form, get, lines
+from server_process import until
+
+HOST = "Host: localhost"
+
+
+@pytest.fixture(params=["small", "plain"], ids=["set limits", "default limits"])
+def limited(request):
+    """A server and its limits."""
+    limits = {
+        "small": {"request_line": 256, "head": 512, "fields": 10, "body": 1024},
+        "plain": {"request_line": 8 << 10, "head": 16 << 10, "fields": 100, "body": 1 << 20},
+    }[request.param]
+    return request.getfixturevalue(request.param), limits
+
+
+def request_line(length):
+    """A request line of this length without its line end."""
+    start, end = "GET /token?unique_id=nobody&fill=", " HTTP/1.1"
+    return start + "x" * (length - len(start) - len(end)) + end
+
+
+def head_of(length):
+    """A request without a body, of this length with the empty line, in two fields."""
+    short = lines("GET /token?unique_id=nobody HTTP/1.1", HOST, "X: ")
+    return lines("GET /token?unique_id=nobody HTTP/1.1", HOST, "X: " + "x" * (length - len(short)))
+
+
+def form_of(length, unique_id):
+    """A form body of this length."""
+    return form(unique_id, "x" * (length - len(form(unique_id, ""))))
+
+
+def refused(address, data):
+    """The answer to a request after which the server must close."""
+    with Connection(address) as connection:
+        connection.send_while_possible(data)
+        response = connection.receive()
+        assert response.closes
+        connection.expect_end()
+        return response
+
+
+def test_a_request_line_at_the_limit_is_served(limited):
+    server, limits = limited
+    response = exchange(server.address, lines(request_line(limits["request_line"]), HOST))
+    assert response.body == NOT_FOUND
+
+
+@pytest.mark.parametrize("excess", [1, 2, 500, 40_000, 1_000_000])
+def test_a_longer_request_line_gets_414_and_never_431(limited, excess):
+    server, limits = limited
+    response = refused(server.address, lines(request_line(limits["request_line"] + excess), HOST))
+    check_http_error(response, 414)
+
+
+def test_a_request_line_without_end_gets_414_before_the_deadline(limited):
+    server, limits = limited
+    response = refused(server.address, b"GET /" + b"x" * limits["request_line"])
+    check_http_error(response, 414)
+
+
+def test_a_head_at_the_limit_is_served(limited):
+    server, limits = limited
+    data = head_of(limits["head"])
+    assert len(data) == limits["head"]
+    assert exchange(server.address, data).body == NOT_FOUND
+
+
+@pytest.mark.parametrize("excess", [1, 2, 3, 100_000])
+def test_a_longer_head_gets_431(limited, excess):
+    server, limits = limited
+    check_http_error(refused(server.address, head_of(limits["head"] + excess)), 431)
+
+
+def test_a_header_line_without_end_gets_431_before_the_deadline(limited):
+    server, limits = limited
+    data = lines("GET /token HTTP/1.1", HOST)[:-2] + b"X: " + b"x" * limits["head"]
+    check_http_error(refused(server.address, data), 431)
+
+
+def test_the_limit_of_the_head_counts_for_each_request(small):
+    with Connection(small.address) as connection:
+        connection.send(head_of(500) * 4)
+        for _ in range(4):
+            assert connection.receive().body == NOT_FOUND
+
+
+def test_as_many_fields_as_allowed_are_served(limited):
+    server, limits = limited
+    fields = [f"X{number}: a" for number in range(limits["fields"] - 1)]
+    assert exchange(server.address, get("nobody", *fields)).body == NOT_FOUND
+
+
+def test_one_more_field_gets_431(limited):
+    server, limits = limited
+    fields = [f"X{number}: a" for number in range(limits["fields"])]
+    check_http_error(refused(server.address, get("nobody", *fields)), 431)
+
+
+def posted(framing, body):
+    """A POST of a form body, framed in one way or the other."""
+    if framing == "length":
+        return lines("POST /token HTTP/1.1", HOST, FORM, f"Content-Length: {len(body)}", body=body)
+    data = chunks(body, 1000 if framing == "chunked" else 1)
+    return lines("POST /token HTTP/1.1", HOST, FORM, "Transfer-Encoding: chunked", body=data)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "chunks of one byte"])
+def test_a_body_at_the_limit_is_stored(limited, framing):
+    server, limits = limited
+    unique_id = fresh_id()
+    body = form_of(limits["body"], unique_id)
+    assert exchange(server.address, posted(framing, body)).body == STORED
+    stored = exchange(server.address, get(unique_id)).body
+    assert stored.count(b"x" * (limits["body"] - len(form(unique_id, "")))) == 1
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "chunks of one byte"])
+def test_a_larger_body_gets_413(limited, framing):
+    server, limits = limited
+    response = refused(server.address, posted(framing, form_of(limits["body"] + 1, fresh_id())))
+    check_http_error(response, 413)
+
+
+def test_a_larger_body_is_refused_before_it_comes(limited):
+    server, limits = limited
+    data = lines("POST /token HTTP/1.1", HOST, FORM, f"Content-Length: {limits['body'] + 1}")
+    check_http_error(refused(server.address, data), 413)
+
+
+def test_trailers_beyond_the_limit_of_the_head_get_431(small):
+    trailers = b"".join(b"X: %s\r\n" % (b"x" * 100) for _ in range(10))
+    data = lines("POST /token HTTP/1.1", HOST, FORM, "Transfer-Encoding: chunked", body=b"0\r\n" + trailers + b"\r\n")
+    check_http_error(refused(small.address, data), 431)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_413_can_be_read_by_a_client_that_goes_on_sending(plain, framing):
+    body = form_of(16 << 20, fresh_id())
+    with Connection(plain.address) as connection:
+        connection.send_while_possible(posted(framing, body))
+        check_http_error(connection.receive(), 413)
+
+
+def curl(*arguments):
+    """The exit status of curl, the HTTP status it saw, and the body it read."""
+    done = subprocess.run(
+        ["curl", "--silent", "--show-error", "--max-time", "30", "--write-out", "\n%{http_code}", *arguments],
+        capture_output=True, check=False,
+    )
+    body, _, status = done.stdout.rpartition(b"\n")
+    return done.returncode, int(status), body
+
+
+@pytest.mark.parametrize("fields", [[], ["Expect:"], ["Expect:", "Transfer-Encoding: chunked"]],
+                         ids=["waiting for leave", "sending at once", "chunked"])
+def test_curl_shows_413_for_a_large_body(plain, tmp_path, fields):
+    file = tmp_path / "body"
+    file.write_bytes(form_of(8 << 20, fresh_id()))
+    headers = [part for field in fields for part in ("--header", field)]
+    exit_status, status, body = curl("--data-binary", f"@{file}", *headers, f"{plain.base}/token")
+    assert (exit_status, status) == (0, 413)
+    assert b'"errorCode":"41300"' in body
+
+
+# Connections
+
+
+def open_and_use(server):
+    """A connection that has been answered once."""
+    connection = Connection(server.address)
+    assert connection.exchange(get("nobody")).body == NOT_FOUND
+    return connection
+
+
+def is_served(server):
+    """Whether a new connection gets an answer of the contract."""
+    with Connection(server.address) as connection:
+        connection.send_while_possible(get("nobody"))
+        try:
+            return connection.receive().status == 200
+        except (ConnectionResetError, ProtocolError):
+            return False
+
+
+def test_connections_up_to_the_limit_are_served_and_one_more_gets_503(serve):
+    server = serve({"limits": {"connections": 5}})
+    connections = [open_and_use(server) for _ in range(5)]
+    for _ in range(3):
+        with Connection(server.address) as extra:
+            response = extra.receive()
+            check_http_error(response, 503)
+            assert response.closes
+            extra.expect_end()
+    for connection in connections:
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
+    connections.pop().close()
+    until(lambda: is_served(server))
+    for connection in connections:
+        connection.close()
+
+
+def test_503_can_be_read_by_a_client_that_sends_its_request_first(serve, tmp_path):
+    server = serve({"limits": {"connections": 1}})
+    file = tmp_path / "body"
+    file.write_bytes(form_of(500_000, fresh_id()))
+    with open_and_use(server):
+        for arguments in [[], ["--header", "Expect:", "--data-binary", f"@{file}"]]:
+            exit_status, status, body = curl(*arguments, f"{server.base}/token?unique_id=a")
+            assert (exit_status, status) == (0, 503)
+            assert b'"errorCode":"50300"' in body
+
+
+def test_a_storm_of_connections_beyond_the_limit_leaves_the_others_served(serve):
+    server = serve({"limits": {"connections": 3}})
+    with open_and_use(server) as connection:
+        storm = [Connection(server.address) for _ in range(1_300)]
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
+        for extra in storm:
+            extra.reset()
+        until(lambda: is_served(server))
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
+
+
+def test_an_id_at_its_limit_is_a_key_and_a_longer_one_is_not(plain):
+    longest = (fresh_id() * 32)[:1024]
+    with Connection(plain.address) as connection:
+        assert connection.exchange(get(longest)).body == NOT_FOUND
+        assert connection.exchange(get(longest + "x")).body == INVALID_INPUT

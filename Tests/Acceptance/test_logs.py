@@ -1,0 +1,201 @@
+"""The log tells of start, stop and trouble, the access log of requests, and neither of what clients store."""
+import itertools
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from contract import NOT_FOUND, STORED, found
+from http_client import FORM, Connection, exchange, get, lines, post
+from server_process import binary, clean_environment, run, until
+
+HOST = "Host: localhost"
+CANARY = "canary4711"
+
+
+def test_one_line_at_the_start_and_one_at_the_stop(serve):
+    server = serve({"listen": ["127.0.0.1:0", "127.0.0.1:0"], "loops": 2})
+    assert exchange(server.address, post("a", "b")).body == STORED
+    assert server.stop() == 0
+    first, last = server.log().splitlines()
+    version = run("--version").stdout.strip()
+    for fragment in (f"token-cache {version} serves on", *(f":{port}" for _, port in server.addresses),
+                     "SQLite ", str(server.data), "2 loops"):
+        assert fragment in first
+    assert "token-cache has stopped" in last
+    assert server.output() == ""
+
+
+# A request, its method, and what the access log says of it: method, path, protocol, status
+LOGGED = [
+    (get("nobody"), "GET", ("GET", "/token", "HTTP/1.1", 200)),
+    (get("nobody", path="/token.php"), "GET", ("GET", "/token.php", "HTTP/1.1", 200)),
+    (lines("HEAD /token HTTP/1.0", "Connection: keep-alive"), "HEAD", ("HEAD", "/token", "HTTP/1.0", 200)),
+    (post("a", "b"), "GET", ("POST", "/token", "HTTP/1.1", 200)),
+    (lines("PUT /token HTTP/1.1", HOST), "GET", ("PUT", "/token", "HTTP/1.1", 200)),
+    (get("a", path="/other"), "GET", ("GET", None, "HTTP/1.1", 404)),
+    (lines("GET /token HTTP/1.1", HOST, HOST), "GET", ("GET", "/token", "HTTP/1.1", 400)),
+]
+
+
+def logged_requests(server):
+    """Sends the requests and returns the answers; the log is complete when the server has stopped."""
+    responses = []
+    with Connection(server.address) as connection:
+        for data, method, _ in LOGGED:
+            responses.append(connection.exchange(data, method))
+    assert server.stop() == 0
+    return responses
+
+
+def test_there_is_no_access_log_by_default(serve):
+    server = serve()
+    logged_requests(server)
+    assert server.output() == ""
+    assert len(server.log().splitlines()) == 2
+
+
+def test_the_combined_access_log_has_a_line_for_each_request(serve):
+    server = serve({"access_log": "combined"})
+    responses = logged_requests(server)
+    entries = server.output().splitlines()
+    assert len(entries) == len(LOGGED)
+    for entry, response, (_, _, (method, path, protocol, status)) in zip(entries, responses, LOGGED):
+        found_fields = re.fullmatch(
+            r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\] '
+            r'"(\S+) (\S+) (\S+)" (\d+) (\d+) "-" "-" \d+', entry)
+        assert found_fields, entry
+        assert found_fields[1] == method and found_fields[3] == protocol
+        assert path is None or found_fields[2] == path
+        assert (int(found_fields[4]), int(found_fields[5])) == (status, len(response.body))
+
+
+def test_the_json_access_log_has_an_object_for_each_request(serve):
+    server = serve({"access_log": "json"})
+    responses = logged_requests(server)
+    entries = [json.loads(line) for line in server.output().splitlines()]
+    assert len(entries) == len(LOGGED)
+    for entry, response, (_, _, (method, path, protocol, status)) in zip(entries, responses, LOGGED):
+        assert (entry["method"], entry["protocol"], entry["status"]) == (method, protocol, status)
+        assert path is None or entry["path"] == path
+        assert entry["bytes"] == len(response.body)
+        assert entry["client"] == "127.0.0.1" and entry["microseconds"] >= 0
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
+
+
+SECRETIVE = {
+    "id in a query": (get(CANARY), 200),
+    "id in the query of an unknown path": (get(CANARY, path="/other"), 404),
+    "id and token info in a body": (post(CANARY, CANARY), 200),
+    "id and token info in the query of a POST": (
+        lines(f"POST /token?unique_id={CANARY}&token_info={CANARY} HTTP/1.1", HOST), 200),
+    "query of an absolute target": (lines(f"GET http://{CANARY}/token?unique_id={CANARY} HTTP/1.1", HOST), 200),
+    "header values": (
+        get("a", *(f"{name}: {CANARY}" for name in ("User-Agent", "Referer", "Cookie", "X-Forwarded-For"))), 200),
+    "header name": (get("a", f"{CANARY}: a"), 200),
+    "Host": (lines("GET /token HTTP/1.1", f"Host: {CANARY}"), 200),
+    "method": (lines(f"{CANARY} /token HTTP/1.1", HOST), 200),
+    "method on an unknown path": (lines(f"{CANARY} /other HTTP/1.1", HOST), 404),
+    "body that is no form": (
+        lines("POST /token HTTP/1.1", HOST, "Content-Type: a/b", "Content-Length: 10", body=CANARY.encode()), 200),
+    "malformed target": (lines(f"GET {CANARY} HTTP/1.1", HOST), 400),
+    "malformed method": (lines(f"{CANARY}: a HTTP/1.1", HOST), 400),
+    "malformed version": (lines(f"GET /token {CANARY}", HOST), 400),
+    "malformed header": (lines(f"GET /token?unique_id={CANARY} HTTP/1.1", HOST, f"{CANARY}"), 400),
+    "malformed Host": (lines("GET /token HTTP/1.1", f"Host: {CANARY} {CANARY}"), 400),
+    "malformed length": (lines("POST /token HTTP/1.1", HOST, f"Content-Length: {CANARY}"), 400),
+    "unknown coding": (lines("POST /token HTTP/1.1", HOST, f"Transfer-Encoding: {CANARY}, chunked"), 501),
+    "unknown expectation": (lines("POST /token HTTP/1.1", HOST, f"Expect: {CANARY}"), 417),
+    "malformed chunk": (
+        lines("POST /token HTTP/1.1", HOST, FORM, "Transfer-Encoding: chunked", body=f"{CANARY}\r\n".encode()), 400),
+    "long target": (lines(f"GET /{CANARY * 2000} HTTP/1.1", HOST), 414),
+    "long head": (lines("GET /token HTTP/1.1", HOST, f"X: {CANARY * 2000}"), 431),
+    "connection cut in a body": (
+        lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 100", body=f"unique_id={CANARY}".encode()), None),
+}
+
+
+@pytest.mark.parametrize("access_log", ["off", "combined", "json"])
+def test_nothing_of_what_clients_send_gets_into_a_log(serve, access_log):
+    server = serve({"access_log": access_log, "log_level": "trace"})
+    for name, (data, status) in SECRETIVE.items():
+        with Connection(server.address) as connection:
+            connection.send(data)
+            if status is not None:
+                assert connection.receive().status == status, name
+    assert exchange(server.address, get(CANARY)).body == found(CANARY), "the canary did arrive"
+    assert server.stop() == 0
+    answered = [name for name, (_, status) in SECRETIVE.items() if status is not None]
+    assert len(server.output().splitlines()) == (0 if access_log == "off" else len(answered) + 1)
+    assert CANARY not in server.output()
+    assert CANARY not in server.log()
+
+
+def test_a_failing_store_is_logged_without_what_it_failed_on(serve):
+    # As if the disk were full: the database and its log may not grow.
+    server = serve({"log_level": "trace"}, file_size=256 << 10)
+    numbers = itertools.count()
+    with Connection(server.address) as connection:
+        # The value changes: SQLite writes nothing when a page stays the same.
+        until(lambda: connection.exchange(post(CANARY, CANARY * 1000 + str(next(numbers)))).body != STORED, pause=0)
+    assert server.stop() == 0
+    assert "the store failed" in server.log()
+    assert CANARY not in server.log()
+
+
+# Whoever reads the logs must not be able to stop the server.
+
+@pytest.fixture
+def pipe():
+    """The two ends of a pipe, closed at the end."""
+    ends = list(os.pipe())
+    yield ends
+    for end in ends:
+        if end is not None:
+            os.close(end)
+
+
+def test_a_reader_of_the_access_log_that_goes_away_does_not_end_the_server(serve, pipe):
+    server = serve({"access_log": "combined"}, output=pipe[1])
+    with Connection(server.address) as connection:
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
+        until(lambda: os.read(pipe[0], 65536))
+        os.close(pipe[0])
+        pipe[0] = None
+        for _ in range(20):
+            assert connection.exchange(get("nobody")).body == NOT_FOUND
+    assert server.stop() == 0
+
+
+def test_a_reader_of_the_access_log_that_does_not_read_stalls_no_request(serve, pipe):
+    server = serve({"access_log": "combined"}, output=pipe[1])
+    with Connection(server.address) as connection:
+        for _ in range(20):
+            connection.send(get("nobody") * 100)
+            assert all(connection.receive().body == NOT_FOUND for _ in range(100))
+    assert exchange(server.address, post("a", "b")).body == STORED
+
+
+def test_a_reader_of_the_access_log_that_does_not_read_does_not_keep_the_server_from_stopping(serve, pipe):
+    server = serve({"access_log": "combined", "drain_timeout": "500ms"}, output=pipe[1])
+    with Connection(server.address) as connection:
+        connection.send(get("nobody") * 2000)
+        assert all(connection.receive().body == NOT_FOUND for _ in range(2000))
+    server.send_signal()
+    assert server.wait(20) == 0
+
+
+def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(tmp_path):
+    flags = ["--listen", "127.0.0.1:0", "--data-directory", str(tmp_path / "data"), "--log-level", "trace"]
+    process = subprocess.Popen([binary(), "serve", *flags], env=clean_environment(), stderr=subprocess.PIPE)
+    try:
+        address = ("127.0.0.1", int(re.search(rb"http://127\.0\.0\.1:(\d+)", process.stderr.readline())[1]))
+        process.stderr.close()
+        assert exchange(address, post("a", "b")).body == STORED
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,222 @@
+"""A start that cannot succeed: exit status 1 and a message on standard error that says what to do."""
+import os
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from contract import STORED, found, fresh_id
+from http_client import exchange, get, post
+from server_process import binary, clean_environment, run
+
+ADDRESS = "127.0.0.1:0"
+
+
+def failed_start(data, *flags, **options):
+    """The message of a start that fails."""
+    done = run("serve", "--listen", ADDRESS, "--data-directory", str(data), *flags, **options)
+    assert done.returncode == 1, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("token-cache: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_a_busy_port_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        message = failed_start(tmp_path / "data", "--listen", f"127.0.0.1:{port}")
+    assert f"127.0.0.1:{port} is in use" in message
+    assert "--listen" in message
+
+
+def test_an_address_of_another_machine_is_named(tmp_path):
+    # 192.0.2.0/24 is for documentation (RFC 5737): nobody has it.
+    message = failed_start(tmp_path / "data", "--listen", "192.0.2.1:8080")
+    assert "192.0.2.1:8080" in message and "--listen" in message
+
+
+def test_a_host_name_that_nobody_knows_is_named(tmp_path):
+    # An empty label: no name server needs to be asked.
+    message = failed_start(tmp_path / "data", "--listen", "host..invalid:8080")
+    assert "host..invalid:8080" in message
+
+
+def test_a_data_folder_below_a_file_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "data"
+    message = failed_start(folder)
+    assert str(folder) in message or str(tmp_path / "file") in message
+    assert "--data-directory" in message
+
+
+def test_a_file_as_data_folder_is_named(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("precious")
+    message = failed_start(file)
+    assert f"{file} is not a directory" in message and "--data-directory" in message
+    assert file.read_text() == "precious"
+
+
+@pytest.fixture
+def strangers_folder():
+    """A folder that a user without rights can read and not write, and how to become that user."""
+    folder = Path(tempfile.mkdtemp(prefix="token-cache-test-"))
+    prefix = []
+    try:
+        folder.chmod(0o555)
+        if os.geteuid() == 0:
+            if not shutil.which("setpriv"):
+                pytest.skip("permission bits do not bind root, and there is no setpriv to become somebody else")
+            prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+            if subprocess.run([*prefix, "test", "-x", binary()], check=False).returncode:
+                pytest.skip("the program cannot be executed by the user nobody")
+        yield folder, prefix
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", ["", "data"], ids=["the folder itself", "a folder in it"])
+def test_a_data_folder_that_cannot_be_written_is_named(strangers_folder, name):
+    folder, prefix = strangers_folder
+    message = failed_start(folder / name, prefix=prefix, folder="/")
+    assert str(folder / name) in message
+    assert "Permission denied" in message and "write access" in message and "--data-directory" in message
+
+
+def stored_database(serve, tmp_path):
+    """The folder of a server that has stored something and has stopped."""
+    server = serve(data=tmp_path / "data")
+    assert exchange(server.address, post(fresh_id(), "abc")).body == STORED
+    assert server.stop() == 0
+    return server.data
+
+
+def alter(folder, *statements):
+    """Changes the database of a stopped server."""
+    with sqlite3.connect(folder / "tokens.db") as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+DAMAGE = {
+    "text": lambda database: b"this is no database, whatever its name says\n" * 100,
+    "a short text": lambda database: b"no",
+    "zeros": lambda database: bytes(8192),
+    "another header": lambda database: b"X" * 16 + database[16:],
+    "another schema page": lambda database: database[:100] + bytes(len(database) - 100),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_file_that_is_no_database_is_named_and_left_alone(serve, tmp_path, damage):
+    folder = stored_database(serve, tmp_path)
+    file = folder / "tokens.db"
+    damaged = damage(file.read_bytes())
+    file.write_bytes(damaged)
+    message = failed_start(folder)
+    assert str(file) in message
+    assert re.search("is not a usable database|is a database of another program", message)
+    assert re.search("move it away|put a backup|--data-directory", message)
+    assert file.read_bytes() == damaged
+
+
+def test_a_database_of_a_newer_version_is_named_and_left_alone(serve, tmp_path):
+    folder = stored_database(serve, tmp_path)
+    alter(folder, "PRAGMA user_version = 4711")
+    before = (folder / "tokens.db").read_bytes()
+    message = failed_start(folder)
+    assert str(folder / "tokens.db") in message
+    assert "version 4711" in message and "run the version of token-cache that wrote it" in message
+    assert (folder / "tokens.db").read_bytes() == before
+
+
+FOREIGN = {
+    "tables": ["CREATE TABLE song (title)"],
+    "tables and a version": ["CREATE TABLE song (title)", "PRAGMA user_version = 1"],
+    "an application id": ["PRAGMA application_id = 4711"],
+    "a token table": ["CREATE TABLE token (key BLOB PRIMARY KEY, value BLOB)", "PRAGMA user_version = 1"],
+}
+
+
+@pytest.mark.parametrize("statements", FOREIGN.values(), ids=FOREIGN)
+def test_a_database_of_another_program_is_named_and_left_alone(tmp_path, statements):
+    alter(tmp_path, *statements)
+    before = (tmp_path / "tokens.db").read_bytes()
+    message = failed_start(tmp_path)
+    assert f"{tmp_path / 'tokens.db'} is a database of another program" in message
+    assert "--data-directory" in message
+    assert (tmp_path / "tokens.db").read_bytes() == before
+
+
+def test_a_second_server_on_one_data_folder_names_the_first(serve):
+    server = serve()
+    unique_id = fresh_id()
+    assert exchange(server.address, post(unique_id, "abc")).body == STORED
+    message = failed_start(server.data)
+    assert f"{server.data} is in use by process {server.process.pid}" in message
+    assert "--data-directory" in message
+    assert exchange(server.address, get(unique_id)).body == found("abc"), "the first one goes on"
+
+
+def test_a_killed_server_leaves_no_lock_behind(serve, tmp_path):
+    first = serve(data=tmp_path / "data")
+    first.kill()
+    second = serve(data=tmp_path / "data")
+    assert exchange(second.address, post(fresh_id(), "abc")).body == STORED
+
+
+def test_the_folder_and_its_files_are_for_their_owner_only(serve):
+    server = serve({"data_directory": "above/data"}, umask=0)
+    assert exchange(server.address, post(fresh_id(), "abc")).body == STORED
+    folder = server.folder / "above" / "data"
+    assert folder.stat().st_mode & 0o7777 == 0o700
+    modes = {file.name: oct(file.stat().st_mode & 0o7777) for file in folder.iterdir()}
+    assert "tokens.db" in modes and "tokens.db-wal" in modes
+    assert set(modes.values()) == {"0o600"}, modes
+
+
+def test_by_default_the_data_is_in_the_folder_data(tmp_path):
+    process = subprocess.Popen(
+        [binary(), "serve", "--listen", ADDRESS], cwd=tmp_path, env=clean_environment(), stderr=subprocess.PIPE)
+    try:
+        assert b" serves on " in process.stderr.readline()
+        assert (tmp_path / "data" / "tokens.db").exists()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("arguments, fragments", [
+    (["serve", "--bogus"], ["--bogus", "Usage: token-cache serve"]),
+    (["serve", "--listen"], ["--listen", "Usage: token-cache serve"]),
+    (["serve", "surplus"], ["surplus", "Usage: token-cache serve"]),
+    (["sevre"], ["sevre", "token-cache"]),
+    (["--bogus"], ["--bogus", "Usage: token-cache"]),
+], ids=["unknown flag", "flag without a value", "surplus argument", "unknown command", "unknown flag first"])
+def test_a_mistaken_command_line_shows_how_it_is_used(tmp_path, arguments, fragments):
+    done = run(*arguments, folder=tmp_path)
+    # EX_USAGE of sysexits.h, which swift-argument-parser gives for these.
+    assert done.returncode == 64
+    assert all(fragment in done.stderr for fragment in fragments), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["check-config", "--help"], ["help", "serve"]])
+def test_help_has_examples(arguments):
+    done = run(*arguments)
+    assert done.returncode == 0
+    assert "EXAMPLES" in done.stdout and "  token-cache " in done.stdout and "USAGE" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_version_is_a_number():
+    done = run("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+\S*\n", done.stdout)

@@ -1,0 +1,162 @@
+"""Deadlines: slow heads and bodies get 408, idle connections end without a word, slow but timely clients are served."""
+import time
+
+import pytest
+
+from contract import NOT_FOUND, STORED, check_http_error, fresh_id, found
+from http_client import FORM, Connection, chunked_post, exchange, get, lines, post
+from server_process import until
+
+POST_HEAD = lines("POST /token HTTP/1.1", "Host: localhost", FORM, "Content-Length: 20")
+
+UNFINISHED = {
+    "first byte": b"G",
+    "request line": b"GET /token HTTP/1.1",
+    "half a line end": b"GET /token HTTP/1.1\r",
+    "some headers": b"GET /token HTTP/1.1\r\nHost: localhost\r\n",
+    "all but the last byte": get("nobody")[:-1],
+    "body not begun": POST_HEAD,
+    "half a body": POST_HEAD + b"unique_id=",
+    "half a chunked body": chunked_post("a", "b")[:-12],
+    "missing last line": chunked_post("a", "b")[:-2],
+}
+
+
+@pytest.mark.parametrize("data", UNFINISHED.values(), ids=UNFINISHED)
+def test_a_request_that_does_not_arrive_in_time_gets_408(hasty, data):
+    with Connection(hasty.address) as connection:
+        connection.send(data)
+        response = connection.receive()
+        check_http_error(response, 408)
+        assert response.closes
+        connection.expect_end()
+
+
+def test_408_comes_after_the_answers_to_what_was_whole(hasty):
+    with Connection(hasty.address) as connection:
+        connection.send(get("nobody") + get("nobody") + b"GET /tok")
+        assert connection.receive().body == NOT_FOUND
+        assert connection.receive().body == NOT_FOUND
+        check_http_error(connection.receive(), 408)
+        connection.expect_end()
+
+
+@pytest.mark.parametrize("start", [b"GET /token HTTP/1.1\r\nHost: localhost\r\nX: ", POST_HEAD], ids=["head", "body"])
+def test_a_trickle_does_not_put_off_the_deadline(hasty, start):
+    with Connection(hasty.address) as connection:
+        connection.send(start)
+        end = time.monotonic() + 20
+        # Fewer bytes than the body has, more often than the deadline.
+        while connection.is_silent(0.2) and time.monotonic() < end:
+            connection.send_while_possible(b"x")
+        check_http_error(connection.receive(), 408)
+
+
+def test_the_deadline_of_the_head_begins_with_its_first_byte(hasty):
+    with Connection(hasty.address) as connection:
+        for _ in range(2):
+            assert connection.is_silent(1.0), "longer than the head may take"
+            assert connection.exchange(get("nobody")).body == NOT_FOUND
+
+
+@pytest.mark.parametrize("served", [0, 1, 3])
+def test_an_idle_connection_is_closed_without_an_answer(brief, served):
+    with Connection(brief.address) as connection:
+        for _ in range(served):
+            assert connection.exchange(get("nobody")).body == NOT_FOUND
+        connection.expect_end()
+
+
+def test_a_request_under_way_is_not_idle(brief):
+    unique_id = fresh_id()
+    data = post(unique_id, "x" * 50)
+    with Connection(brief.address) as connection:
+        for piece in (data[:20], data[20:-20]):
+            connection.send(piece)
+            assert connection.is_silent(1.5), "longer than a connection may be idle"
+        connection.send(data[-20:])
+        assert connection.receive().body == STORED
+
+
+SLOW = {
+    "GET": lambda unique_id: get(unique_id),
+    "POST": lambda unique_id: post(unique_id, "abc"),
+    "chunked POST": lambda unique_id: chunked_post(unique_id, "abc"),
+}
+
+
+@pytest.mark.parametrize("make", SLOW.values(), ids=SLOW)
+def test_a_client_that_sends_a_byte_at_a_time_is_served(plain, make):
+    unique_id = fresh_id()
+    data = make(unique_id)
+    with Connection(plain.address) as connection:
+        connection.send_pieces([data[index:index + 1] for index in range(len(data))], pause=0.002)
+        assert connection.receive().body == (NOT_FOUND if data.startswith(b"GET") else STORED)
+        if not data.startswith(b"GET"):
+            assert connection.exchange(get(unique_id)).body == found("abc")
+
+
+# Clients that read slowly
+
+
+def large_answer(server, size):
+    """An id whose GET brings six times as many bytes: each control character becomes an escape."""
+    unique_id = fresh_id()
+    assert exchange(server.address, post(unique_id, "\x01" * size)).body == STORED
+    return unique_id, found("\x01" * size)
+
+
+def test_a_client_that_does_not_read_stalls_no_other_on_the_same_loop(serve):
+    server = serve({"loops": 1})
+    unique_id, _ = large_answer(server, 900_000)
+    with Connection(server.address, receive_buffer=4096) as stuck, Connection(server.address) as other:
+        stuck.send(get(unique_id) * 50)
+        for _ in range(20):
+            assert other.exchange(get("nobody")).body == NOT_FOUND
+        assert exchange(server.address, post(fresh_id(), "a")).body == STORED
+
+
+def test_a_flood_that_is_not_read_takes_bounded_memory(serve):
+    server = serve({"loops": 1})
+    exchange(server.address, get("nobody"))
+    before = server.resident_bytes()
+    flood = get("nobody") * 20_000
+    with Connection(server.address, timeout=1.0, receive_buffer=4096) as stuck:
+        with pytest.raises(TimeoutError):
+            for _ in range(60):
+                stuck.send(flood)
+        assert exchange(server.address, get("nobody")).body == NOT_FOUND
+        assert server.resident_bytes() - before < 32 << 20
+
+
+def test_a_flood_that_is_read_late_is_answered_completely(plain):
+    with Connection(plain.address, receive_buffer=4096) as connection:
+        connection.send(get("nobody") * 2_000)
+        assert exchange(plain.address, get("nobody")).body == NOT_FOUND
+        for _ in range(2_000):
+            assert connection.receive().body == NOT_FOUND
+
+
+def test_a_client_that_takes_nothing_of_its_answer_is_given_up(serve):
+    server = serve({"loops": 1, "timeouts": {"send": "500ms"}})
+    unique_id, _ = large_answer(server, 900_000)
+    before = server.open_descriptors()
+    with Connection(server.address, receive_buffer=4096) as stuck:
+        stuck.send(get(unique_id) * 10)
+        until(lambda: server.open_descriptors() == before + 1)
+        until(lambda: server.open_descriptors() == before)
+
+
+def test_a_client_that_reads_slowly_but_steadily_gets_its_whole_answer(serve):
+    server = serve({"loops": 1, "limits": {"body": "8 MiB"}, "timeouts": {"send": "1s"}})
+    unique_id, answer = large_answer(server, 7 << 20)
+    with Connection(server.address) as connection:
+        connection.send(get(unique_id))
+        received = bytearray()
+        # Some 3 s for the whole answer, and never as long as send without taking something.
+        while len(received) < len(answer):
+            data = connection.socket.recv(1_500_000)
+            assert data, f"cut off after {len(received)} bytes"
+            received += data
+            time.sleep(0.1)
+    assert bytes(received).count(b"\\u0001") == 7 << 20

@@ -4,7 +4,6 @@ import datetime
 import os
 import platform
 import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,21 +30,13 @@ def raise_descriptor_limit() -> int:
     return hard
 
 
-def install_missing(packages: dict[str, str]) -> None:
-    """Installs the Debian packages whose command or file is not there."""
-    missing = [name for name, sign in packages.items() if not (shutil.which(sign) or Path(sign).exists())]
-    if not missing:
-        return
-    if shutil.which("apt-get") is None:
-        raise BenchmarkError(f"please install: {' '.join(missing)}")
-    print(f"installing {' '.join(missing)}", file=sys.stderr)
-    prefix = [] if os.geteuid() == 0 else ["sudo"]
-    environment = ["env", "DEBIAN_FRONTEND=noninteractive"]
-    for arguments in (["update", "--quiet"], ["install", "--yes", "--no-install-recommends", *missing]):
-        try:
-            subprocess.run([*prefix, *environment, "apt-get", *arguments], check=True, stdout=sys.stderr)
-        except (OSError, subprocess.CalledProcessError):
-            raise BenchmarkError(f"could not install {' '.join(missing)}; please do it by hand") from None
+def install(*packages: str) -> None:
+    """Installs the Debian packages that are missing."""
+    script = Path(__file__).resolve().parents[2] / "deploy" / "packages"
+    try:
+        subprocess.run([script, *packages], check=True, stdout=sys.stderr)
+    except (OSError, subprocess.CalledProcessError):
+        raise BenchmarkError(f"could not install {' '.join(packages)}; please do it by hand") from None
 
 
 def first_line(*command: str) -> str:

@@ -19,6 +19,10 @@ struct Connection: ~Copyable {
     private var started = MonotonicTime.never
     /// Requests answered since this task last let others run.
     private var streak = 0
+    /// The last answer has been written.
+    private var isOver = false
+    /// The client may be sending still.
+    private var lingers = false
 
     /// Answers are gathered while further requests are at hand, up to this many bytes.
     private static let outputLimit = 64 << 10
@@ -37,15 +41,8 @@ struct Connection: ~Copyable {
     @inline(never)
     mutating func serve() async {
         while await receiveRequest() {
-            let operation = readRequest()
-            let response = await worker.service.answer(operation)
-            switch write(response) {
-            case .goesOn: break
-            case .closes: return await finish(lingers: !reader.isEmpty)
-            case .isClosedByServer: return await finish(lingers: true)
-            }
-            if output.count >= Self.outputLimit { guard await flush() else { return releaseBuffers() } }
-            await letOthersRun()
+            write(await worker.service.answer(readRequest()))
+            guard !isOver, await makeWay() else { return await finish() }
         }
         releaseBuffers()
     }
@@ -55,7 +52,8 @@ struct Connection: ~Copyable {
     mutating func refuse(_ refusal: Refusal) async {
         if worker.accessLog != nil { started = .now }
         encode(worker.service.answer(refusal), to: reader.partialHead, closes: true)
-        await finish(lingers: true)
+        lingers = true
+        await finish()
     }
 
     // MARK: - Reading
@@ -155,27 +153,25 @@ struct Connection: ~Copyable {
         }
     }
 
-    // MARK: - Writing
-
-    /// What becomes of the connection after an answer.
-    private enum AfterAnswer {
-        case goesOn
-        /// As the client asked.
-        case closes
-        /// The client may be sending its next request already.
-        case isClosedByServer
+    /// Between two requests: gives others their turn, and sends when much is gathered; false when that fails.
+    @inline(never)
+    private mutating func makeWay() async -> Bool {
+        await letOthersRun()
+        return output.count < Self.outputLimit ? true : await flush()
     }
+
+    // MARK: - Writing
 
     /// Writes the answer to the request at hand and leaves that behind.
     @inline(never)
-    private mutating func write(_ response: consuming Response) -> AfterAnswer {
+    private mutating func write(_ response: consuming Response) {
         let head = reader.request.head
-        let after: AfterAnswer =
-            !head.keepsAlive ? .closes : worker.loop.isDraining && !hasFurtherInput() ? .isClosedByServer : .goesOn
-        encode(response, to: head, closes: after != .goesOn)
+        isOver = !head.keepsAlive || worker.loop.isDraining && !hasFurtherInput()
+        encode(response, to: head, closes: isOver)
         reader.finishRequest()
         awaited = nil
-        return after
+        // Where the client did not ask for the end it may be sending its next request already.
+        lingers = head.keepsAlive || !reader.isEmpty
     }
 
     /// Whether more than the request at hand has been received, be it by the kernel: while draining that is answered.
@@ -196,23 +192,20 @@ struct Connection: ~Copyable {
         worker.service.recycle(response.body)
     }
 
-    /// Sends what was written; false when the client does not take it.
+    /// Sends what was written; false when the client does not take it, and then nothing more is sent.
     private mutating func flush() async -> Bool {
-        guard !output.isEmpty else { return true }
         var sent = 0
         var deadline = worker.loop.now + worker.deadlines.send
-        while true {
-            let remaining = output.span.extracting(sent..<output.count)
-            guard let count = try? stream.send(remaining) else { return false }
+        defer { output.removeAll(keepingCapacity: true) }
+        while sent < output.count {
+            guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else { return false }
             sent += count
-            if sent == output.count { break }
             if count > 0 {
                 deadline = worker.loop.now + worker.deadlines.send
             } else if await stream.waitUntilWritable(until: deadline) != .ready {
                 return false
             }
         }
-        output.removeAll(keepingCapacity: true)
         return true
     }
 
@@ -226,11 +219,11 @@ struct Connection: ~Copyable {
 
     /// Sends the last answer and ends the connection.
     ///
-    /// - Parameter lingers: Whether the client may still be sending. Closing with unread input makes the kernel send a
-    ///   reset, which can overtake the answer (RFC 9112, section 9.6); so the rest is read and dropped for a moment.
-    private mutating func finish(lingers: Bool) async {
-        let isSent = await flush()
-        if isSent && lingers {
+    /// Closing with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112, section 9.6);
+    /// where the client may still be sending the rest is read and dropped for a moment.
+    @inline(never)
+    private mutating func finish() async {
+        if await flush(), lingers {
             stream.finishSending()
             await linger()
         }

@@ -1,14 +1,15 @@
-// What Swift's Glibc module leaves out of Linux. Declarations and one-line wrappers only.
+// What Swift's Glibc module leaves out of Linux. Declarations and constants only.
+//
+// As few headers as can be: a structure that Glibc's headers define as well, such as timespec in sys/epoll.h, belongs to
+// whichever module the compiler happens to read first. Files that use one of those import both modules.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
-#include <sys/socket.h>
 
-// Behind _GNU_SOURCE, which must not be defined here: Swift would then see fd_set defined twice.
-int accept4(int descriptor, struct sockaddr *restrict address, socklen_t *restrict length, int flags);
+// Behind _GNU_SOURCE, which must not be defined here: Swift would then see fd_set defined twice. The address is a
+// struct sockaddr, which is left to Glibc.
+int accept4(int descriptor, void *restrict address, unsigned int *restrict length, int flags);
 
 // EPOLLET is bit 31 of an unsigned word, EPOLLEXCLUSIVE bit 28; as plain words they combine without casts.
 static const unsigned int CLINUX_EPOLLIN = EPOLLIN;

@@ -1,3 +1,4 @@
+internal import CLinux
 internal import Glibc
 
 /// A moment on the machine's monotonic clock, which no one sets back.

@@ -40,7 +40,7 @@ let package = Package(
         // Three modules that know nothing of one another.
         .target(name: "EventLoop", dependencies: ["CLinux"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
-        .target(name: "TokenStore", dependencies: ["CSQLite", "CLinux"], swiftSettings: strict),
+        .target(name: "TokenStore", dependencies: ["CSQLite"], swiftSettings: strict),
 
         // Imports run one way from here down.
         .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),
@@ -75,7 +75,7 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "TokenCacheServerTests", dependencies: ["TokenCacheServer", "HTTP", "TestSupport"],
+            name: "TokenCacheServerTests", dependencies: ["TokenCacheServer", "HTTP", "TokenService", "TestSupport"],
             swiftSettings: tested
         ),
     ],

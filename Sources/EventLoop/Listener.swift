@@ -2,11 +2,17 @@ internal import CLinux
 internal import Glibc
 internal import Synchronization
 
-/// A bound and listening TCP socket, shared by all loops that accept from it.
+/// A bound and listening stream socket, shared by all loops that accept from it.
 package final class Listener: Sendable {
     let descriptor: FileDescriptor
-    /// The address as bound, with the real port where 0 was asked for.
-    package let address: SocketAddress
+    /// What it listens on: `127.0.0.1:8080` with the real port where 0 was asked for, or `unix:/run/token-cache.sock`.
+    package let name: String
+    /// True when only programs on this machine can reach it.
+    package var isLocal: Bool { address.isUnix || address.isLoopback }
+    let address: SocketAddress
+    /// The Unix socket's file, which goes with the listener.
+    private let path: String?
+    private let isFileRemoved = Atomic(false)
     private let acceptors = Atomic<Int>(0)
 
     /// Binds and listens.
@@ -14,22 +20,108 @@ package final class Listener: Sendable {
     /// Without `SO_REUSEPORT`: a second server on the same port is an error to be told of, not a silent sharing of
     /// connections. With `SO_REUSEADDR`, so that a restart does not wait for the old connections' TIME_WAIT.
     ///
-    /// - Parameters:
-    ///   - address: An IPv6 address takes no IPv4 connections: each family is its own listener.
-    ///   - backlog: The kernel caps it at `net.core.somaxconn`.
-    package init(binding address: SocketAddress, backlog: Int32 = 4096) throws(SystemError) {
-        let number = socket(
-            address.family, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0
-        )
-        guard number >= 0 else { throw SystemError.last("socket") }
-        descriptor = FileDescriptor(owning: number)
+    /// - Parameter address: An IPv6 address takes no IPv4 connections: each family is its own listener.
+    package init(binding address: SocketAddress) throws(SystemError) {
+        descriptor = try Self.makeSocket(address.family)
         try descriptor.setOption(SOL_SOCKET, SO_REUSEADDR, "SO_REUSEADDR")
         if address.family == AF_INET6 {
             try descriptor.setOption(Int32(IPPROTO_IPV6), IPV6_V6ONLY, "IPV6_V6ONLY")
         }
+        let number = descriptor.number
         guard unsafe address.withPointer({ unsafe bind(number, $0, $1) }) == 0 else { throw SystemError.last("bind") }
-        guard listen(number, backlog) == 0 else { throw SystemError.last("listen") }
-        self.address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
+        try Self.listen(on: number)
+        let bound = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
+        self.address = bound
+        name = bound.description
+        path = nil
+    }
+
+    /// Takes over a socket that somebody else has bound and that listens already, such as systemd's.
+    package init(adopting socket: consuming FileDescriptor) throws(SystemError) {
+        let number = socket.number
+        guard fcntl(number, F_SETFL, O_NONBLOCK) == 0, fcntl(number, F_SETFD, FD_CLOEXEC) == 0 else {
+            throw SystemError.last("fcntl")
+        }
+        try Self.listen(on: number)
+        address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
+        name = address.description
+        path = nil
+        descriptor = socket
+    }
+
+    /// Listens on a Unix socket.
+    ///
+    /// A socket file that nobody listens on any more, left by a crash, is replaced; any other file is left alone.
+    ///
+    /// - Parameters:
+    ///   - path: At most 107 bytes (unix(7)).
+    ///   - mode: The file's permission bits, whatever the umask is.
+    ///   - owner: The file's user and group; nil leaves them.
+    package init(unixPath path: String, mode: UInt32, owner: (user: UInt32, group: UInt32)?) throws(SystemError) {
+        descriptor = try Self.makeSocket(AF_UNIX)
+        if try Self.isAbandonedSocket(path) { _ = unsafe unlink(path) }
+        let number = descriptor.number
+        // Nobody gets in between bind and chmod.
+        let formerMask = umask(0o777)
+        let status = unsafe try Self.withUnixAddress(path) { unsafe bind(number, $0, $1) }
+        let code = errno
+        umask(formerMask)
+        guard status == 0 else { throw SystemError(call: "bind", code: code) }
+        if let owner, unsafe chown(path, owner.user, owner.group) != 0 { throw SystemError.last("chown") }
+        guard unsafe chmod(path, mode) == 0 else { throw SystemError.last("chmod") }
+        try Self.listen(on: number)
+        address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
+        name = "unix:\(path)"
+        self.path = path
+    }
+
+    private static func makeSocket(_ family: Int32) throws(SystemError) -> FileDescriptor {
+        let type = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
+        let number = socket(family, Int32(type), 0)
+        guard number >= 0 else { throw SystemError.last("socket") }
+        return FileDescriptor(owning: number)
+    }
+
+    private static func listen(on number: Int32) throws(SystemError) {
+        // The kernel caps this at net.core.somaxconn.
+        guard Glibc.listen(number, 4096) == 0 else { throw SystemError.last("listen") }
+    }
+
+    /// Whether the path is a socket that refuses connections.
+    private static func isAbandonedSocket(_ path: String) throws(SystemError) -> Bool {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return false }
+        let probe = try makeSocket(AF_UNIX)
+        let result = unsafe try withUnixAddress(path) { unsafe connect(probe.number, $0, $1) }
+        return result != 0 && errno == ECONNREFUSED
+    }
+
+    private static func withUnixAddress(
+        _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32
+    ) throws(SystemError) -> Int32 {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.utf8)
+        let capacity = MemoryLayout.size(ofValue: address.sun_path)
+        guard bytes.count < capacity else {
+            throw SystemError(call: "bind", code: ENAMETOOLONG)
+        }
+        unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
+        return unsafe withUnsafePointer(to: address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+    }
+
+    /// Removes the socket's file, once: a second time it could be a successor's.
+    private func removeFile() {
+        guard let path, !isFileRemoved.exchange(true, ordering: .relaxed) else { return }
+        _ = unsafe unlink(path)
+    }
+
+    deinit {
+        removeFile()
     }
 
     fileprivate func addAcceptor() {
@@ -41,6 +133,7 @@ package final class Listener: Sendable {
         // On a listening socket Linux takes this for the end of listening.
         if acceptors.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 {
             _ = shutdown(descriptor.number, Int32(SHUT_RD))
+            removeFile()
         }
     }
 }

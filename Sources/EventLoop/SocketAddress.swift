@@ -1,7 +1,6 @@
-internal import CLinux
 internal import Glibc
 
-/// An IPv4 or IPv6 address with a port.
+/// An IPv4 or IPv6 address with a port, or the nameless other end of a Unix socket.
 package struct SocketAddress: Sendable, CustomStringConvertible {
     // The larger of the two families' structures; every connection keeps one, so not the 128 bytes of sockaddr_storage.
     private var storage: sockaddr_in6
@@ -79,14 +78,28 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
 
     var family: Int32 { Int32(storage.sin6_family) }
 
-    /// The address without brackets, for example `127.0.0.1` or `::1`.
-    package var host: String { numeric.host }
+    /// The address without brackets, for example `127.0.0.1` or `::1`; `unix` for a Unix socket.
+    package var host: String { isUnix ? "unix" : numeric.host }
 
     /// In host byte order.
     package var port: UInt16 { UInt16(numeric.port) ?? 0 }
 
-    /// `127.0.0.1:8080` or `[::1]:8080`.
+    /// The 4 or 16 bytes of the address in network order; none for a Unix socket.
+    package var addressBytes: [UInt8] {
+        let range =
+            switch family {
+            case AF_INET: 4..<8  // sin_addr, behind family and port
+            case AF_INET6: 8..<24  // sin6_addr, behind family, port and flow label
+            default: 0..<0
+            }
+        return unsafe withUnsafeBytes(of: storage) { unsafe Array($0[range]) }
+    }
+
+    package var isUnix: Bool { family == AF_UNIX }
+
+    /// `127.0.0.1:8080`, `[::1]:8080` or `unix`.
     package var description: String {
+        if isUnix { return "unix" }
         let (host, port) = numeric
         return family == AF_INET6 ? "[\(host)]:\(port)" : "\(host):\(port)"
     }

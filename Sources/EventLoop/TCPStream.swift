@@ -21,7 +21,12 @@ package struct TCPStream: ~Copyable {
     /// Takes over a connected socket that does not block.
     package init(_ descriptor: consuming FileDescriptor, on loop: EventLoop) throws(SystemError) {
         // Answers are written whole: waiting for more to send would only add a delayed ACK's 40 ms.
-        try descriptor.setOption(Int32(IPPROTO_TCP), TCP_NODELAY, "TCP_NODELAY")
+        do throws(SystemError) {
+            try descriptor.setOption(Int32(IPPROTO_TCP), TCP_NODELAY, "TCP_NODELAY")
+        } catch {
+            // A Unix socket waits for nothing.
+            guard error.code == EOPNOTSUPP else { throw error }
+        }
         id = try loop.register(descriptor.number)
         self.descriptor = descriptor
         self.loop = loop

@@ -55,7 +55,7 @@ extension Span<UInt8> {
     }
 
     /// A range without the blanks and tabs at its ends.
-    func trimmed(_ range: ByteRange) -> ByteRange {
+    package func trimmed(_ range: ByteRange) -> ByteRange {
         var (start, end) = (Int(range.start), Int(range.end))
         while start < end && (self[start] == .space || self[start] == .tab) { start += 1 }
         while start < end && (self[end - 1] == .space || self[end - 1] == .tab) { end -= 1 }

@@ -1,13 +1,13 @@
 extension Span<UInt8> {
     /// Whether a range of indices starts with `text` in any case.
-    func hasPrefix(_ text: [UInt8], in range: Range<Int>) -> Bool {
+    package func hasPrefix(_ text: [UInt8], in range: Range<Int>) -> Bool {
         guard range.count >= text.count else { return false }
         return equalsIgnoringCase(ByteRange(range.lowerBound, range.lowerBound + text.count), text)
     }
 
     /// The elements of a comma-separated list without the white space around them, empty ones left out
     /// (RFC 9110, section 5.6.1).
-    func elements(of value: ByteRange) -> [ByteRange] {
+    package func elements(of value: ByteRange) -> [ByteRange] {
         var elements: [ByteRange] = []
         var start = Int(value.start)
         while start <= Int(value.end) {
@@ -21,7 +21,7 @@ extension Span<UInt8> {
 
     /// Whether a range is a host with an optional port: a name, an IPv4 address, or an IP literal in brackets
     /// (RFC 3986, section 3.2; no user information, which RFC 9110 section 4.2.4 forbids).
-    func isAuthority(_ range: ByteRange) -> Bool {
+    package func isAuthority(_ range: ByteRange) -> Bool {
         var index = Int(range.start)
         let end = Int(range.end)
         if index < end && self[index] == UInt8(ascii: "[") {

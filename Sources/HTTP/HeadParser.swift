@@ -120,8 +120,29 @@ struct HeadParser {
             head.contentType = value
         case 14 where bytes.equalsIgnoringCase(name, Names.contentLength): try readContentLength(value, of: bytes)
         case 17 where bytes.equalsIgnoringCase(name, Names.transferEncoding): try readTransferEncoding(value, of: bytes)
+        case 9... where bytes[line.lowerBound] | 0x20 == UInt8(ascii: "x") || name.count == 9:
+            readForwarding(name, value, of: bytes)
         default: break
         }
+    }
+
+    private mutating func readForwarding(_ name: ByteRange, _ value: ByteRange, of bytes: Span<UInt8>) {
+        if bytes.equalsIgnoringCase(name, Names.forwarded) {
+            head.forwarding.elements = value
+        } else if bytes.hasPrefix(Names.forwardedPrefix, in: name.indices) {
+            if bytes.equalsIgnoringCase(name, Names.forwardedProto) {
+                if head.forwarding.proto.isEmpty {
+                    head.forwarding.proto = value
+                } else {
+                    head.forwarding.lastProto = value
+                }
+            } else if bytes.equalsIgnoringCase(name, Names.forwardedFor) {
+                head.forwarding.addresses = value
+            }
+        } else if !bytes.equalsIgnoringCase(name, Names.realAddress) {
+            return
+        }
+        head.forwarding.isPresent = true
     }
 
     /// Splits a header or trailer line and checks its characters (RFC 9112, section 5).
@@ -221,6 +242,11 @@ private enum Names {
     static let contentType = Array("content-type".utf8)
     static let contentLength = Array("content-length".utf8)
     static let transferEncoding = Array("transfer-encoding".utf8)
+    static let forwarded = Array("forwarded".utf8)
+    static let forwardedPrefix = Array("x-forwarded-".utf8)
+    static let forwardedProto = Array("x-forwarded-proto".utf8)
+    static let forwardedFor = Array("x-forwarded-for".utf8)
+    static let realAddress = Array("x-real-ip".utf8)
     static let continueExpectation = Array("100-continue".utf8)
     static let close = Array("close".utf8)
     static let keepAlive = Array("keep-alive".utf8)

@@ -30,6 +30,8 @@ package struct RequestHead: Sendable {
     /// Nil when there is no Content-Type.
     package internal(set) var contentType: ByteRange?
     package internal(set) var framing = BodyFraming.none
+    /// What proxies wrote about the request's way; to be believed or not.
+    package internal(set) var forwarding = Forwarding()
     /// `Expect: 100-continue` in HTTP/1.1.
     package internal(set) var expectsContinue = false
     /// Whether the connection stays open after the answer (RFC 9112, section 9.3).
@@ -38,6 +40,20 @@ package struct RequestHead: Sendable {
     package internal(set) var length = 0
 
     package init() {}
+}
+
+/// The headers that proxies add, as received.
+package struct Forwarding: Sendable {
+    /// Whether there is any of X-Forwarded-*, Forwarded and X-Real-IP.
+    package internal(set) var isPresent = false
+    /// The first X-Forwarded-Proto; empty when there is none.
+    package internal(set) var proto = ByteRange.empty
+    /// The last X-Forwarded-Proto when there are several, otherwise empty.
+    package internal(set) var lastProto = ByteRange.empty
+    /// The last X-Forwarded-For, which the nearest proxy wrote to; empty when there is none.
+    package internal(set) var addresses = ByteRange.empty
+    /// The last Forwarded (RFC 7239); empty when there is none.
+    package internal(set) var elements = ByteRange.empty
 }
 
 /// A whole request: its head, and its body with any chunking undone.

@@ -5,7 +5,14 @@ package struct ResponseEncoder {
     private var dateSecond: Int64 = .min
     private var date: [UInt8] = []
 
-    package init() {}
+    /// The `Strict-Transport-Security` field with its line end in front; empty when it is turned off.
+    private let transportSecurity: [UInt8]
+
+    /// - Parameter secureForSeconds: How long browsers are to use https only, told on secure answers; 0 tells them nothing.
+    package init(secureForSeconds: Int = 0) {
+        transportSecurity =
+            secureForSeconds > 0 ? Array("\r\nStrict-Transport-Security: max-age=\(secureForSeconds)".utf8) : []
+    }
 
     /// What the request and the connection ask of the answer's head.
     package struct Traits: Sendable {
@@ -16,11 +23,16 @@ package struct ResponseEncoder {
         package var closes = false
         /// The client speaks HTTP/1.0, which has to be told that the connection stays open.
         package var isOldVersion = false
+        /// The answer goes out over https (RFC 6797, section 7.2: only then may it speak of transport security).
+        package var isSecure = false
 
-        package init(omitsBody: Bool = false, closes: Bool = false, isOldVersion: Bool = false) {
+        package init(
+            omitsBody: Bool = false, closes: Bool = false, isOldVersion: Bool = false, isSecure: Bool = false
+        ) {
             self.omitsBody = omitsBody
             self.closes = closes
             self.isOldVersion = isOldVersion
+            self.isSecure = isSecure
         }
     }
 
@@ -48,6 +60,7 @@ package struct ResponseEncoder {
             output.append(contentsOf: Parts.commonFields)
         }
         output.append(contentsOf: date)
+        if traits.isSecure { output.append(contentsOf: transportSecurity) }
         if let location = response.location {
             output.append(contentsOf: Parts.location)
             output.append(contentsOf: location)

@@ -1,4 +1,3 @@
-internal import CLinux
 internal import Glibc
 
 /// The folder that holds the database, locked against other processes for as long as this value lives.

@@ -23,9 +23,42 @@ package enum Fixtures {
         }
     }
 
+    /// A request with the address it comes from, and whether the script redirects it.
+    package struct HTTPSCase: Decodable, Sendable, CustomStringConvertible {
+        package let id: String
+        package let note: String
+        package let remoteAddress: String
+        package let method: String
+        package let target: String
+        package let host: String
+        package let headers: [[String]]
+        package let expect: Expectation
+
+        package var description: String { "\(id): \(note)" }
+
+        private enum CodingKeys: String, CodingKey {
+            case id, note, method, target, host, headers, expect
+            case remoteAddress = "remote_addr"
+        }
+
+        package struct Expectation: Decodable, Sendable {
+            package let outcome: String
+            package let status: UInt16?
+            package let location: String?
+        }
+    }
+
     package static func vectors() throws -> [Vector] {
-        let text = try String(contentsOf: folder.appending(path: "vectors.jsonl"), encoding: .utf8)
-        return try text.split(separator: "\n").map { try JSONDecoder().decode(Vector.self, from: Data($0.utf8)) }
+        try lines(of: "vectors.jsonl")
+    }
+
+    package static func httpsCases() throws -> [HTTPSCase] {
+        try lines(of: "https.jsonl")
+    }
+
+    private static func lines<Value: Decodable>(of file: String) throws -> [Value] {
+        let text = try String(contentsOf: folder.appending(path: file), encoding: .utf8)
+        return try text.split(separator: "\n").map { try JSONDecoder().decode(Value.self, from: Data($0.utf8)) }
     }
 
     private static var folder: URL {

@@ -95,7 +95,25 @@ import Testing
                 "listen: [\"::1:80\"]",
                 """
                 c.yaml, line 1: listen is "::1:80"; allowed is an address and a port, such as 127.0.0.1:8080, \
-                http://[::1]:8080 or 0.0.0.0:80
+                http://[::1]:8080 or 0.0.0.0:80, a Unix socket, such as unix:/run/token-cache/http.sock, or systemd; with \
+                ?proxy-protocol=required, for a Unix socket also ?mode=0660 and ?owner=user:group
+                """
+            ),
+            (
+                "https: {mode: strikt}", #"c.yaml, line 1: https.mode is "strikt"; allowed is strict, proxy, off"#
+            ),
+            (
+                "trusted_proxies: [10.0.0.0/33]",
+                """
+                c.yaml, line 1: trusted_proxies is "10.0.0.0/33"; allowed is addresses and blocks, such as 10.0.0.0/8 or \
+                fd00::1, and unix for Unix sockets; or none
+                """
+            ),
+            (
+                "https: {public_host: \"a b\"}",
+                """
+                c.yaml, line 1: https.public_host is "a b"; allowed is empty, or a host with an optional port, such as \
+                tokens.example.com
                 """
             ),
             (

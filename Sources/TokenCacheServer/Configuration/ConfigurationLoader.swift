@@ -142,7 +142,7 @@ package struct ConfigurationLoader {
             )
         }
         var seen: Set<ListenAddress> = []
-        for address in settings.listen where address.port != 0 && !seen.insert(address).inserted {
+        for address in settings.listen where !address.isChosenBySystem && !seen.insert(address).inserted {
             throw .contradiction("listen has \(address) twice; each address can be listened on once")
         }
     }

@@ -1,29 +1,62 @@
-/// A listener as settings and flags write it: `127.0.0.1:8080`, `http://[::1]:8080`, `localhost:8080`.
+/// A listener as settings and flags write it, such as `127.0.0.1:8080`, `http://[::1]:8080?proxy-protocol=required`,
+/// `unix:/run/token-cache/http.sock?mode=0660` or `systemd`.
 package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
-    /// A literal address without brackets, or a name.
-    package let host: String
-    /// 0 lets the system choose.
-    package let port: UInt16
+    package enum Place: Hashable, Sendable {
+        /// A literal address without brackets, or a name; port 0 lets the system choose.
+        case tcp(host: String, port: UInt16)
+        /// The path of the socket's file.
+        case unix(path: String)
+        /// The sockets that systemd passes on (sd_listen_fds(3)).
+        case systemd
+    }
 
-    package static let `default` = ListenAddress(host: "127.0.0.1", port: 8080)
+    package let place: Place
+    /// Connections must begin with a PROXY protocol header.
+    package private(set) var requiresProxyProtocol = false
+    /// Permission bits of a Unix socket's file.
+    package private(set) var mode: UInt32 = 0o660
+    /// `user` or `user:group` of a Unix socket's file; nil leaves it to the server's user.
+    package private(set) var owner: String?
+
+    package static let `default` = ListenAddress(place: .tcp(host: "127.0.0.1", port: 8080))
 
     /// What a listener may look like, for error messages.
-    static let allowed = "an address and a port, such as 127.0.0.1:8080, http://[::1]:8080 or 0.0.0.0:80"
+    static let allowed = """
+        an address and a port, such as 127.0.0.1:8080, http://[::1]:8080 or 0.0.0.0:80, a Unix socket, such as \
+        unix:/run/token-cache/http.sock, or systemd; with ?proxy-protocol=required, for a Unix socket also ?mode=0660 \
+        and ?owner=user:group
+        """
 
-    init(host: String, port: UInt16) {
-        self.host = host
-        self.port = port
+    init(place: Place) {
+        self.place = place
     }
 
     /// Nil when the text is not such a listener.
     package init?(_ text: String) {
-        var rest = text[...]
-        if rest.hasPrefix("http://") { rest = rest.dropFirst("http://".count) }
-        if rest.hasSuffix("/") { rest = rest.dropLast() }
-        guard let colon = rest.lastIndex(of: ":"), let port = UInt16(rest[rest.index(after: colon)...]) else {
+        let parts = text.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        var rest = parts[0]
+        if rest.hasPrefix("http://") {
+            rest = rest.dropFirst("http://".count)
+            if rest.hasSuffix("/") { rest = rest.dropLast() }
+        }
+        guard let place = Self.place(rest) else { return nil }
+        self.place = place
+        guard parts.count == 2 else { return }
+        for option in parts[1].split(separator: "&", omittingEmptySubsequences: false) {
+            guard setOption(option) else { return nil }
+        }
+    }
+
+    private static func place(_ text: Substring) -> Place? {
+        if text == "systemd" { return .systemd }
+        if text.hasPrefix("unix:") {
+            let path = text.dropFirst("unix:".count)
+            return path.hasPrefix("/") && path.utf8.count < 108 ? .unix(path: String(path)) : nil
+        }
+        guard let colon = text.lastIndex(of: ":"), let port = Self.port(text[text.index(after: colon)...]) else {
             return nil
         }
-        var host = rest[..<colon]
+        var host = text[..<colon]
         if host.hasPrefix("[") && host.hasSuffix("]") {
             host = host.dropFirst().dropLast()
         } else if host.contains(":") {
@@ -34,11 +67,46 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
             character.isASCII && (character.isLetter || character.isNumber || "-.:%_".contains(character))
         }
         guard !host.isEmpty, host.allSatisfy(isHostCharacter) else { return nil }
-        self.host = String(host)
-        self.port = port
+        return .tcp(host: String(host), port: port)
     }
 
+    /// Digits alone: `UInt16` would read a sign as well.
+    private static func port(_ text: Substring) -> UInt16? {
+        text.allSatisfy { $0.isASCII && $0.isNumber } ? UInt16(text) : nil
+    }
+
+    private mutating func setOption(_ option: Substring) -> Bool {
+        let parts = option.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2 else { return false }
+        let isUnix = if case .unix = place { true } else { false }
+        switch (parts[0], parts[1]) {
+        case ("proxy-protocol", "required"): requiresProxyProtocol = true
+        case ("mode", let value) where isUnix:
+            guard let bits = UInt32(value, radix: 8), bits <= 0o777 else { return false }
+            mode = bits
+        case ("owner", let value) where isUnix && !value.isEmpty: owner = String(value)
+        default: return false
+        }
+        return true
+    }
+
+    /// Port 0, of which there can be several.
+    var isChosenBySystem: Bool {
+        if case .tcp(_, port: 0) = place { true } else { false }
+    }
+
+    /// As it is written, without what is the default.
     package var description: String {
-        host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+        var options: [String] = []
+        if requiresProxyProtocol { options.append("proxy-protocol=required") }
+        if mode != 0o660 { options.append("mode=0\(String(mode, radix: 8))") }
+        if let owner { options.append("owner=\(owner)") }
+        let text =
+            switch place {
+            case .tcp(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+            case .unix(let path): "unix:\(path)"
+            case .systemd: "systemd"
+            }
+        return options.isEmpty ? text : text + "?" + options.joined(separator: "&")
     }
 }

@@ -1,5 +1,6 @@
 internal import HTTP
 internal import Logging
+internal import TokenService
 
 /// One setting: its key, what it may hold, and how its text becomes part of `Settings`.
 ///
@@ -45,28 +46,30 @@ struct Setting: Sendable {
         list("paths", "paths that begin with / and have no ?, # or blanks", \.paths, path, \.self),
         choice("json_bodies", \.readsJSON, ["on": true, "off": false, "true": true, "false": false]),
         duration("drain_timeout", \.drainTimeout, .zero, .seconds(3_600)),
+        option("log_level", \.logLevel),
+        option("access_log", \.accessLog),
+        option("https.mode", \.https.mode),
         Setting(
-            key: "log_level", isList: false,
-            allowed: Logger.Level.allCases.map(\.rawValue).joined(separator: ", "),
+            key: "https.public_host", isList: false,
+            allowed: "empty, or a host with an optional port, such as tokens.example.com",
             apply: { values, settings in
-                guard let level = Logger.Level(rawValue: values[0]) else { return false }
-                settings.logLevel = level
+                let bytes = Array(values[0].utf8)
+                guard bytes.isEmpty || bytes.span.isAuthority(ByteRange(0, bytes.count)) else { return false }
+                settings.https.publicHost = values[0]
                 return true
             },
-            show: { $0.logLevel.rawValue }
+            show: { quoted($0.https.publicHost) }
         ),
+        duration("https.hsts_max_age", \.https.transportSecurityAge, .zero, .seconds(10 * 365 * 86_400)),
         Setting(
-            key: "access_log", isList: false,
-            allowed: AccessLogFormat.allCases.map(\.rawValue).joined(separator: ", "),
+            key: "trusted_proxies", isList: true,
+            allowed: "addresses and blocks, such as 10.0.0.0/8 or fd00::1, and unix for Unix sockets; or none",
             apply: { values, settings in
-                // YAML 1.1 reads a bare off as false.
-                guard let format = AccessLogFormat(rawValue: values[0] == "false" ? "off" : values[0]) else {
-                    return false
-                }
-                settings.accessLog = format
-                return true
+                let parsed = values == ["none"] ? [] : values.compactMap(TrustedProxy.init)
+                settings.trustedProxies = parsed
+                return values == ["none"] || parsed.count == values.count
             },
-            show: { $0.accessLog.rawValue }
+            show: { $0.trustedProxies.isEmpty ? "none" : flow($0.trustedProxies.map(\.description)) }
         ),
         size("limits.request_line", \.limits.requestLine, 256, 1 << 20),
         size("limits.head", \.limits.head, 512, 16 << 20),
@@ -78,6 +81,11 @@ struct Setting: Sendable {
         duration("timeouts.idle", \.timeouts.idle, .milliseconds(100), .seconds(86_400)),
         duration("timeouts.send", \.timeouts.send, .milliseconds(100), .seconds(3_600)),
     ]
+
+    /// A list as YAML reads it, on one line.
+    private static func flow(_ values: [String]) -> String {
+        "[" + values.map(quoted).joined(separator: ", ") + "]"
+    }
 
     /// A string as YAML reads it, in quotes where it would mean something else without.
     private static func quoted(_ text: String) -> String {
@@ -108,7 +116,7 @@ struct Setting: Sendable {
                 settings[keyPath: place] = parsed
                 return !parsed.isEmpty && parsed.count == values.count
             },
-            show: { "[" + $0[keyPath: place].map { quoted($0[keyPath: text]) }.joined(separator: ", ") + "]" }
+            show: { flow($0[keyPath: place].map { $0[keyPath: text] }) }
         )
     }
 
@@ -126,10 +134,26 @@ struct Setting: Sendable {
         )
     }
 
+    private static func option<Value: RawRepresentable<String> & CaseIterable & Sendable>(
+        _ key: String, _ place: any WritableKeyPath<Settings, Value> & Sendable
+    ) -> Setting {
+        Setting(
+            key: key, isList: false, allowed: Value.allCases.map(\.rawValue).joined(separator: ", "),
+            apply: { values, settings in
+                guard let value = Value(rawValue: values[0]) else { return false }
+                settings[keyPath: place] = value
+                return true
+            },
+            show: { $0[keyPath: place].rawValue }
+        )
+    }
+
     private static func number(
         _ key: String, _ place: any WritableKeyPath<Settings, Int> & Sendable, _ least: Int, _ most: Int
     ) -> Setting {
-        within(key, place, least, most, "a number from \(least) to \(most)", { Int($0) }, { "\($0)" })
+        within(
+            key, place, least, most, "a number from \(least) to \(most)", { $0.hasPrefix("+") ? nil : Int($0) },
+            { "\($0)" })
     }
 
     private static func size(

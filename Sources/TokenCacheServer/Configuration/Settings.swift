@@ -1,5 +1,6 @@
 package import HTTP
 package import Logging
+package import TokenService
 
 /// Everything that can be set, each with its default.
 ///
@@ -11,6 +12,9 @@ package struct Settings: Sendable {
     package var loops: Int?
     package var paths = ["/token", "/token.php"]
     package var readsJSON = false
+    package var https = HTTPS()
+    /// Whose forwarded headers and PROXY headers are believed.
+    package var trustedProxies = [TrustedProxy("127.0.0.0/8"), TrustedProxy("::1"), .unixSockets].compactMap(\.self)
     package var logLevel = Logger.Level.info
     package var accessLog = AccessLogFormat.off
     /// How long a stop waits for requests under way.
@@ -20,6 +24,15 @@ package struct Settings: Sendable {
     package var timeouts = Timeouts()
 
     package init() {}
+
+    /// What is asked of the way that requests come.
+    package struct HTTPS: Sendable {
+        package var mode = HTTPSPolicy.Mode.strict
+        /// The host of redirects to https; empty for the request's own.
+        package var publicHost = ""
+        /// How long browsers are told to use https only; zero tells them nothing.
+        package var transportSecurityAge = Duration.seconds(365 * 86_400)
+    }
 
     /// How long the server waits for a client.
     package struct Timeouts: Sendable {

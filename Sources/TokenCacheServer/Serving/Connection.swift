@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP
+internal import Logging
 internal import TokenService
 
 /// One client's connection: reads requests, has them answered, writes the answers in their order.
@@ -8,7 +9,7 @@ internal import TokenService
 /// be part of the waiting task's memory for as long as the connection lives, 4.5 KiB instead of 2.5.
 struct Connection: ~Copyable {
     private var stream: TCPStream
-    private let peer: SocketAddress
+    private var origin: HTTPSPolicy.Origin
     private let worker: Worker
     private var reader: RequestReader
     private var output: [UInt8] = []
@@ -19,6 +20,8 @@ struct Connection: ~Copyable {
     private var started = MonotonicTime.never
     /// Requests answered since this task last let others run.
     private var streak = 0
+    /// The current request came by https.
+    private var isSecure = false
     /// The last answer has been written.
     private var isOver = false
     /// The client may be sending still.
@@ -30,9 +33,9 @@ struct Connection: ~Copyable {
     private static let streakLimit = 32
 
     @inline(never)
-    init(_ stream: consuming TCPStream, from peer: SocketAddress, on worker: Worker) {
+    init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, on worker: Worker) {
         self.stream = stream
-        self.peer = peer
+        self.origin = origin
         self.worker = worker
         reader = RequestReader(limits: worker.limits)
     }
@@ -86,7 +89,40 @@ struct Connection: ~Copyable {
     @inline(never)
     private mutating func readRequest() -> TokenService.Operation {
         if worker.accessLog != nil { started = .now }
-        return worker.service.operation(for: reader.request, in: reader.requestBytes)
+        let request = reader.request
+        switch worker.https.decision(on: request.head, in: reader.requestBytes, from: origin) {
+        case .served(let isSecure):
+            self.isSecure = isSecure
+            return worker.service.operation(for: request, in: reader.requestBytes)
+        case .redirected:
+            isSecure = false
+            guard let redirect = worker.https.redirect(request.head, in: reader.requestBytes) else {
+                return .answer(worker.service.answer(.missingHost))
+            }
+            return .answer(redirect)
+        }
+    }
+
+    /// Reads the PROXY protocol header that the connection has to begin with, and takes its client for our own.
+    ///
+    /// False when there is none, or it comes from somebody who is not trusted to say who the client is.
+    mutating func readProxyHeader() async -> Bool {
+        while origin.isTrusted {
+            switch ProxyProtocol.read(reader.bytes) {
+            case .header(let length, let client):
+                reader.bytes.removeFirst(length)
+                if let client { origin = worker.https.origin(address: client, isTLS: origin.isTLS) }
+                awaited = nil
+                return true
+            case .needsMore:
+                guard case .more = await receive(.head) else { return false }
+            case .malformed:
+                worker.logger.debug("a connection was closed: it did not begin with a PROXY protocol header")
+                return false
+            }
+        }
+        worker.logger.debug("a connection was closed: its PROXY protocol header is not of a trusted proxy")
+        return false
     }
 
     private enum Received {
@@ -185,7 +221,7 @@ struct Connection: ~Copyable {
     private mutating func encode(_ response: consuming Response, to head: RequestHead, closes: Bool) {
         if output.capacity == 0 { output = worker.takeBuffer() }
         let traits = ResponseEncoder.Traits(
-            omitsBody: head.method == .head, closes: closes, isOldVersion: head.minorVersion == 0
+            omitsBody: head.method == .head, closes: closes, isOldVersion: head.minorVersion == 0, isSecure: isSecure
         )
         worker.encode(response, traits, into: &output)
         if worker.accessLog != nil { log(response, to: head) }
@@ -253,7 +289,7 @@ struct Connection: ~Copyable {
         let isKnown = worker.service.isKnown(head.path, of: head.method, in: bytes)
         worker.accessLog?.write(
             AccessLog.Entry(
-                client: peer.host,
+                client: worker.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
                 method: bytes.text(head.methodName),
                 path: isKnown ? bytes.text(head.path) : nil,
                 minorVersion: head.minorVersion,

@@ -3,6 +3,7 @@ internal import Foundation
 internal import Glibc
 package import Logging
 internal import Synchronization
+internal import TokenService
 internal import TokenStore
 internal import UnixSignals
 
@@ -11,7 +12,7 @@ package final class Server: Sendable {
     private let settings: Settings
     private let logger: Logger
     private let store: any TokenStore
-    private let listeners: [Listener]
+    private let entrances: [Entrance]
     private let workers: [Worker]
     private let accessLog: AccessLog?
     private let connectionCount = Atomic<Int>(0)
@@ -43,9 +44,9 @@ package final class Server: Sendable {
         } catch {
             throw .store(error)
         }
-        var listeners: [Listener] = []
-        for address in settings.listen { listeners += try Self.listen(on: address) }
-        self.listeners = listeners
+        var entrances: [Entrance] = []
+        for address in settings.listen { entrances += try Entrance.open(address) }
+        self.entrances = entrances
         let accessLog = AccessLog(settings.accessLog)
         self.accessLog = accessLog
         let failures = FailureLog(logger)
@@ -53,32 +54,14 @@ package final class Server: Sendable {
             var workers: [Worker] = []
             for _ in 0..<(settings.loops ?? Processors.usable) {
                 workers.append(
-                    try Worker(settings: settings, store: store, accessLog: accessLog, failures: failures)
+                    try Worker(
+                        settings: settings, store: store, accessLog: accessLog, failures: failures, logger: logger)
                 )
             }
             self.workers = workers
         } catch {
             throw .system("\(error)")
         }
-    }
-
-    /// A name may stand for several addresses: all of them are listened on.
-    private static func listen(on address: ListenAddress) throws(StartError) -> [Listener] {
-        let resolved: [SocketAddress]
-        do throws(SocketAddress.ResolutionError) {
-            resolved = try SocketAddress.resolve(host: address.host, port: address.port)
-        } catch {
-            throw .resolution(address: "\(address)", reason: error.reason)
-        }
-        var listeners: [Listener] = []
-        for one in resolved {
-            do throws(SystemError) {
-                listeners.append(try Listener(binding: one))
-            } catch {
-                throw .listen(address: "\(one)", error.isAddressInUse, error.isPermissionDenied, error.description)
-            }
-        }
-        return listeners
     }
 
     /// Serves until SIGTERM or SIGINT, answers what has been received, and returns when all is closed.
@@ -94,13 +77,14 @@ package final class Server: Sendable {
             }.start()
             return Task(executorPreference: worker.loop) { await self.accept(on: worker) }
         }
-        let addresses = listeners.map { "http://\($0.address)" }.joined(separator: " ")
+        let addresses = entrances.map(\.name).joined(separator: " ")
         logger.info(
             """
             token-cache \(version) serves on \(addresses), store \(store.summary), \
             \(workers.count) \(workers.count == 1 ? "loop" : "loops")
             """
         )
+        warnOfPlainHTTP()
         let stopping = Task { await self.stop(by: signals) }
         for task in tasks { await task.value }
         stopping.cancel()
@@ -108,6 +92,21 @@ package final class Server: Sendable {
         store.close()
         accessLog?.close()
         logger.info("token-cache has stopped")
+    }
+
+    /// Tokens would cross the network in the clear.
+    private func warnOfPlainHTTP() {
+        for entrance in entrances where !entrance.listener.isLocal {
+            logger.warning(
+                """
+                \(entrance.name) takes plain HTTP from other machines; \
+                let only a proxy that speaks HTTPS reach it, over a network that you trust
+                """
+            )
+        }
+        if settings.https.mode == .off {
+            logger.warning("https.mode is off: tokens are accepted and given over plain HTTP")
+        }
     }
 
     /// The first signal begins the end, the second one or the timeout hastens it.
@@ -137,20 +136,20 @@ package final class Server: Sendable {
     /// Accepts on one loop from all listeners, until draining, and returns when the connections it accepted are over.
     private func accept(on worker: Worker) async {
         await withDiscardingTaskGroup { group in
-            for listener in listeners {
-                group.addTask(executorPreference: worker.loop) { await self.accept(from: listener, on: worker) }
+            for entrance in entrances {
+                group.addTask(executorPreference: worker.loop) { await self.accept(from: entrance, on: worker) }
             }
         }
     }
 
-    private func accept(from listener: Listener, on worker: Worker) async {
+    private func accept(from entrance: Entrance, on worker: Worker) async {
         var isPaused = false
         await withDiscardingTaskGroup { group in
             let acceptor: Acceptor
             do throws(SystemError) {
-                acceptor = try Acceptor(listener, on: worker.loop)
+                acceptor = try Acceptor(entrance.listener, on: worker.loop)
             } catch {
-                logger.critical("\(listener.address) cannot be accepted from: \(error)")
+                logger.critical("\(entrance.name) cannot be accepted from: \(error)")
                 return
             }
             while true {
@@ -160,7 +159,7 @@ package final class Server: Sendable {
                         isPaused = false
                         logger.info("accepting connections again")
                     }
-                    hand(descriptor, from: peer, in: &group)
+                    hand(descriptor, from: peer, through: entrance, in: &group)
                 case .failed(let error):
                     if !isPaused {
                         isPaused = true
@@ -176,7 +175,9 @@ package final class Server: Sendable {
     }
 
     /// Starts a connection's task on the loop that has the fewest.
-    private func hand(_ descriptor: Int32, from peer: SocketAddress, in group: inout DiscardingTaskGroup) {
+    private func hand(
+        _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, in group: inout DiscardingTaskGroup
+    ) {
         let open = connectionCount.add(1, ordering: .relaxed).newValue
         guard open <= settings.connectionLimit + Self.refusedLimit else {
             connectionCount.subtract(1, ordering: .relaxed)
@@ -187,7 +188,7 @@ package final class Server: Sendable {
         worker.connectionCount.add(1, ordering: .relaxed)
         let isRefused = open > settings.connectionLimit
         group.addTask(executorPreference: worker.loop) {
-            await worker.serve(descriptor, from: peer, isRefused: isRefused)
+            await worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused)
             worker.connectionCount.subtract(1, ordering: .relaxed)
             self.connectionCount.subtract(1, ordering: .relaxed)
         }

@@ -6,6 +6,10 @@ package enum StartError: Error, CustomStringConvertible {
     /// An address cannot be bound: taken, not permitted, or what the system says.
     case listen(address: String, _ isInUse: Bool, _ isPermissionDenied: Bool, String)
     case resolution(address: String, reason: String)
+    /// The user or group of a Unix socket's file does not exist.
+    case owner(path: String, name: String)
+    /// `listen: systemd` without a socket unit.
+    case noPassedSockets
     case system(String)
 
     package var description: String {
@@ -25,6 +29,10 @@ package enum StartError: Error, CustomStringConvertible {
             "\(address) cannot be listened on: \(reason); choose an address of this machine with --listen"
         case .resolution(let address, let reason):
             "the address \(address) of --listen is not known: \(reason)"
+        case .owner(let path, let name):
+            "unix:\(path): there is no user or group \(name)"
+        case .noPassedSockets:
+            "listen has systemd, and systemd has passed no sockets; start the server through its socket unit"
         case .system(let reason): "the server cannot be set up: \(reason)"
         }
     }

@@ -17,8 +17,10 @@ final class Worker: @unchecked Sendable {
     let limits: RequestLimits
     let deadlines: Deadlines
     let accessLog: AccessLog?
+    let https: HTTPSPolicy
+    let logger: Logger
     private var buffers = BufferPool()
-    private var encoder = ResponseEncoder()
+    private var encoder: ResponseEncoder
     /// Open connections of this loop, for choosing the least busy one.
     ///
     /// Any thread.
@@ -41,13 +43,17 @@ final class Worker: @unchecked Sendable {
         }
     }
 
-    init(settings: Settings, store: any TokenStore, accessLog: AccessLog?, failures: FailureLog) throws {
+    init(settings: Settings, store: any TokenStore, accessLog: AccessLog?, failures: FailureLog, logger: Logger) throws
+    {
         let loop = try EventLoop()
         let session = try store.makeSession { work in loop.execute(work) }
         self.loop = loop
         limits = settings.limits
         deadlines = Deadlines(settings.timeouts)
         self.accessLog = accessLog
+        self.logger = logger
+        https = HTTPSPolicy(settings)
+        encoder = ResponseEncoder(secureForSeconds: Int(settings.https.transportSecurityAge.components.seconds))
         service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
             session: session,
@@ -62,8 +68,11 @@ final class Worker: @unchecked Sendable {
     /// - Parameters:
     ///   - descriptor: A connected socket that this call owns.
     ///   - peer: The client.
+    ///   - entrance: Where the client came in.
     ///   - isRefused: One connection too many: it is told so and closed.
-    func serve(_ descriptor: Int32, from peer: SocketAddress, isRefused: Bool) async {
+    func serve(
+        _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, isRefused: Bool
+    ) async {
         let stream: TCPStream
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
@@ -71,7 +80,9 @@ final class Worker: @unchecked Sendable {
             // The client was gone before it was served.
             return
         }
-        var connection = Connection(stream, from: peer, on: self)
+        let origin = https.origin(address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false)
+        var connection = Connection(stream, from: origin, on: self)
+        if entrance.requiresProxyProtocol, !(await connection.readProxyHeader()) { return }
         if isRefused {
             await connection.refuse(.tooManyConnections)
         } else {

@@ -1,0 +1,79 @@
+internal import EventLoop
+internal import Foundation
+internal import Glibc
+
+/// A listener with what the settings ask of its connections.
+struct Entrance: Sendable {
+    let listener: Listener
+    let requiresProxyProtocol: Bool
+
+    /// As the log shows it.
+    var name: String { listener.name.hasPrefix("unix") ? listener.name : "http://\(listener.name)" }
+
+    /// The entrances of one entry of `listen`: a name may stand for several addresses, `systemd` for several sockets.
+    static func open(_ address: ListenAddress) throws(StartError) -> [Entrance] {
+        var listeners: [Listener] = []
+        switch address.place {
+        case .tcp(let host, let port):
+            for resolved in try resolve(host, port, address) {
+                listeners.append(
+                    try opening("\(resolved)") { () throws(SystemError) in try Listener(binding: resolved) })
+            }
+        case .unix(let path):
+            let owner = try address.owner.map { (name) throws(StartError) in try Self.owner(name, path) }
+            listeners.append(
+                try opening("unix:\(path)") { () throws(SystemError) in
+                    try Listener(unixPath: path, mode: address.mode, owner: owner)
+                }
+            )
+        case .systemd:
+            for descriptor in try passedDescriptors() {
+                listeners.append(
+                    try opening("systemd") { () throws(SystemError) in
+                        try Listener(adopting: FileDescriptor(owning: descriptor))
+                    }
+                )
+            }
+        }
+        return listeners.map { Entrance(listener: $0, requiresProxyProtocol: address.requiresProxyProtocol) }
+    }
+
+    private static func opening(
+        _ name: String, _ open: () throws(SystemError) -> Listener
+    ) throws(StartError) -> Listener {
+        do throws(SystemError) {
+            return try open()
+        } catch {
+            throw .listen(address: name, error.isAddressInUse, error.isPermissionDenied, error.description)
+        }
+    }
+
+    private static func resolve(
+        _ host: String, _ port: UInt16, _ address: ListenAddress
+    ) throws(StartError) -> [SocketAddress] {
+        do throws(SocketAddress.ResolutionError) {
+            return try SocketAddress.resolve(host: host, port: port)
+        } catch {
+            throw .resolution(address: "\(address)", reason: error.reason)
+        }
+    }
+
+    /// Looks up `user` or `user:group`; without a group it is the user's own.
+    private static func owner(_ name: String, _ path: String) throws(StartError) -> (user: UInt32, group: UInt32) {
+        let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
+        guard let user = unsafe getpwnam(parts[0]) else { throw .owner(path: path, name: parts[0]) }
+        let (userID, groupID) = unsafe (user.pointee.pw_uid, user.pointee.pw_gid)
+        guard parts.count == 2 else { return (userID, groupID) }
+        guard let group = unsafe getgrnam(parts[1]) else { throw .owner(path: path, name: parts[1]) }
+        return (userID, unsafe group.pointee.gr_gid)
+    }
+
+    /// The sockets that systemd passes on, from number 3 (sd_listen_fds(3)).
+    private static func passedDescriptors() throws(StartError) -> Range<Int32> {
+        let environment = ProcessInfo.processInfo.environment
+        guard environment["LISTEN_PID"].flatMap(Int32.init) == getpid(),
+            let count = environment["LISTEN_FDS"].flatMap(Int32.init), count > 0
+        else { throw .noPassedSockets }
+        return 3..<(3 + count)
+    }
+}

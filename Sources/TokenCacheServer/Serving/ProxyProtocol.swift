@@ -1,0 +1,67 @@
+internal import TokenService
+
+/// The header by which a proxy in front of the connection tells who its client is: PROXY protocol versions 1 and 2
+/// (haproxy.org/download/2.9/doc/proxy-protocol.txt).
+enum ProxyProtocol {
+    enum Reading: Equatable {
+        case needsMore
+        /// The header takes so many bytes. The address is nil when the proxy speaks for itself or knows no address.
+        case header(length: Int, client: IPAddress?)
+        case malformed
+    }
+
+    /// Version 1 fits in this (section 2.1).
+    private static let longestLine = 107
+    /// Version 2 may carry extensions; no proxy sends nearly as much as this.
+    private static let longestBlock = 4096
+    private static let lineStart = Array("PROXY ".utf8)
+    private static let blockStart: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
+
+    /// Reads a header at the beginning of a connection's bytes.
+    static func read(_ bytes: [UInt8]) -> Reading {
+        if starts(bytes, like: blockStart) { return readBlock(bytes) }
+        if starts(bytes, like: lineStart) { return readLine(bytes) }
+        return .malformed
+    }
+
+    /// Whether the bytes begin with `start`, as far as they go.
+    private static func starts(_ bytes: [UInt8], like start: [UInt8]) -> Bool {
+        bytes.prefix(start.count).elementsEqual(start.prefix(bytes.count))
+    }
+
+    /// `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` or `PROXY UNKNOWN` with anything behind it.
+    private static func readLine(_ bytes: [UInt8]) -> Reading {
+        guard let lineFeed = bytes.prefix(longestLine).firstIndex(of: UInt8(ascii: "\n")) else {
+            return bytes.count < longestLine ? .needsMore : .malformed
+        }
+        guard bytes[lineFeed - 1] == UInt8(ascii: "\r") else { return .malformed }
+        let line = String(decoding: bytes[..<(lineFeed - 1)], as: UTF8.self)
+        let words = line.split(separator: " ", omittingEmptySubsequences: false)
+        if words.count >= 2 && words[1] == "UNKNOWN" { return .header(length: lineFeed + 1, client: nil) }
+        guard words.count == 6, words[1] == "TCP4" || words[1] == "TCP6", let client = IPAddress(String(words[2])),
+            IPAddress(String(words[3])) != nil, UInt16(words[4]) != nil, UInt16(words[5]) != nil
+        else { return .malformed }
+        return .header(length: lineFeed + 1, client: client)
+    }
+
+    /// Twelve bytes of signature, version and command, family, the length of the rest, then source and destination.
+    private static func readBlock(_ bytes: [UInt8]) -> Reading {
+        guard bytes.count >= 16 else { return .needsMore }
+        let (version, command) = (bytes[12] >> 4, bytes[12] & 0x0f)
+        let length = Int(bytes[14]) << 8 | Int(bytes[15])
+        guard version == 2, command <= 1, length <= longestBlock else { return .malformed }
+        guard bytes.count >= 16 + length else { return .needsMore }
+        let end = 16 + length
+        // LOCAL: the proxy's own health check.
+        if command == 0 { return .header(length: end, client: nil) }
+        switch bytes[13] >> 4 {
+        case 1:
+            guard length >= 12 else { return .malformed }
+            return .header(length: end, client: IPAddress(networkOrder: bytes[16..<20]))
+        case 2:
+            guard length >= 36 else { return .malformed }
+            return .header(length: end, client: IPAddress(networkOrder: bytes[16..<32]))
+        default: return .header(length: end, client: nil)
+        }
+    }
+}

@@ -1,0 +1,164 @@
+package import HTTP
+
+/// Decides whether a request may be answered as it came, or is sent to https.
+///
+/// Clients send tokens: over plain HTTP anybody on the way reads them. The decision comes before any parameter is looked at.
+package struct HTTPSPolicy: Sendable {
+    package enum Mode: String, Sendable, CaseIterable {
+        /// Answers what came over TLS, what a trusted proxy says came by https, and what came straight from this machine.
+        case strict
+        /// The rule of `token.php`: redirects what says `X-Forwarded-Proto: http`, unless it comes from 127.0.0.1.
+        case proxy
+        /// Answers everything.
+        case off
+    }
+
+    /// Who may say what a request's way was.
+    package struct TrustedProxies: Sendable {
+        package var ranges: [AddressRange]
+        package var includesUnixSockets: Bool
+
+        package init(ranges: [AddressRange], includesUnixSockets: Bool) {
+            self.ranges = ranges
+            self.includesUnixSockets = includesUnixSockets
+        }
+
+        /// - Parameter address: Nil for the other end of a Unix socket.
+        package func contains(_ address: IPAddress?) -> Bool {
+            guard let address else { return includesUnixSockets }
+            return ranges.contains { $0.contains(address) }
+        }
+    }
+
+    /// What is known of a connection; the same for all its requests.
+    package struct Origin: Sendable {
+        /// Nil for a Unix socket.
+        package let address: IPAddress?
+        package let isTLS: Bool
+        package let isTrusted: Bool
+
+        package init(address: IPAddress?, isTLS: Bool, trusted: TrustedProxies) {
+            self.address = address
+            self.isTLS = isTLS
+            isTrusted = trusted.contains(address)
+        }
+
+        /// Nobody but this machine's own programs is on the way.
+        var isLocal: Bool { address?.isLoopback ?? true }
+    }
+
+    package enum Decision: Hashable, Sendable {
+        /// `isSecure`: the answer goes out over https, as far as is known.
+        case served(isSecure: Bool)
+        case redirected
+    }
+
+    private let mode: Mode
+    private let trusted: TrustedProxies
+    /// The host of redirects; empty to use the request's own.
+    private let publicHost: [UInt8]
+
+    package init(mode: Mode, trusted: TrustedProxies, publicHost: String) {
+        self.mode = mode
+        self.trusted = trusted
+        self.publicHost = Array(publicHost.utf8)
+    }
+
+    /// The origin of a connection under this policy.
+    package func origin(address: IPAddress?, isTLS: Bool) -> Origin {
+        Origin(address: address, isTLS: isTLS, trusted: trusted)
+    }
+
+    // MARK: - Decision
+
+    package func decision(on head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Decision {
+        // What most requests are: straight from a client or a program here, and nobody says anything about it.
+        if !head.forwarding.isPresent {
+            return origin.isTLS || mode != .strict || origin.isLocal ? .served(isSecure: origin.isTLS) : .redirected
+        }
+        let claims = claims(of: head.forwarding, in: bytes)
+        let isSecure = origin.isTLS || origin.isTrusted && claims == [.https]
+        switch mode {
+        case .off: return .served(isSecure: isSecure)
+        case .proxy:
+            let isExempt = origin.address == Self.scriptsLoopback
+            let saysHTTP = [head.forwarding.proto, head.forwarding.lastProto].contains { bytes.equals($0, Words.http) }
+            return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure)
+        case .strict:
+            // Nobody gains by saying that a request came in the clear, so that is believed from anyone.
+            return isSecure && !claims.contains(.http) ? .served(isSecure: true) : .redirected
+        }
+    }
+
+    /// The one address that `token.php` exempts, in just this spelling.
+    private static let scriptsLoopback = IPAddress("127.0.0.1")
+
+    /// What the forwarded headers say of the scheme.
+    private struct Claims: OptionSet {
+        let rawValue: UInt8
+        static let http = Claims(rawValue: 1)
+        static let https = Claims(rawValue: 2)
+        static let other = Claims(rawValue: 4)
+    }
+
+    private func claims(of forwarding: Forwarding, in bytes: Span<UInt8>) -> Claims {
+        var claims: Claims = []
+        for value in [forwarding.proto, forwarding.lastProto] {
+            for element in bytes.elements(of: value) { claims.insert(Self.claim(element, in: bytes)) }
+        }
+        // The last element is the nearest proxy's; whatever stands before it was there when the request reached that.
+        if let last = ForwardedElements(forwarding.elements, in: bytes).elements.last, let proto = last.proto {
+            claims.insert(Self.claim(proto, in: bytes))
+        }
+        return claims
+    }
+
+    private static func claim(_ word: ByteRange, in bytes: Span<UInt8>) -> Claims {
+        if bytes.equalsIgnoringCase(word, Words.http) { return .http }
+        return bytes.equalsIgnoringCase(word, Words.https) ? .https : .other
+    }
+
+    // MARK: - Redirect
+
+    /// The answer that leads to https; nil when the request names no host and none is set.
+    package func redirect(_ head: RequestHead, in bytes: Span<UInt8>) -> Response? {
+        var location = Words.scheme
+        if publicHost.isEmpty {
+            guard !head.authority.isEmpty else { return nil }
+            location.append(head.authority, in: bytes)
+        } else {
+            location += publicHost
+        }
+        // As sent, from the path on; `*` and an absent path have no place of their own.
+        let target = ByteRange(Int(head.path.start), Int(head.target.end))
+        if target.isEmpty || bytes[Int(target.start)] != UInt8(ascii: "/") { location.append(UInt8(ascii: "/")) }
+        if !bytes.equals(head.path, [UInt8(ascii: "*")]) { location.append(target, in: bytes) }
+        let keepsMethod = head.method != .get && head.method != .head
+        return Response(status: keepsMethod ? .permanentRedirect : .found, body: [], location: location)
+    }
+
+    // MARK: - Client
+
+    /// The client's address for logs: the rightmost hop that is no trusted proxy; nil for a Unix socket.
+    package func client(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> IPAddress? {
+        guard origin.isTrusted, head.forwarding.isPresent else { return origin.address }
+        var hops = ForwardedElements(head.forwarding.elements, in: bytes).elements.compactMap(\.address)
+        if hops.isEmpty {
+            hops = bytes.elements(of: head.forwarding.addresses).map { ForwardedElements.address($0, in: bytes) }
+        }
+        var client = origin.address
+        for hop in hops.reversed() {
+            // What is no address says nothing, and what stands before it even less.
+            guard let hop else { break }
+            client = hop
+            if !trusted.contains(hop) { break }
+        }
+        return client
+    }
+
+    private enum Words {
+        static let http = Array("http".utf8)
+        static let https = Array("https".utf8)
+        static let scheme = Array("https://".utf8)
+    }
+}

@@ -1,0 +1,72 @@
+import Testing
+import TokenService
+
+@testable import TokenCacheServer
+
+@Suite struct ProxyProtocolTests {
+    private let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
+
+    private func block(_ command: UInt8, _ family: UInt8, _ rest: [UInt8], length: Int? = nil) -> [UInt8] {
+        let length = length ?? rest.count
+        return signature + [command, family, UInt8(length >> 8), UInt8(length & 0xff)] + rest
+    }
+
+    @Test("version 1 tells the client, or that it is not known")
+    func lines() {
+        let four = "PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n"
+        #expect(
+            ProxyProtocol.read(Array((four + "GET /").utf8))
+                == .header(length: four.utf8.count, client: IPAddress("192.0.2.1")))
+        let six = "PROXY TCP6 2001:db8::1 ::1 1 2\r\n"
+        #expect(
+            ProxyProtocol.read(Array(six.utf8)) == .header(length: six.utf8.count, client: IPAddress("2001:db8::1")))
+        for unknown in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN ffff::1 x y z\r\n"] {
+            #expect(ProxyProtocol.read(Array(unknown.utf8)) == .header(length: unknown.utf8.count, client: nil))
+        }
+    }
+
+    @Test("version 2 tells the client, or speaks for the proxy itself")
+    func blocks() {
+        let addresses: [UInt8] = [192, 0, 2, 1, 198, 51, 100, 1, 1, 2, 3, 4]
+        let client = IPAddress("192.0.2.1")
+        #expect(ProxyProtocol.read(block(0x21, 0x11, addresses)) == .header(length: 28, client: client))
+        // Extensions stand behind the addresses.
+        #expect(ProxyProtocol.read(block(0x21, 0x11, addresses + [4, 0, 1, 0])) == .header(length: 32, client: client))
+        let six = [UInt8](repeating: 0, count: 15) + [1] + [UInt8](repeating: 0, count: 20)
+        #expect(ProxyProtocol.read(block(0x21, 0x21, six)) == .header(length: 52, client: IPAddress("::1")))
+        #expect(ProxyProtocol.read(block(0x20, 0x00, [])) == .header(length: 16, client: nil))
+        #expect(ProxyProtocol.read(block(0x21, 0x31, [1, 2])) == .header(length: 18, client: nil))
+    }
+
+    @Test("every beginning of a header needs more")
+    func prefixes() {
+        for header in [Array("PROXY TCP4 192.0.2.1 198.51.100.1 1 2\r\n".utf8), block(0x21, 0x11, Array(1...12))] {
+            for length in 0..<header.count {
+                #expect(ProxyProtocol.read(Array(header[..<length])) == .needsMore, "\(length) bytes")
+            }
+        }
+    }
+
+    @Test(
+        "what is no header is refused",
+        arguments: [
+            "GET / HTTP/1.1\r\n", "PROXY TCP4 192.0.2.1\r\n", "PROXY TCP4 a b 1 2\r\n",
+            "PROXY UDP4 1.2.3.4 1.2.3.4 1 2\r\n",
+            "PROXY TCP4 1.2.3.4 1.2.3.4 1 2\n", "PROXY TCP4 1.2.3.4 1.2.3.4 1 70000\r\n",
+            "PROXY  TCP4 1.2.3.4 1.2.3.4 1 2\r\n",
+            "PROXY UNKNOWN " + String(repeating: "x", count: 100),
+        ]
+    )
+    func malformedLines(text: String) {
+        #expect(ProxyProtocol.read(Array(text.utf8)) == .malformed)
+    }
+
+    @Test("a block of another version, too long or too short is refused")
+    func malformedBlocks() {
+        #expect(ProxyProtocol.read(block(0x11, 0x11, Array(1...12))) == .malformed)
+        #expect(ProxyProtocol.read(block(0x22, 0x11, Array(1...12))) == .malformed)
+        #expect(ProxyProtocol.read(block(0x21, 0x11, Array(1...11))) == .malformed)
+        #expect(ProxyProtocol.read(block(0x21, 0x21, Array(1...35))) == .malformed)
+        #expect(ProxyProtocol.read(block(0x21, 0x11, [], length: 5_000)) == .malformed)
+    }
+}

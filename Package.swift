@@ -47,7 +47,7 @@ let package = Package(
         .target(
             name: "TokenCacheServer",
             dependencies: [
-                "EventLoop", "HTTP", "TokenService", "TokenStore",
+                "CLinux", "EventLoop", "HTTP", "TokenService", "TokenStore",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),

@@ -11,6 +11,9 @@
 // struct sockaddr, which is left to Glibc.
 int accept4(int descriptor, void *restrict address, unsigned int *restrict length, int flags);
 
+// Behind _GNU_SOURCE as well. The mask is a cpu_set_t or any block of words. Returns 0 or -1.
+int sched_getaffinity(int process, __SIZE_TYPE__ size, void *mask);
+
 // EPOLLET is bit 31 of an unsigned word, EPOLLEXCLUSIVE bit 28; as plain words they combine without casts.
 static const unsigned int CLINUX_EPOLLIN = EPOLLIN;
 static const unsigned int CLINUX_EPOLLOUT = EPOLLOUT;

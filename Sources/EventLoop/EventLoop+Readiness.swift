@@ -30,7 +30,8 @@ extension EventLoop {
         precondition(registrations[row].generation == id.generation, "a registration ends once")
         precondition(registrations[row].waiter == nil, "a registration ends after its last wait")
         if isShared { epoll.remove(id.descriptor) }
-        registrations[row] = Registration(generation: id.generation &+ 1)
+        // The timer entry stays for whoever has the row next: short connections leave no trail in the heap.
+        registrations[row] = Registration(generation: id.generation &+ 1, timer: registrations[row].timer)
     }
 
     /// Notes that a call would have blocked, so that the next wait is one for news.
@@ -64,8 +65,8 @@ extension EventLoop {
         for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool
     ) async -> WakeReason {
         assertCurrent()
-        if isReady(direction, of: id) { return .ready }
         if isAbandoned { return .abandoned }
+        if isReady(direction, of: id) { return .ready }
         if isDraining && isIdle { return .draining }
         return await Waiter.suspend { waiter in
             let row = Int(id.descriptor)
@@ -78,7 +79,7 @@ extension EventLoop {
             // that is what nearly every request does.
             if deadline < registrations[row].timer {
                 registrations[row].timer = deadline
-                timers.insert(TimerHeap.Entry(deadline: deadline, target: .registration(id)))
+                timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
             }
         }
     }

@@ -18,7 +18,7 @@ extension EventLoop {
     func fireTimers() {
         while let entry = timers.popDue(at: now) {
             switch entry.target {
-            case .registration(let id): fire(id, scheduled: entry.deadline)
+            case .row(let row): fire(row, scheduled: entry.deadline)
             case .sleeper(let place):
                 let sleeper = sleepers[place]
                 sleepers[place] = nil
@@ -28,10 +28,8 @@ extension EventLoop {
         }
     }
 
-    private func fire(_ id: RegistrationID, scheduled: MonotonicTime) {
-        let row = Int(id.descriptor)
-        guard registrations[row].generation == id.generation else { return }
-        // A later entry than the row's earliest: the row set a nearer deadline after this one.
+    private func fire(_ row: Int, scheduled: MonotonicTime) {
+        // Not the row's earliest entry: a nearer deadline was set after this one.
         guard registrations[row].timer == scheduled else { return }
         registrations[row].timer = .never
         guard registrations[row].waiter != nil else { return }
@@ -40,7 +38,7 @@ extension EventLoop {
             wake(row, .timedOut)
         } else {
             registrations[row].timer = deadline
-            timers.insert(TimerHeap.Entry(deadline: deadline, target: .registration(id)))
+            timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
         }
     }
 }

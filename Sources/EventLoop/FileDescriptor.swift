@@ -10,13 +10,6 @@ package struct FileDescriptor: ~Copyable, Sendable {
         self.number = number
     }
 
-    /// Gives the descriptor away without closing it.
-    package consuming func release() -> Int32 {
-        let number = number
-        discard self
-        return number
-    }
-
     deinit {
         // EINTR included, Linux has freed the number by the time close returns (close(2)): a retry could hit a stranger's.
         _ = close(number)

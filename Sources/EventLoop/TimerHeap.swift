@@ -8,8 +8,8 @@ struct TimerHeap {
     }
 
     enum Target {
-        /// Whoever waits on this descriptor's registration.
-        case registration(RegistrationID)
+        /// Whoever waits on this descriptor, be it the one that set the deadline or a later one with its number.
+        case row(Int)
         /// A task that sleeps, by its place in the loop's table of sleepers.
         case sleeper(Int)
     }

@@ -16,14 +16,22 @@ struct ChunkedBody {
     private var read: Int
     /// Where the next decoded byte goes, which is also the body's end so far.
     private(set) var end: Int
-    private let start: Int
+    private var start: Int
     private var trailerBytes = 0
+    private var extensionBytes = 0
 
     /// - Parameter start: The index of the body's first byte.
     init(at start: Int) {
         self.start = start
         read = start
         end = start
+    }
+
+    /// The buffer has lost bytes at its front.
+    mutating func moveForward(by count: Int) {
+        start -= count
+        read -= count
+        end -= count
     }
 
     /// Decodes what is there.
@@ -36,7 +44,10 @@ struct ChunkedBody {
                 guard let line = try nextLine(in: bytes, limit: Self.lineLimit, else: .chunkLineTooLong) else {
                     return closeGap(in: &bytes)
                 }
-                let size = try Self.size(line, of: bytes.span)
+                let (size, digits) = try Self.size(line, of: bytes.span)
+                // A body is not to cost many times its size: together the extensions may be as long as a head.
+                extensionBytes += line.count - digits
+                guard extensionBytes <= limits.head else { throw .chunkExtensionsTooLong }
                 guard size <= limits.body - (end - start) else { throw .bodyTooLarge }
                 state = size == 0 ? .trailers : .data(remaining: size)
             case .data(let remaining):
@@ -90,7 +101,9 @@ struct ChunkedBody {
     }
 
     /// `1*HEXDIG`, then nothing or `;` and extensions, which are ignored.
-    private static func size(_ line: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) -> Int {
+    private static func size(
+        _ line: Range<Int>, of bytes: Span<UInt8>
+    ) throws(Refusal) -> (size: Int, digits: Int) {
         var size = 0
         var index = line.lowerBound
         while index < line.upperBound, let digit = ByteClass.hexValue(bytes[index]) {
@@ -100,10 +113,11 @@ struct ChunkedBody {
             index += 1
         }
         guard index > line.lowerBound else { throw .malformedChunkSize }
-        guard index < line.upperBound else { return size }
+        let digits = index - line.lowerBound
+        guard index < line.upperBound else { return (size, digits) }
         guard bytes[index] == UInt8(ascii: ";"), bytes.all(index..<line.upperBound, in: ByteClass.fieldValue) else {
             throw .malformedChunkSize
         }
-        return size
+        return (size, digits)
     }
 }

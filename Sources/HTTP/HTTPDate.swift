@@ -15,7 +15,8 @@ package enum HTTPDate {
         return Array("\(weekday), \(twoDigits(Int64(day))) \(months[month - 1]) \(year) \(time) GMT".utf8)
     }
 
-    private static func twoDigits(_ number: Int64) -> String {
+    /// A number below 100 with a leading zero.
+    package static func twoDigits(_ number: Int64) -> String {
         number < 10 ? "0\(number)" : "\(number)"
     }
 

@@ -23,6 +23,7 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
     case repeatedContentType
     case malformedChunkSize
     case chunkLineTooLong
+    case chunkExtensionsTooLong
     case malformedChunkEnd
     // The others, a status each.
     case connectMethod
@@ -36,6 +37,7 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
     case unknownTransferCoding
     case versionNotSupported
     case tooManyConnections
+    case outOfBuffers
 
     package var status: Status {
         switch self {
@@ -47,7 +49,7 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
         case .headTooLarge, .tooManyFields: .headTooLarge
         case .unknownTransferCoding: .notImplemented
         case .versionNotSupported: .versionNotSupported
-        case .tooManyConnections: .unavailable
+        case .tooManyConnections, .outOfBuffers: .unavailable
         default: .badRequest
         }
     }
@@ -77,6 +79,7 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
         case .repeatedContentType: "The Content-Type header is repeated."
         case .malformedChunkSize: "A chunk's size line is malformed."
         case .chunkLineTooLong: "A chunk's size line is too long."
+        case .chunkExtensionsTooLong: "The chunk extensions of the body are too long together."
         case .malformedChunkEnd: "A chunk is not followed by CR LF."
         case .connectMethod: "CONNECT is not supported: this is no proxy."
         case .headTimeout: "The request head did not arrive in time."
@@ -89,6 +92,7 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
         case .unknownTransferCoding: "The only transfer coding understood is chunked."
         case .versionNotSupported: "The HTTP versions understood are 1.0 and 1.1."
         case .tooManyConnections: "Too many connections; try again later."
+        case .outOfBuffers: "Too many large requests are under way; try again later."
         }
     }
 }

@@ -1,7 +1,7 @@
 /// Bytes in, requests out: the receive buffer of a connection and how far it has been understood.
 ///
 /// Append what arrives to `bytes`, call `next` until it needs more, and `finishRequest` after each request. No sockets
-/// and no clock in here; a byte is looked at once, however slowly the bytes come.
+/// and no clock in here; a byte of a head is looked at once, however slowly it comes.
 package struct RequestReader {
     /// What to do next.
     package enum Step {
@@ -133,7 +133,9 @@ package struct RequestReader {
         case .start, .requestLine, .fields: break
         case .body(let end): state = .body(end: end - start)
         case .complete(let bodyEnd, let wireEnd): state = .complete(bodyEnd: bodyEnd - start, wireEnd: wireEnd - start)
-        case .chunked: preconditionFailure("a request is compacted before its body is decoded")
+        case .chunked(var chunks):
+            chunks.moveForward(by: start)
+            state = .chunked(chunks)
         }
         start = 0
     }
@@ -215,10 +217,7 @@ package struct RequestReader {
         switch parser.head.framing {
         case .none: state = .complete(bodyEnd: lineStart, wireEnd: lineStart)
         case .length(let length): state = .body(end: lineStart + length)
-        case .chunked:
-            // From here on offsets into the body are kept, so the request moves to the front before.
-            compact()
-            state = .chunked(ChunkedBody(at: lineStart))
+        case .chunked: state = .chunked(ChunkedBody(at: lineStart))
         }
     }
 

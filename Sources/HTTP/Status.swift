@@ -11,7 +11,6 @@ package enum Status: UInt16, Sendable, CaseIterable {
     case targetTooLong = 414
     case expectationFailed = 417
     case headTooLarge = 431
-    case internalError = 500
     case notImplemented = 501
     case unavailable = 503
     case versionNotSupported = 505
@@ -30,7 +29,6 @@ package enum Status: UInt16, Sendable, CaseIterable {
         case .targetTooLong: "URI Too Long"
         case .expectationFailed: "Expectation Failed"
         case .headTooLarge: "Request Header Fields Too Large"
-        case .internalError: "Internal Server Error"
         case .notImplemented: "Not Implemented"
         case .unavailable: "Service Unavailable"
         case .versionNotSupported: "HTTP Version Not Supported"

@@ -28,18 +28,6 @@ package enum ContractAnswer: Hashable, Sendable {
         }
     }
 
-    /// The number in `errorCode`; nil when all went well.
-    package var errorCode: Int? {
-        switch self {
-        case .stored: nil
-        case .invalidInput: 30001
-        case .writeFailed: 50001
-        case .notFound: 50002
-        case .unsupportedMethod: 50003
-        case .httpError(let status, _): Int(status) * 100
-        }
-    }
-
     /// Appends `{"status":"true","token_info":"..."}`.
     static func appendFound(_ tokenInfo: [UInt8], to body: inout [UInt8]) {
         body.append(contentsOf: Constants.found)

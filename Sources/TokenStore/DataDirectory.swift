@@ -11,6 +11,9 @@ package struct DataDirectory: ~Copyable, Sendable {
     /// blocks nobody. It holds the owner's process id for whoever is refused.
     package init(path: String) throws(StoreOpenError) {
         try Self.create(path)
+        guard unsafe access(path, R_OK | W_OK | X_OK) == 0 else {
+            throw .directory(path: path, call: "access", reason: Self.lastReason())
+        }
         let file = path + "/lock"
         let descriptor = unsafe open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
@@ -33,26 +36,28 @@ package struct DataDirectory: ~Copyable, Sendable {
         _ = close(lock)
     }
 
+    /// Makes the folder and those above it, as far as they are missing.
     private static func create(_ path: String) throws(StoreOpenError) {
         var status = stat()
         if unsafe stat(path, &status) == 0 {
             guard status.st_mode & S_IFMT == S_IFDIR else { throw .notADirectory(path: path) }
-            guard unsafe access(path, R_OK | W_OK | X_OK) == 0 else {
-                throw .directory(path: path, call: "access", reason: lastReason())
-            }
             return
         }
-        if errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
-            try createParents(String(path[..<slash]))
-        }
+        let parent = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ""
+        if errno == ENOENT && !parent.isEmpty { try create(parent) }
         guard unsafe mkdir(path, 0o700) == 0 || errno == EEXIST else {
             throw .directory(path: path, call: "mkdir", reason: lastReason())
         }
+        // The folder's own entry has to survive a power cut as well.
+        synchronize(parent.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : parent)
     }
 
-    private static func createParents(_ path: String) throws(StoreOpenError) {
-        var status = stat()
-        if unsafe stat(path, &status) != 0 { try create(path) }
+    /// Makes a folder's entries durable (fsync(2), "Calling fsync").
+    static func synchronize(_ path: String) {
+        let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { return }
+        _ = fsync(descriptor)
+        _ = close(descriptor)
     }
 
     private static func lastReason() -> String {

@@ -277,13 +277,24 @@ private func read(_ text: String, pieces: [Int] = [], limits: RequestLimits = Re
         reader.bytes.append(contentsOf: Array("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".utf8))
         for _ in 0..<10_000 {
             _ = reader.makeRoom()
-            reader.bytes.append(contentsOf: Array("1;\(String(repeating: "e", count: 200))\r\nx\r\n".utf8))
+            reader.bytes.append(contentsOf: Array("00000001\r\nx\r\n".utf8))
             guard case .needsMore(.body) = reader.next() else {
                 Issue.record("the body is not complete yet")
                 return
             }
         }
         #expect(reader.bytes.count < 11_000)
+    }
+
+    @Test("chunk extensions together may be as long as a head, and no longer")
+    func chunkExtensions() {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        let chunk = "1;" + String(repeating: "e", count: 99) + "\r\nx\r\n"
+        let limits = RequestLimits(head: 1_000)
+        let fits = read(head + String(repeating: chunk, count: 10) + "0\r\n\r\n", limits: limits)
+        #expect(fits.requests == ["POST /? keep [xxxxxxxxxx]"])
+        let exceeds = read(head + String(repeating: chunk, count: 10) + "1;e\r\n", limits: limits)
+        #expect(exceeds.end == "refused chunkExtensionsTooLong")
     }
 
     @Test("the pieces that input comes in change nothing", arguments: 0..<300 as Range<UInt64>)

@@ -72,7 +72,7 @@ import Testing
             ),
             (
                 "limits: 7",
-                "c.yaml, line 1: limits is a value; allowed is a section with body, connections, fields, head, request_line"
+                "c.yaml, line 1: limits is a value; allowed is a section with body, buffers, connections, fields, head, request_line"
             ),
             (
                 "\nlimits:\n  body: 1 TB",

@@ -141,6 +141,15 @@ package struct ConfigurationLoader {
                 """
             )
         }
+        // Escaped as JSON an answer may take six times its token info; twice that while its buffer grows.
+        guard settings.heldLimit >= 12 * settings.limits.body else {
+            throw .contradiction(
+                """
+                limits.buffers is \(Quantities.text(bytes: settings.heldLimit)), too little for limits.body with \
+                \(Quantities.text(bytes: settings.limits.body)): one slow client can take twelve times a body
+                """
+            )
+        }
         var seen: Set<ListenAddress> = []
         for address in settings.listen where !address.isChosenBySystem && !seen.insert(address).inserted {
             throw .contradiction("listen has \(address) twice; each address can be listened on once")

@@ -75,6 +75,7 @@ struct Setting: Sendable {
         size("limits.head", \.limits.head, 512, 16 << 20),
         number("limits.fields", \.limits.fieldCount, 10, 10_000),
         size("limits.body", \.limits.body, 1 << 10, 64 << 20),
+        size("limits.buffers", \.heldLimit, 1 << 20, 64 << 30),
         number("limits.connections", \.connectionLimit, 1, 1_000_000),
         duration("timeouts.head", \.timeouts.head, .milliseconds(100), .seconds(3_600)),
         duration("timeouts.body", \.timeouts.body, .milliseconds(100), .seconds(3_600)),
@@ -99,7 +100,7 @@ struct Setting: Sendable {
 
     private static func path(_ text: String) -> String? {
         let isAllowed =
-            text.hasPrefix("/") && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != 0x23 && $0 != 0x3f }
+            text.hasPrefix("/") && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"#?\"\\".utf8.contains($0) }
         return isAllowed ? text : nil
     }
 

@@ -21,6 +21,8 @@ package struct Settings: Sendable {
     package var drainTimeout = Duration.seconds(10)
     package var limits = RequestLimits()
     package var connectionLimit = 10_000
+    /// Bytes that may wait in buffers for clients that are slow to send or to take them.
+    package var heldLimit = 256 << 20
     package var timeouts = Timeouts()
 
     package init() {}
@@ -42,7 +44,7 @@ package struct Settings: Sendable {
         package var body = Duration.seconds(30)
         /// For a request's first byte.
         package var idle = Duration.seconds(75)
-        /// For the client to take some more of an answer.
+        /// For the client to take an answer, or another 256 KiB of it.
         package var send = Duration.seconds(30)
     }
 }

@@ -124,21 +124,20 @@ final class AccessLog: Sendable {
     /// As in `2026-11-21T02:03:04Z`.
     private static func time(_ unixTime: Int64) -> String {
         let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
-        return "\(date.year)-\(twoDigits(date.month))-\(twoDigits(date.day))T\(clock(unixTime))Z"
+        return
+            "\(date.year)-\(HTTPDate.twoDigits(Int64(date.month)))-\(HTTPDate.twoDigits(Int64(date.day)))T\(clock(unixTime))Z"
     }
 
     /// As in `21/Nov/2026:02:03:04 +0000`.
     private static func commonTime(_ unixTime: Int64) -> String {
         let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
-        return "\(twoDigits(date.day))/\(HTTPDate.months[date.month - 1])/\(date.year):\(clock(unixTime)) +0000"
+        return
+            "\(HTTPDate.twoDigits(Int64(date.day)))/\(HTTPDate.months[date.month - 1])/\(date.year):\(clock(unixTime)) +0000"
     }
 
     private static func clock(_ unixTime: Int64) -> String {
-        let second = Int(unixTime % 86_400)
-        return "\(twoDigits(second / 3_600)):\(twoDigits(second / 60 % 60)):\(twoDigits(second % 60))"
-    }
-
-    private static func twoDigits(_ number: Int) -> String {
-        number < 10 ? "0\(number)" : "\(number)"
+        let second = unixTime % 86_400
+        return
+            "\(HTTPDate.twoDigits(second / 3_600)):\(HTTPDate.twoDigits(second / 60 % 60)):\(HTTPDate.twoDigits(second % 60))"
     }
 }

@@ -19,10 +19,11 @@ struct BufferPool {
 
     /// Takes a buffer back and leaves none in its place.
     ///
-    /// Buffers that have grown are freed.
+    /// Others than the usual size are freed.
     mutating func give(_ buffer: inout [UInt8]) {
         guard buffer.capacity > 0 else { return }
-        if buffer.capacity <= 2 * Self.bufferSize && spare.count < Self.limit {
+        let isUsual = (Self.bufferSize...2 * Self.bufferSize).contains(buffer.capacity)
+        if isUsual && spare.count < Self.limit {
             buffer.removeAll(keepingCapacity: true)
             spare.append(buffer)
         }

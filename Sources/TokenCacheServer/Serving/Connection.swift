@@ -27,10 +27,13 @@ struct Connection: ~Copyable {
     /// The client may be sending still.
     private var lingers = false
 
-    /// Answers are gathered while further requests are at hand, up to this many bytes.
+    /// Answers are gathered while further requests are at hand, until there are this many bytes.
     private static let outputLimit = 64 << 10
     /// Requests of one connection that are answered in a row before other connections get their turn.
     private static let streakLimit = 32
+    /// Bytes that a client has to take of an answer to have its time for the rest begin anew: one that takes a byte now and
+    /// then does not hold the answer for hours.
+    private static let renewal = 256 << 10
 
     @inline(never)
     init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, on worker: Worker) {
@@ -69,7 +72,9 @@ struct Connection: ~Copyable {
         while true {
             switch reader.next() {
             case .request: return true
-            case .sendContinue: output.append(contentsOf: ResponseEncoder.continueResponse)
+            case .sendContinue:
+                if output.capacity == 0 { output = worker.takeBuffer() }
+                output.append(contentsOf: ResponseEncoder.continueResponse)
             case .needsMore(let part):
                 guard await flush() else { return false }
                 switch await receive(part) {
@@ -134,24 +139,25 @@ struct Connection: ~Copyable {
     /// Receives something, waiting for it until the deadline of what is awaited.
     private mutating func receive(_ part: RequestReader.Part) async -> Received {
         startDeadline(of: part)
-        while true {
+        while !worker.loop.isAbandoned {
             if stream.mayBeReadable {
                 switch receiveNow() {
-                case .received: return .more
+                case .received:
+                    // A client that always has more to send neither keeps others waiting nor outruns its deadline.
+                    await letOthersRun()
+                    return worker.loop.now < deadline ? .more : timedOut(part)
                 case .wouldBlock: break
                 // Closed in the middle of a request, or cut off: nobody is left to be told.
                 case .endOfInput, nil: return .over
                 }
             }
             if part == .start { releaseBuffers() }
-            switch await stream.waitUntilReadable(until: deadline, isIdle: part == .start) {
+            guard let held = hold(reader.bytes.capacity) else { return .refused(.outOfBuffers) }
+            let reason = await stream.waitUntilReadable(until: deadline, isIdle: part == .start)
+            worker.heldMemory.release(held)
+            switch reason {
             case .ready: streak = 0
-            case .timedOut:
-                switch part {
-                case .start: return .over
-                case .head: return .refused(.headTimeout)
-                case .body: return .refused(.bodyTimeout)
-                }
+            case .timedOut: return timedOut(part)
             case .draining:
                 // A request that the kernel already has counts as received, and is answered.
                 if case .received = receiveNow() { return .more }
@@ -159,6 +165,23 @@ struct Connection: ~Copyable {
             case .abandoned: return .over
             }
         }
+        return .over
+    }
+
+    private func timedOut(_ part: RequestReader.Part) -> Received {
+        switch part {
+        case .start: .over
+        case .head: .refused(.headTimeout)
+        case .body: .refused(.bodyTimeout)
+        }
+    }
+
+    /// Counts a large buffer that is about to wait for its client.
+    ///
+    /// Returns the bytes to give back afterwards; nil when clients hold too many already.
+    private func hold(_ capacity: Int) -> Int? {
+        guard capacity > 2 * BufferPool.bufferSize else { return 0 }
+        return worker.heldMemory.hold(capacity) ? capacity : nil
     }
 
     private mutating func startDeadline(of part: RequestReader.Part) {
@@ -193,6 +216,7 @@ struct Connection: ~Copyable {
     @inline(never)
     private mutating func makeWay() async -> Bool {
         await letOthersRun()
+        if worker.loop.isAbandoned { return false }
         return output.count < Self.outputLimit ? true : await flush()
     }
 
@@ -230,17 +254,21 @@ struct Connection: ~Copyable {
 
     /// Sends what was written; false when the client does not take it, and then nothing more is sent.
     private mutating func flush() async -> Bool {
-        var sent = 0
-        var deadline = worker.loop.now + worker.deadlines.send
         defer { output.removeAll(keepingCapacity: true) }
+        var (sent, sentAtRenewal) = (0, 0)
+        var deadline = worker.loop.now + worker.deadlines.send
         while sent < output.count {
             guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else { return false }
             sent += count
-            if count > 0 {
+            if sent - sentAtRenewal >= Self.renewal {
+                sentAtRenewal = sent
                 deadline = worker.loop.now + worker.deadlines.send
-            } else if await stream.waitUntilWritable(until: deadline) != .ready {
-                return false
             }
+            if count > 0 { continue }
+            guard let held = hold(output.capacity) else { return false }
+            let reason = await stream.waitUntilWritable(until: deadline)
+            worker.heldMemory.release(held)
+            guard reason == .ready else { return false }
         }
         return true
     }

@@ -16,9 +16,12 @@ package final class Server: Sendable {
     private let workers: [Worker]
     private let accessLog: AccessLog?
     private let connectionCount = Atomic<Int>(0)
+    private let acceptFailures: RecurringFault
 
     /// Beyond the limit this many more connections are told so; any further ones are closed at once.
     private static let refusedLimit = 1_000
+    /// Connections that a loop accepts in a row.
+    private static let acceptStreak = 32
 
     /// Opens the store and binds the listeners; nothing is answered before `run`.
     package init(_ settings: Settings, logger: Logger) throws(StartError) {
@@ -45,17 +48,26 @@ package final class Server: Sendable {
             throw .store(error)
         }
         var entrances: [Entrance] = []
-        for address in settings.listen { entrances += try Entrance.open(address) }
+        for address in settings.listen {
+            do throws(StartError) {
+                entrances += try Entrance.open(address)
+            } catch .listen(let name, true, _, _) where entrances.contains(where: { $0.listener.name == name }) {
+                throw StartError.listedTwice(address: name)
+            }
+        }
         self.entrances = entrances
         let accessLog = AccessLog(settings.accessLog)
         self.accessLog = accessLog
-        let failures = FailureLog(logger)
+        let failures = RecurringFault(logger, .error)
+        acceptFailures = RecurringFault(logger, .warning)
+        let heldMemory = HeldMemory(limit: settings.heldLimit)
         do {
             var workers: [Worker] = []
             for _ in 0..<(settings.loops ?? Processors.usable) {
                 workers.append(
                     try Worker(
-                        settings: settings, store: store, accessLog: accessLog, failures: failures, logger: logger)
+                        settings: settings, store: store, accessLog: accessLog, heldMemory: heldMemory,
+                        failures: failures, logger: logger)
                 )
             }
             self.workers = workers
@@ -143,7 +155,6 @@ package final class Server: Sendable {
     }
 
     private func accept(from entrance: Entrance, on worker: Worker) async {
-        var isPaused = false
         await withDiscardingTaskGroup { group in
             let acceptor: Acceptor
             do throws(SystemError) {
@@ -152,19 +163,17 @@ package final class Server: Sendable {
                 logger.critical("\(entrance.name) cannot be accepted from: \(error)")
                 return
             }
-            while true {
+            var streak = 0
+            while !worker.loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, let peer):
-                    if isPaused {
-                        isPaused = false
-                        logger.info("accepting connections again")
-                    }
                     hand(descriptor, from: peer, through: entrance, in: &group)
+                    // What is open has its turn, however many want to get in.
+                    streak += 1
+                    if streak % Self.acceptStreak == 0 { await Task.yield() }
                 case .failed(let error):
-                    if !isPaused {
-                        isPaused = true
-                        logger.warning("no connections are accepted for now: \(error)")
-                    }
+                    if worker.loop.isDraining { return }
+                    acceptFailures.note("no connections are accepted for now: \(error)")
                     // Connections that end give their descriptors back; until then trying would only spin.
                     await worker.loop.sleep(until: worker.loop.now + Nanoseconds(.milliseconds(100)))
                 case .finished:

@@ -5,6 +5,8 @@ package enum StartError: Error, CustomStringConvertible {
     case store(StoreOpenError)
     /// An address cannot be bound: taken, not permitted, or what the system says.
     case listen(address: String, _ isInUse: Bool, _ isPermissionDenied: Bool, String)
+    /// Two entries of `listen` stand for one address.
+    case listedTwice(address: String)
     case resolution(address: String, reason: String)
     /// The user or group of a Unix socket's file does not exist.
     case owner(path: String, name: String)
@@ -27,6 +29,8 @@ package enum StartError: Error, CustomStringConvertible {
             """
         case .listen(let address, _, _, let reason):
             "\(address) cannot be listened on: \(reason); choose an address of this machine with --listen"
+        case .listedTwice(let address):
+            "listen has \(address) twice, perhaps once by name; each address can be listened on once"
         case .resolution(let address, let reason):
             "the address \(address) of --listen is not known: \(reason)"
         case .owner(let path, let name):

@@ -16,6 +16,8 @@ final class Worker: @unchecked Sendable {
     let service: TokenService
     let limits: RequestLimits
     let deadlines: Deadlines
+    /// Shared by all loops.
+    let heldMemory: HeldMemory
     let accessLog: AccessLog?
     let https: HTTPSPolicy
     let logger: Logger
@@ -43,12 +45,18 @@ final class Worker: @unchecked Sendable {
         }
     }
 
-    init(settings: Settings, store: any TokenStore, accessLog: AccessLog?, failures: FailureLog, logger: Logger) throws
+    init(
+        settings: Settings, store: any TokenStore, accessLog: AccessLog?, heldMemory: HeldMemory,
+        failures: RecurringFault,
+        logger: Logger
+    )
+        throws
     {
         let loop = try EventLoop()
         let session = try store.makeSession { work in loop.execute(work) }
         self.loop = loop
         limits = settings.limits
+        self.heldMemory = heldMemory
         deadlines = Deadlines(settings.timeouts)
         self.accessLog = accessLog
         self.logger = logger
@@ -57,7 +65,7 @@ final class Worker: @unchecked Sendable {
         service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
             session: session,
-            report: { failures.note($0) }
+            report: { failures.note("the store failed, the client was told so: \($0)") }
         )
         // Writes of one turn share a commit; nobody works on them before this.
         loop.endOfTurn = { session.flush() }

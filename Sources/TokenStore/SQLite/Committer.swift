@@ -49,7 +49,7 @@ final class Committer {
         }
     }
 
-    /// Moves the log into the database and empties it: a stopped store is one file.
+    /// Moves the log into the database and empties it: a stopped store is one file and an empty log.
     func checkpoint() {
         // If it fails the log stays, and the next start reads it.
         try? connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

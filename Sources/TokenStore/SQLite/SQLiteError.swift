@@ -16,7 +16,9 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
         self.sql = sql
     }
 
-    package var description: String { "\(message) (SQLite code \(code))" }
+    package var description: String {
+        "\(message) (SQLite code \(code), in: \(sql.split(whereSeparator: \.isWhitespace).joined(separator: " ")))"
+    }
 
     /// The code without its extension.
     var primaryCode: Int32 { code & 0xff }

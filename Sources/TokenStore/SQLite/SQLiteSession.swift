@@ -5,6 +5,7 @@ internal import Synchronization
 /// The reads between two calls of `flush` share one read transaction, which saves each of them the taking and giving back
 /// of the log's read lock. A commit in between ends it, so that a read never misses a write that was answered before it.
 final class SQLiteSession: TokenSession {
+    private let connection: SQLiteConnection
     private let select: SQLiteStatement
     private let writer: SQLiteWriter
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
@@ -18,11 +19,11 @@ final class SQLiteSession: TokenSession {
         path: String, writer: SQLiteWriter,
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(SQLiteError) {
-        let connection = try SQLiteConnection(path: path, mode: .readOnly)
+        connection = try SQLiteConnection(path: path, mode: .readOnly)
         // A checkpoint by a reader could meet a commit of the writer's: see SQLiteTokenStore.
         try connection.execute("PRAGMA wal_autocheckpoint = 0")
-        // Readers wait only for a log that is being recovered, which nothing but a crash of SQLite itself can cause.
-        try connection.execute("PRAGMA busy_timeout = 1000")
+        // Hardly anything makes a reader wait (sqlite.org/wal.html, section 8), and while it does its whole loop stands.
+        try connection.execute("PRAGMA busy_timeout = 10")
         // Enough for some ten thousand tokens; what lies beyond is read from the system's cache.
         try connection.execute("PRAGMA cache_size = -8192")
         begin = try SQLiteStatement("BEGIN", on: connection)
@@ -65,8 +66,9 @@ final class SQLiteSession: TokenSession {
     private func closeSnapshot() {
         guard snapshot != nil else { return }
         snapshot = nil
-        // Ending a transaction that only read cannot fail.
         try? end.run()
+        // Whatever kept it from ending: the next transaction must be able to begin.
+        if connection.isInTransaction { try? connection.execute("ROLLBACK") }
     }
 
     func flush() {

@@ -44,6 +44,7 @@ package final class SQLiteTokenStore: TokenStore {
             throw .directory(path: directory, call: "open \(path)", reason: unsafe String(cString: strerror(errno)))
         }
         _ = Glibc.close(descriptor)
+        DataDirectory.synchronize(directory)
     }
 
     private static func configure(_ connection: SQLiteConnection) throws(SQLiteError) {

@@ -37,7 +37,8 @@ final class SQLiteWriter: Sendable {
         let handedOver = HandedOver(committer)
         Thread { [self] in
             Thread.current.name = "writer"
-            run(handedOver.value)
+            run(handedOver.take())
+            // The committer has gone, and the connection with it.
             finished.signal()
         }.start()
     }
@@ -71,7 +72,7 @@ final class SQLiteWriter: Sendable {
         finished.wait()
     }
 
-    private func run(_ committer: Committer) {
+    private func run(_ committer: consuming Committer) {
         while true {
             available.wait()
             let (batches, isClosed) = queue.withLock { queue in
@@ -101,13 +102,19 @@ final class SQLiteWriter: Sendable {
     }
 }
 
-/// A value that one thread makes and another one uses from then on.
+/// A value that one thread makes and another one takes over.
 ///
-/// Unchecked: whoever makes one gives the value up.
-private struct HandedOver<Value>: @unchecked Sendable {
-    let value: Value
+/// Unchecked: only the taker touches the value once it is in here.
+private final class HandedOver<Value>: @unchecked Sendable {
+    private var value: Value?
 
     init(_ value: Value) {
         self.value = value
+    }
+
+    /// Once.
+    func take() -> Value {
+        guard let taken = value.take() else { preconditionFailure("a value is handed over once") }
+        return taken
     }
 }

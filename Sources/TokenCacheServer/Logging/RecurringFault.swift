@@ -1,25 +1,27 @@
 internal import Logging
 internal import Synchronization
-internal import TokenStore
 
-/// Logs failures of the store: the first at once, then one line in ten seconds with the number of those in between.
+/// Logs a fault that may come with every request: the first at once, then one line in ten seconds with the number of those
+/// in between.
 ///
 /// Any thread.
-final class FailureLog: Sendable {
+final class RecurringFault: Sendable {
     private struct Recent {
         var lastLine: ContinuousClock.Instant?
         var unlogged = 0
     }
 
     private let logger: Logger
+    private let level: Logger.Level
     private let recent = Mutex(Recent())
     private static let interval = Duration.seconds(10)
 
-    init(_ logger: Logger) {
+    init(_ logger: Logger, _ level: Logger.Level) {
         self.logger = logger
+        self.level = level
     }
 
-    func note(_ error: StoreError) {
+    func note(_ text: @autoclosure () -> String) {
         let now = ContinuousClock.now
         let unlogged: Int? = recent.withLock { recent in
             if let last = recent.lastLine, now - last < Self.interval {
@@ -30,7 +32,7 @@ final class FailureLog: Sendable {
             return recent.unlogged
         }
         guard let unlogged else { return }
-        let count = unlogged == 0 ? "" : " (and \(unlogged) more failures since the last such line)"
-        logger.error("the store failed, the client was told so: \(error)\(count)")
+        let count = unlogged == 0 ? "" : " (and \(unlogged) times more since the last such line)"
+        logger.log(level: level, "\(text())\(count)")
     }
 }

@@ -1,0 +1,99 @@
+"""No client takes the server from the others, be it with haste or with slowness."""
+import socket
+import threading
+import time
+
+from contract import STORED
+from http_client import Connection, exchange, get, post
+from server_process import until
+
+
+def flood(address, data, ends):
+    """Sends the same bytes for ever and reads whatever comes, until the server closes or the test ends."""
+
+    def read(client):
+        try:
+            while client.recv(1 << 16):
+                pass
+        except OSError:
+            pass
+
+    client = socket.create_connection(address)
+    reader = threading.Thread(target=read, args=(client,), daemon=True)
+    reader.start()
+    try:
+        while not ends.is_set():
+            client.sendall(data)
+    except OSError:
+        # The server has closed.
+        pass
+    client.close()
+    reader.join(10)
+
+
+def test_a_client_that_never_stops_asking_does_not_keep_the_server_from_stopping(serve):
+    server = serve({"drain_timeout": "500ms", "loops": 1})
+    ends = threading.Event()
+    requests = b"HEAD /token HTTP/1.1\r\nHost: a\r\n\r\n" * 1000
+    client = threading.Thread(target=flood, args=(server.address, requests, ends), daemon=True)
+    client.start()
+    time.sleep(0.5)
+    try:
+        assert server.stop() == 0
+    finally:
+        ends.set()
+        client.join(20)
+
+
+def test_a_body_that_comes_without_a_pause_ends_at_its_deadline(serve):
+    server = serve({"timeouts": {"body": "300ms"}, "limits": {"body": "64 MiB", "buffers": "1 GiB"}, "loops": 1})
+    head = b"POST /token HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with Connection(server.address) as connection:
+        connection.send(head)
+        sender = threading.Thread(target=send_until_refused, args=(connection, b"1\r\nx\r\n" * 10_000), daemon=True)
+        sender.start()
+        assert connection.receive().status == 408
+        sender.join(20)
+
+
+def send_until_refused(connection, data):
+    """Sends without end, as long as the server takes it."""
+    try:
+        while True:
+            connection.send(data)
+    except OSError:
+        pass
+
+
+def test_a_client_that_sends_without_a_pause_leaves_time_for_others(serve):
+    server = serve({"loops": 1, "limits": {"body": "64 MiB", "buffers": "1 GiB"}})
+    ends = threading.Event()
+    requests = b"GET /token?unique_id=nobody HTTP/1.1\r\nHost: a\r\n\r\n" * 1000
+    client = threading.Thread(target=flood, args=(server.address, requests, ends), daemon=True)
+    client.start()
+    try:
+        for number in range(50):
+            assert exchange(server.address, post(f"id{number}", "x")).body == STORED
+    finally:
+        ends.set()
+        client.join(20)
+
+
+def test_clients_that_do_not_read_cannot_fill_the_memory(serve):
+    server = serve({"limits": {"body": "1 MiB", "buffers": "12 MiB"}})
+    # Escaped as JSON each byte becomes six.
+    assert exchange(server.address, post("large", "%01" * 300_000)).body == STORED
+    before = server.resident_bytes()
+    clients = []
+    for _ in range(40):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(server.address)
+        client.sendall(get("large"))
+        clients.append(client)
+    # Those that found no room are closed; the others wait.
+    until(lambda: server.open_descriptors() < 40)
+    assert server.resident_bytes() - before < 40 << 20
+    assert exchange(server.address, post("other", "x")).body == STORED
+    for client in clients:
+        client.close()

@@ -36,9 +36,10 @@ let package = Package(
         // C shims: a module map and a header each, no logic.
         .systemLibrary(name: "CLinux"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
 
         // Three modules that know nothing of one another.
-        .target(name: "EventLoop", dependencies: ["CLinux"], swiftSettings: strict),
+        .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
         .target(name: "TokenStore", dependencies: ["CSQLite"], swiftSettings: strict),
 
@@ -67,7 +68,9 @@ let package = Package(
 
         // A test target a module; Tests/Acceptance and Tests/Benchmarks drive the built binary.
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: tested),
-        .testTarget(name: "EventLoopTests", dependencies: ["EventLoop"], swiftSettings: tested),
+        .testTarget(
+            name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "TestSupport"], swiftSettings: tested
+        ),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(name: "TokenStoreTests", dependencies: ["TokenStore", "TestSupport"], swiftSettings: tested),
         .testTarget(

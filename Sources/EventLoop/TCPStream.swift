@@ -1,12 +1,13 @@
 internal import Glibc
 
-/// A connected TCP socket on its loop: bytes in, bytes out, never blocking the thread.
+/// A connected TCP socket on its loop: bytes in, bytes out, never blocking the thread; in clear or, once started, over TLS.
 ///
 /// Belongs to the loop's thread. Closed when it goes.
 package struct TCPStream: ~Copyable {
     private let descriptor: FileDescriptor
     private let loop: EventLoop
     private let id: RegistrationID
+    private var tls: TLSSession?
 
     /// What a read came to.
     package enum ReceiveResult: Equatable {
@@ -33,12 +34,16 @@ package struct TCPStream: ~Copyable {
     }
 
     /// False when the last read showed that nothing is there: reading makes sense again after a wait.
-    package var mayBeReadable: Bool { loop.isReady(.readable, of: id) }
+    package var mayBeReadable: Bool {
+        guard let tls else { return loop.isReady(.readable, of: id) }
+        return tls.hasPending || loop.isReady(tls.readingNeeds, of: id)
+    }
 
     /// Appends what has arrived to a buffer's end.
     ///
     /// - Parameter room: The most that is read, at least 1.
     package func receive(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
+        if let tls { return try tls.receive(into: &buffer, room: room) }
         var result = 0
         buffer.append(addingCapacity: room) { span in
             result = unsafe span.withUnsafeMutableBufferPointer { bytes, initialized in
@@ -58,8 +63,11 @@ package struct TCPStream: ~Copyable {
         return .wouldBlock
     }
 
-    /// Sends from the front of the bytes and returns how many the kernel took: 0 means to wait until writable.
+    /// Sends from the front of the bytes and returns how many were taken: 0 means to wait until writable.
+    ///
+    /// What follows 0 has to begin with the same bytes: with TLS they may be encrypted already.
     package func send(_ bytes: Span<UInt8>) throws(SystemError) -> Int {
+        if let tls { return try tls.send(bytes) }
         let sent = unsafe bytes.withUnsafeBufferPointer { bytes in
             retryingInterrupts {
                 unsafe Glibc.send(descriptor.number, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
@@ -75,20 +83,81 @@ package struct TCPStream: ~Copyable {
     ///
     /// - Parameter isIdle: Draining ends the wait.
     package func waitUntilReadable(until deadline: MonotonicTime, isIdle: Bool) async -> WakeReason {
-        await loop.wait(for: .readable, of: id, until: deadline, isIdle: isIdle)
+        if let tls, tls.hasPending { return .ready }
+        return await loop.wait(for: tls?.readingNeeds ?? .readable, of: id, until: deadline, isIdle: isIdle)
     }
 
     /// Suspends until writing may succeed.
     package func waitUntilWritable(until deadline: MonotonicTime) async -> WakeReason {
-        await loop.wait(for: .writable, of: id, until: deadline, isIdle: false)
+        await loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, isIdle: false)
     }
 
     /// Tells the peer that nothing more will come, while its own bytes can still be read.
     package func finishSending() {
+        tls?.sendCloseNotify()
         _ = shutdown(descriptor.number, Int32(SHUT_WR))
     }
 
     deinit {
+        tls?.sendCloseNotify()
         loop.deregister(id)
+    }
+
+    // MARK: - TLS
+
+    /// The protocol that protects the stream, for example `TLSv1.3`; nil in clear.
+    package var tlsVersion: String? { tls?.version }
+
+    /// Shakes hands as the server, before anything was read or sent; from then on everything goes over TLS.
+    ///
+    /// After an error the stream is still one in clear: good for a readable answer to a `plainRequest`, and for
+    /// `finishSending` and reading on for a moment so that the alert, which has been sent, is not lost to a reset.
+    ///
+    /// - Parameters:
+    ///   - context: Its certificates as of now.
+    ///   - deadline: For the whole handshake. Other connections of the loop go on while it waits.
+    package mutating func startTLS(_ context: TLSContext, until deadline: MonotonicTime) async throws(TLSError) {
+        try await receiveHello(until: deadline)
+        guard let session = TLSSession(context.certificates, on: loop, id) else {
+            throw .system(SystemError(call: "SSL_new", code: ENOMEM))
+        }
+        while true {
+            switch session.handshake() {
+            case .done:
+                tls = session
+                return
+            case .needs(let direction): try await wait(for: direction, until: deadline, isIdle: false)
+            case .failed(let error): throw error
+            }
+        }
+    }
+
+    /// Waits for the client's first byte and looks at it without taking it off the socket.
+    ///
+    /// A TLS record begins with a number from 20 to 24 (RFC 8446, section 5.1), a request with a letter.
+    private func receiveHello(until deadline: MonotonicTime) async throws(TLSError) {
+        while true {
+            var first: UInt8 = 0
+            let count = retryingInterrupts { unsafe recv(descriptor.number, &first, 1, Int32(MSG_PEEK)) }
+            if count > 0 {
+                if UInt8(ascii: "A")...UInt8(ascii: "Z") ~= first & 0xDF { throw .plainRequest }
+                return
+            }
+            if count == 0 { throw .closed }
+            guard errno == EAGAIN else { throw .system(SystemError.last("recv")) }
+            loop.markBlocked(.readable, of: id)
+            // Who has not begun yet loses nothing when the loop drains.
+            try await wait(for: .readable, until: deadline, isIdle: true)
+        }
+    }
+
+    private func wait(
+        for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
+    ) async throws(TLSError) {
+        switch await loop.wait(for: direction, of: id, until: deadline, isIdle: isIdle) {
+        case .ready: return
+        case .timedOut: throw .timedOut
+        case .draining, .abandoned: throw .stopped
+        }
     }
 }

@@ -1,0 +1,60 @@
+// OpenSSL's C API, and wrappers for the parts that Swift cannot call: macros over the ctrl functions.
+#pragma once
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+// The options are shifts under a cast, which Swift does not import.
+static const uint64_t COPENSSL_OP_NO_COMPRESSION = SSL_OP_NO_COMPRESSION;
+static const uint64_t COPENSSL_OP_NO_RENEGOTIATION = SSL_OP_NO_RENEGOTIATION;
+static const uint64_t COPENSSL_OP_IGNORE_UNEXPECTED_EOF = SSL_OP_IGNORE_UNEXPECTED_EOF;
+
+static const uint32_t COPENSSL_MODE_ENABLE_PARTIAL_WRITE = SSL_MODE_ENABLE_PARTIAL_WRITE;
+static const uint32_t COPENSSL_MODE_ACCEPT_MOVING_WRITE_BUFFER = SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER;
+static const uint32_t COPENSSL_MODE_RELEASE_BUFFERS = SSL_MODE_RELEASE_BUFFERS;
+
+static inline int copenssl_set_versions(SSL_CTX *context, int minimum, int maximum) {
+    return SSL_CTX_set_min_proto_version(context, minimum) && SSL_CTX_set_max_proto_version(context, maximum);
+}
+
+static inline void copenssl_set_mode(SSL_CTX *context, uint32_t mode) {
+    SSL_CTX_set_mode(context, mode);
+}
+
+static inline int copenssl_set_groups(SSL_CTX *context, const char *names) {
+    return SSL_CTX_set1_groups_list(context, names);
+}
+
+static inline void copenssl_disable_session_cache(SSL_CTX *context) {
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+}
+
+static inline void copenssl_set_read_ahead(SSL_CTX *context) {
+    SSL_CTX_set_read_ahead(context, 1);
+}
+
+static inline void copenssl_set_server_name_callback(
+    SSL_CTX *context, int (*callback)(SSL *, int *, void *), void *argument
+) {
+    SSL_CTX_set_tlsext_servername_callback(context, callback);
+    SSL_CTX_set_tlsext_servername_arg(context, argument);
+}
+
+static inline int copenssl_set_server_name(SSL *session, const char *name) {
+    return SSL_set_tlsext_host_name(session, name);
+}
+
+static inline void copenssl_clear_retry(BIO *transport) {
+    BIO_clear_retry_flags(transport);
+}
+
+static inline void copenssl_retry_read(BIO *transport) {
+    BIO_set_retry_read(transport);
+}
+
+static inline void copenssl_retry_write(BIO *transport) {
+    BIO_set_retry_write(transport);
+}

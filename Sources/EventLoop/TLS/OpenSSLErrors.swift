@@ -1,0 +1,56 @@
+internal import COpenSSL
+internal import Glibc
+
+/// This thread's queue of OpenSSL errors (ERR_get_error(3)).
+///
+/// What a failing call leaves there would be taken for the fault of the next one: the queue is cleared before a call and
+/// drained after it.
+enum OpenSSLErrors {
+    /// One entry: codes to decide by, and OpenSSL's own words without data of the connection or the file.
+    struct Entry {
+        let library: Int32
+        let reason: Int32
+        let text: String
+
+        /// A key that belongs to another certificate (X509_check_private_key(3)).
+        var isKeyMismatch: Bool {
+            switch library {
+            case Int32(ERR_LIB_X509): reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH
+            // Said of a key whose kind is not that of the certificate.
+            case Int32(ERR_LIB_SSL): reason == SSL_R_NO_CERTIFICATE_ASSIGNED
+            default: false
+            }
+        }
+
+        /// The peer's certificate does not hold; the session knows why.
+        var isFailedVerification: Bool {
+            library == Int32(ERR_LIB_SSL) && reason == SSL_R_CERTIFICATE_VERIFY_FAILED
+        }
+    }
+
+    /// Cheap when there is nothing to clear, which is nearly always.
+    @inline(__always)
+    static func clear() {
+        if ERR_peek_error() != 0 { ERR_clear_error() }
+    }
+
+    /// Takes all entries out, the one nearest to the cause first.
+    static func drain() -> [Entry] {
+        var entries: [Entry] = []
+        while true {
+            let code = ERR_get_error()
+            guard code != 0 else { return entries }
+            let (library, reason) = (ERR_GET_LIB(code), ERR_GET_REASON(code))
+            let text =
+                if library == Int32(ERR_LIB_SYS) {
+                    SystemError(call: "", code: reason).reason
+                } else if let words = unsafe ERR_reason_error_string(code) {
+                    // A constant of the library.
+                    unsafe String(cString: words)
+                } else {
+                    "error \(library):\(reason)"
+                }
+            entries.append(Entry(library: library, reason: reason, text: text))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+internal import COpenSSL
+internal import Glibc
+
+/// One reading of a listener's files, never changed afterwards.
+///
+/// Any thread.
+final class TLSCertificates: @unchecked Sendable {
+    // Unchecked: nothing changes after init, and OpenSSL counts references to its contexts atomically.
+
+    private let contexts: [TLSServerContext]
+    private var names = TLSServerNames()
+    /// Seconds since 1970.
+    let earliestExpiry: Int64
+
+    init(_ files: TLSFiles) throws(TLSConfigurationError) {
+        var contexts: [TLSServerContext] = []
+        for (index, pair) in files.pairs.enumerated() {
+            let context = try TLSServerContext(pair, clientAuthorities: files.clientAuthorities)
+            for name in context.certificateNames { names.add(name, at: index) }
+            contexts.append(context)
+        }
+        self.contexts = contexts
+        earliestExpiry = contexts.map(\.expiry).min() ?? 0
+        // With one certificate there is nothing to choose.
+        if contexts.count > 1 { chooseByName() }
+    }
+
+    /// A new SSL object for a server's side of a connection; nil when memory is short.
+    ///
+    /// Whoever gets it owns it, and keeps `self` for as long as its handshake lasts.
+    func makeHandle() -> OpaquePointer? {
+        unsafe SSL_new(contexts[0].handle)
+    }
+
+    private func chooseByName() {
+        // Unretained: sessions keep these certificates, and only their handshakes call back.
+        let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
+        unsafe copenssl_set_server_name_callback(
+            contexts[0].handle,
+            { session, _, argument in
+                guard let argument = unsafe argument else { return SSL_TLSEXT_ERR_NOACK }
+                let certificates = unsafe Unmanaged<TLSCertificates>.fromOpaque(argument).takeUnretainedValue()
+                return unsafe certificates.choose(for: session)
+            },
+            argument
+        )
+    }
+
+    /// Gives a session the certificate for the name that its client asks for (RFC 6066, section 3).
+    ///
+    /// An unknown name gets the first certificate rather than an alert: clients without names and probes by address work.
+    private func choose(for session: OpaquePointer?) -> Int32 {
+        guard let asked = unsafe SSL_get_servername(session, TLSEXT_NAMETYPE_host_name),
+            let index = names.index(for: unsafe String(cString: asked))
+        else { return SSL_TLSEXT_ERR_NOACK }
+        // Tickets stay with the first context's key, so that they work for every name.
+        _ = unsafe SSL_set_SSL_CTX(session, contexts[index].handle)
+        return SSL_TLSEXT_ERR_OK
+    }
+}

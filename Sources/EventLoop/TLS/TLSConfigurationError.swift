@@ -1,0 +1,46 @@
+/// Why certificates and keys cannot be used, and what to do about it.
+///
+/// Its text names files and never shows what is in them.
+package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
+    /// What is wrong with the file.
+    package enum Problem: Hashable, Sendable {
+        /// The system does not let us read it; the system's reason.
+        case unreadable(String)
+        case noCertificate
+        case noPrivateKey
+        case encryptedPrivateKey
+        case keyMismatch(certificate: String)
+        case noClientAuthority
+        /// OpenSSL itself failed, with the file at hand or before.
+        case unusable
+    }
+
+    /// The path as configured.
+    package let file: String
+    package let problem: Problem
+    /// OpenSSL's short reason, empty when it was not asked.
+    package let reason: String
+
+    package var description: String {
+        let text =
+            switch problem {
+            case .unreadable(let reason):
+                "cannot be read: \(reason); check the path, and that the server's user may read it"
+            case .noCertificate:
+                "holds no usable certificate; give a PEM file with the server's certificate first and the "
+                    + "intermediate ones after it"
+            case .noPrivateKey:
+                "holds no usable private key; give an unencrypted PEM file"
+            case .encryptedPrivateKey:
+                "is encrypted with a passphrase, which nobody can type in here; store it with "
+                    + "\"openssl pkey -in FILE -out NEW\" and let only the server's user read it"
+            case .keyMismatch(let certificate):
+                "does not belong to the certificate in \(certificate); put the pair in place together"
+            case .noClientAuthority:
+                "holds no certificate authority for client certificates; give a PEM file with at least one"
+            case .unusable:
+                "cannot be used"
+            }
+        return reason.isEmpty ? "\(file) \(text)" : "\(file) \(text) (OpenSSL: \(reason))"
+    }
+}

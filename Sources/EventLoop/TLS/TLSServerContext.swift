@@ -1,0 +1,187 @@
+internal import COpenSSL
+internal import Glibc
+
+/// An SSL_CTX for one certificate and its key; freed when the last user has gone.
+///
+/// Any thread, as it does not change after init.
+@safe final class TLSServerContext {
+    let handle: OpaquePointer
+
+    /// Mozilla's intermediate list for TLS 1.2 (https://wiki.mozilla.org/Security/Server_Side_TLS) without its DHE suites:
+    /// every client that knows them with AEAD knows ECDHE, and they cost the server many times as much.
+    private static let ciphers = """
+        ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:\
+        ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305
+        """
+    private static let suites = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+    private static let groups = "X25519:prime256v1:secp384r1"
+    private static let sessionLifetimeInSeconds = 3_600
+
+    init(_ pair: TLSFiles.Pair, clientAuthorities: String?) throws(TLSConfigurationError) {
+        OpenSSLErrors.clear()
+        guard let handle = unsafe SSL_CTX_new(TLS_server_method()) else {
+            throw Self.error(pair.certificateChain, .unusable)
+        }
+        unsafe self.handle = unsafe handle
+        guard applyRules() else { throw Self.error(pair.certificateChain, .unusable) }
+        try load(pair)
+        if let clientAuthorities { try requireClients(signedBy: clientAuthorities) }
+    }
+
+    deinit {
+        unsafe SSL_CTX_free(handle)
+    }
+
+    /// What holds for every connection, whatever the certificate; false when OpenSSL does not know a name in the lists.
+    private func applyRules() -> Bool {
+        unsafe SSL_CTX_set_security_level(handle, 2)
+        _ = unsafe SSL_CTX_set_options(
+            handle,
+            COPENSSL_OP_NO_COMPRESSION | COPENSSL_OP_NO_RENEGOTIATION
+                // Many clients end without close_notify; HTTP's own framing tells whether a message was cut off.
+                | COPENSSL_OP_IGNORE_UNEXPECTED_EOF
+        )
+        unsafe copenssl_set_mode(
+            handle,
+            COPENSSL_MODE_ENABLE_PARTIAL_WRITE | COPENSSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
+                // An idle connection then keeps no 16 KiB buffers.
+                | COPENSSL_MODE_RELEASE_BUFFERS
+        )
+        // Otherwise each record costs two reads, one for its five-byte head.
+        unsafe copenssl_set_read_ahead(handle)
+        // Sessions live in the clients' tickets only. One ticket a handshake: clients of an API open few connections at once.
+        unsafe copenssl_disable_session_cache(handle)
+        _ = unsafe SSL_CTX_set_num_tickets(handle, 1)
+        _ = unsafe SSL_CTX_set_timeout(handle, Self.sessionLifetimeInSeconds)
+        // Without it sessions with client certificates cannot be resumed (SSL_CTX_set_session_id_context(3)).
+        let sessionContext: [UInt8] = Array("token-cache".utf8)
+        _ = unsafe SSL_CTX_set_session_id_context(handle, sessionContext, UInt32(sessionContext.count))
+        unsafe SSL_CTX_set_alpn_select_cb(
+            handle,
+            { _, chosen, length, offered, count, _ in
+                unsafe TLSServerContext.chooseProtocol(
+                    chosen, length, UnsafeBufferPointer(start: offered, count: Int(count)))
+            }, nil
+        )
+        return unsafe copenssl_set_versions(handle, TLS1_2_VERSION, TLS1_3_VERSION) == 1
+            && SSL_CTX_set_cipher_list(handle, Self.ciphers) == 1
+            && SSL_CTX_set_ciphersuites(handle, Self.suites) == 1
+            && copenssl_set_groups(handle, Self.groups) == 1
+    }
+
+    /// Chooses `http/1.1` from a client's offer, which is a list of names behind their lengths (RFC 7301, section 3.1).
+    ///
+    /// A client that offers only other protocols gets the alert no_application_protocol.
+    private static func chooseProtocol(
+        _ chosen: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ length: UnsafeMutablePointer<UInt8>?,
+        _ offered: UnsafeBufferPointer<UInt8>
+    ) -> Int32 {
+        var start = 0
+        while start < offered.count {
+            let end = unsafe min(start + 1 + Int(offered[start]), offered.count)
+            let name = unsafe offered[(start + 1)..<end]
+            if unsafe name.elementsEqual("http/1.1".utf8) {
+                // It has to point into the offer or to a constant (SSL_CTX_set_alpn_select_cb(3)).
+                unsafe chosen?.pointee = unsafe offered.baseAddress?.advanced(by: start + 1)
+                unsafe length?.pointee = UInt8(name.count)
+                return SSL_TLSEXT_ERR_OK
+            }
+            start = end
+        }
+        return SSL_TLSEXT_ERR_ALERT_FATAL
+    }
+
+    // MARK: - Files
+
+    private func load(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) {
+        try Self.checkReadable(pair.certificateChain)
+        guard unsafe SSL_CTX_use_certificate_chain_file(handle, pair.certificateChain) == 1 else {
+            throw Self.error(pair.certificateChain, .noCertificate)
+        }
+        try Self.checkReadable(pair.privateKey)
+        var wantsPassphrase = false
+        let isLoaded = unsafe withUnsafeMutablePointer(to: &wantsPassphrase) { flag in
+            // OpenSSL would otherwise ask on the terminal and wait.
+            unsafe SSL_CTX_set_default_passwd_cb(handle) { _, _, _, flag in
+                unsafe flag?.assumingMemoryBound(to: Bool.self).pointee = true
+                return -1
+            }
+            unsafe SSL_CTX_set_default_passwd_cb_userdata(handle, flag)
+            defer { unsafe SSL_CTX_set_default_passwd_cb_userdata(handle, nil) }
+            return unsafe SSL_CTX_use_PrivateKey_file(handle, pair.privateKey, SSL_FILETYPE_PEM) == 1
+                && SSL_CTX_check_private_key(handle) == 1
+        }
+        guard isLoaded else {
+            throw Self.error(
+                pair.privateKey, wantsPassphrase ? .encryptedPrivateKey : .noPrivateKey,
+                mismatch: .keyMismatch(certificate: pair.certificateChain)
+            )
+        }
+    }
+
+    private func requireClients(signedBy file: String) throws(TLSConfigurationError) {
+        try Self.checkReadable(file)
+        guard unsafe SSL_CTX_load_verify_file(handle, file) == 1, let names = unsafe SSL_load_client_CA_file(file)
+        else {
+            throw Self.error(file, .noClientAuthority)
+        }
+        unsafe SSL_CTX_set_client_CA_list(handle, names)
+        unsafe SSL_CTX_set_verify(handle, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
+    }
+
+    /// The system's reason is clearer than what OpenSSL makes of it.
+    private static func checkReadable(_ path: String) throws(TLSConfigurationError) {
+        let number = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
+        guard number >= 0 else {
+            let reason = SystemError.last("open").reason
+            throw TLSConfigurationError(file: path, problem: .unreadable(reason), reason: "")
+        }
+        _ = FileDescriptor(owning: number)
+    }
+
+    private static func error(
+        _ file: String, _ problem: TLSConfigurationError.Problem, mismatch: TLSConfigurationError.Problem? = nil
+    ) -> TLSConfigurationError {
+        let entries = OpenSSLErrors.drain()
+        if let mismatch, let entry = entries.first(where: \.isKeyMismatch) {
+            return TLSConfigurationError(file: file, problem: mismatch, reason: entry.text)
+        }
+        return TLSConfigurationError(file: file, problem: problem, reason: entries.first?.text ?? "")
+    }
+
+    // MARK: - The certificate
+
+    /// When the server's own certificate expires, in seconds since 1970; those that signed it outlive it.
+    var expiry: Int64 {
+        var time = unsafe tm()
+        guard let certificate = unsafe SSL_CTX_get0_certificate(handle),
+            unsafe ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &time) == 1
+        else { return 0 }
+        return unsafe Int64(timegm(&time))
+    }
+
+    /// The DNS names among the certificate's subject alternative names; its common name counts for nothing (RFC 9525).
+    var certificateNames: [String] {
+        guard let certificate = unsafe SSL_CTX_get0_certificate(handle),
+            let list = unsafe X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil)
+        else { return [] }
+        let names = OpaquePointer(list)
+        defer { unsafe GENERAL_NAMES_free(names) }
+        var found: [String] = []
+        let count = unsafe OPENSSL_sk_num(names)
+        for index in 0..<count {
+            guard let entry = unsafe OPENSSL_sk_value(names, index)?.assumingMemoryBound(to: GENERAL_NAME.self) else {
+                continue
+            }
+            var kind: Int32 = 0
+            guard let value = unsafe GENERAL_NAME_get0_value(entry, &kind), kind == GEN_DNS else { continue }
+            let text = unsafe value.assumingMemoryBound(to: ASN1_STRING.self)
+            // Not a C string: a NUL inside is part of the name, which then matches nothing.
+            let bytes = unsafe UnsafeBufferPointer(
+                start: ASN1_STRING_get0_data(text), count: Int(ASN1_STRING_length(text))
+            )
+            found.append(unsafe String(decoding: bytes, as: UTF8.self))
+        }
+        return found
+    }
+}

@@ -1,0 +1,194 @@
+internal import COpenSSL
+internal import Glibc
+
+/// The server's side of one TLS connection, over a registered socket that outlives it.
+///
+/// Belongs to the loop's thread.
+@safe final class TLSSession {
+    private let handle: OpaquePointer
+    // The handshake calls back into them.
+    private let certificates: TLSCertificates
+    private let loop: EventLoop
+    private let id: RegistrationID
+
+    /// Bytes have been received that no read has given out yet: the socket's readiness says nothing about them.
+    private(set) var hasPending = false
+    /// What the socket must be for reading to go on: usually readable, writable in the middle of a key update.
+    private(set) var readingNeeds = Readiness.readable
+    /// The same for writing.
+    private(set) var writingNeeds = Readiness.writable
+    /// After an error of the protocol or the socket nothing more may be sent (SSL_get_error(3)).
+    private var isBroken = false
+
+    /// `errno` of the last call on the socket that failed.
+    private(set) var fault: Int32 = 0
+    /// The peer has closed its sending side, with or without telling so.
+    private(set) var hasEnded = false
+
+    /// Nil when memory is short.
+    init?(_ certificates: TLSCertificates, on loop: EventLoop, _ id: RegistrationID) {
+        guard let handle = unsafe certificates.makeHandle() else { return nil }
+        unsafe self.handle = unsafe handle
+        self.certificates = certificates
+        self.loop = loop
+        self.id = id
+        guard let transport = unsafe TLSTransport.shared.make(for: self) else { return nil }
+        // For both directions, and freed with the session.
+        unsafe SSL_set_bio(handle, transport, transport)
+        unsafe SSL_set_accept_state(handle)
+    }
+
+    deinit {
+        unsafe SSL_free(handle)
+    }
+
+    /// The negotiated protocol, for example `TLSv1.3`.
+    var version: String { unsafe String(cString: SSL_get_version(handle)) }
+
+    // MARK: - Steps
+
+    enum HandshakeResult {
+        case done
+        /// Goes on when the socket is ready for this.
+        case needs(Readiness)
+        case failed(TLSError)
+    }
+
+    /// Takes the handshake as far as it goes without waiting.
+    func handshake() -> HandshakeResult {
+        OpenSSLErrors.clear()
+        let result = unsafe SSL_do_handshake(handle)
+        // The client's first request may have come along with the end of its handshake.
+        if result == 1 {
+            hasPending = unsafe SSL_has_pending(handle) == 1
+            return .done
+        }
+        switch outcome(of: result) {
+        case .needs(let direction): return .needs(direction)
+        case .ended: return .failed(.closed)
+        case .failed(let code):
+            let entries = OpenSSLErrors.drain()
+            if hasEnded || code == ECONNRESET || code == EPIPE { return .failed(.closed) }
+            guard let first = entries.first else {
+                return .failed(.system(SystemError(call: "TLS handshake", code: code)))
+            }
+            return .failed(.refused(reason: first.isFailedVerification ? verificationFault : first.text))
+        }
+    }
+
+    private var verificationFault: String {
+        let words = unsafe String(cString: X509_verify_cert_error_string(SSL_get_verify_result(handle)))
+        return "client certificate: \(words)"
+    }
+
+    /// Appends what has arrived, as `TCPStream.receive` does.
+    func receive(into buffer: inout [UInt8], room: Int) throws(SystemError) -> TCPStream.ReceiveResult {
+        OpenSSLErrors.clear()
+        var result: Int32 = 0
+        buffer.append(addingCapacity: room) { span in
+            result = unsafe span.withUnsafeMutableBufferPointer { bytes, initialized in
+                let count = unsafe SSL_read(handle, bytes.baseAddress, Int32(clamping: room))
+                initialized = Int(max(0, count))
+                return count
+            }
+        }
+        readingNeeds = .readable
+        if result > 0 {
+            // True also for a part of a record; the next read finds out.
+            hasPending = unsafe SSL_has_pending(handle) == 1
+            return .received(Int(result))
+        }
+        hasPending = false
+        switch outcome(of: result) {
+        case .needs(let direction):
+            readingNeeds = direction
+            return .wouldBlock
+        case .ended: return .endOfInput
+        case .failed(let code):
+            ERR_clear_error()
+            throw SystemError(call: "SSL_read", code: code)
+        }
+    }
+
+    /// Sends from the front of the bytes, at most one record, and returns how many were taken: 0 means to wait.
+    ///
+    /// After 0 the next call has to begin with the same bytes: they may be encrypted already (SSL_write(3)).
+    func send(_ bytes: Span<UInt8>) throws(SystemError) -> Int {
+        // To OpenSSL writing nothing is an error.
+        guard !bytes.isEmpty else { return 0 }
+        OpenSSLErrors.clear()
+        let result = unsafe bytes.withUnsafeBufferPointer { bytes in
+            unsafe SSL_write(handle, bytes.baseAddress, Int32(clamping: bytes.count))
+        }
+        writingNeeds = .writable
+        if result > 0 { return Int(result) }
+        switch outcome(of: result) {
+        case .needs(let direction):
+            writingNeeds = direction
+            return 0
+        case .ended: throw SystemError(call: "SSL_write", code: EPIPE)
+        case .failed(let code):
+            ERR_clear_error()
+            throw SystemError(call: "SSL_write", code: code)
+        }
+    }
+
+    /// Tells the peer that nothing more will come (RFC 8446, section 6.1), once, if it can still be told.
+    ///
+    /// Where the kernel has no room for these few bytes they are left out: waiting for a client that does not read is not
+    /// worth it, and HTTP's framing says where the answer ends.
+    func sendCloseNotify() {
+        guard !isBroken, unsafe SSL_get_shutdown(handle) & SSL_SENT_SHUTDOWN == 0 else { return }
+        OpenSSLErrors.clear()
+        if unsafe SSL_shutdown(handle) < 0 { ERR_clear_error() }
+    }
+
+    // MARK: - Outcomes
+
+    private enum Outcome {
+        case needs(Readiness)
+        case ended
+        /// With an `errno`; the reason of OpenSSL's own faults is still in its queue.
+        case failed(Int32)
+    }
+
+    /// What a call that did not succeed came to; to be asked right after it.
+    private func outcome(of result: Int32) -> Outcome {
+        switch unsafe SSL_get_error(handle, result) {
+        case SSL_ERROR_WANT_READ: return .needs(.readable)
+        case SSL_ERROR_WANT_WRITE: return .needs(.writable)
+        case SSL_ERROR_ZERO_RETURN: return .ended
+        case SSL_ERROR_SYSCALL:
+            isBroken = true
+            return .failed(fault == 0 ? ECONNRESET : fault)
+        default:
+            isBroken = true
+            return .failed(EPROTO)
+        }
+    }
+
+    // MARK: - The socket, for OpenSSL
+
+    func read(_ bytes: UnsafeMutablePointer<CChar>?, _ room: Int32) -> Int32 {
+        let count = retryingInterrupts { unsafe recv(id.descriptor, bytes, Int(room), 0) }
+        if count > 0 {
+            if count < Int(room) { loop.markDrained(id) }
+            return Int32(count)
+        }
+        if count == 0 {
+            hasEnded = true
+            return 0
+        }
+        fault = errno
+        if fault == EAGAIN { loop.markBlocked(.readable, of: id) }
+        return -1
+    }
+
+    func write(_ bytes: UnsafePointer<CChar>?, _ count: Int32) -> Int32 {
+        let sent = retryingInterrupts { unsafe Glibc.send(id.descriptor, bytes, Int(count), Int32(MSG_NOSIGNAL)) }
+        if sent >= 0 { return Int32(sent) }
+        fault = errno
+        if fault == EAGAIN { loop.markBlocked(.writable, of: id) }
+        return -1
+    }
+}

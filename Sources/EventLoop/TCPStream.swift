@@ -108,7 +108,9 @@ package struct TCPStream: ~Copyable {
     /// The protocol that protects the stream, for example `TLSv1.3`; nil in clear.
     package var tlsVersion: String? { tls?.version }
 
-    /// Shakes hands as the server, before anything was read or sent; from then on everything goes over TLS.
+    /// Shakes hands as the server; from then on everything goes over TLS.
+    ///
+    /// What stands before it on the stream, such as a PROXY header, has to be read to its last byte and not beyond.
     ///
     /// After an error the stream is still one in clear: good for a readable answer to a `plainRequest`, and for
     /// `finishSending` and reading on for a moment so that the alert, which has been sent, is not lost to a reset.

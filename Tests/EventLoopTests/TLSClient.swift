@@ -89,6 +89,12 @@ final class TLSClient: @unchecked Sendable {
         try check(SSL_key_update(handle, SSL_KEY_UPDATE_REQUESTED))
     }
 
+    /// Tries a second handshake in the connection (TLS 1.2).
+    func renegotiates() -> Bool {
+        defer { ERR_clear_error() }
+        return SSL_renegotiate(handle) == 1 && SSL_do_handshake(handle) == 1
+    }
+
     var version: String { String(cString: SSL_get_version(handle)) }
     var cipher: String { String(cString: SSL_CIPHER_get_name(SSL_get_current_cipher(handle))) }
     var isResumed: Bool { SSL_session_reused(handle) == 1 }

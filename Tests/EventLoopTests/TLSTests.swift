@@ -213,6 +213,46 @@ private func meet(
         }
     }
 
+    @Test("a stream that goes tells its client that this is the end")
+    func closeNotify() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            async let served: Void = loop.perform {
+                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                try await send(Array("all".utf8), to: stream)
+            }
+            let received = try await blocking {
+                let client = try TLSClient(descriptor)
+                try client.connect()
+                // The second one throws where close_notify is missing.
+                return [try client.receiveText(), try client.receiveText()]
+            }
+            #expect(received == ["all", ""])
+            try await served
+        }
+    }
+
+    @Test("a client of TLS 1.2 that wants to renegotiate is refused")
+    func renegotiation() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            let served = Task { try await serveEcho(server, context, on: loop) }
+            let isRefused = try await blocking {
+                let client = try TLSClient(descriptor, .init(maximum: TLS1_2_VERSION))
+                try client.connect()
+                return !client.renegotiates()
+            }
+            #expect(isRefused)
+            // OpenSSL's client then breaks off.
+            await #expect(throws: SystemError(call: "SSL_read", code: EPROTO)) { try await served.value }
+        }
+    }
+
     @Test("a client may ask for new keys in the middle")
     func keyUpdate() async throws {
         let certificates = try Certificates()

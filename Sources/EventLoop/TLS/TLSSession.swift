@@ -20,7 +20,7 @@ internal import Glibc
     /// After an error of the protocol or the socket nothing more may be sent (SSL_get_error(3)).
     private var isBroken = false
 
-    /// `errno` of the last call on the socket that failed.
+    /// `errno` of the last call on the socket, 0 when that went well.
     private(set) var fault: Int32 = 0
     /// The peer has closed its sending side, with or without telling so.
     private(set) var hasEnded = false
@@ -171,24 +171,17 @@ internal import Glibc
 
     func read(_ bytes: UnsafeMutablePointer<CChar>?, _ room: Int32) -> Int32 {
         let count = retryingInterrupts { unsafe recv(id.descriptor, bytes, Int(room), 0) }
-        if count > 0 {
-            if count < Int(room) { loop.markDrained(id) }
-            return Int32(count)
-        }
-        if count == 0 {
-            hasEnded = true
-            return 0
-        }
-        fault = errno
+        fault = count < 0 ? errno : 0
+        if count > 0, count < Int(room) { loop.markDrained(id) }
+        if count == 0 { hasEnded = true }
         if fault == EAGAIN { loop.markBlocked(.readable, of: id) }
-        return -1
+        return Int32(count)
     }
 
     func write(_ bytes: UnsafePointer<CChar>?, _ count: Int32) -> Int32 {
         let sent = retryingInterrupts { unsafe Glibc.send(id.descriptor, bytes, Int(count), Int32(MSG_NOSIGNAL)) }
-        if sent >= 0 { return Int32(sent) }
-        fault = errno
+        fault = sent < 0 ? errno : 0
         if fault == EAGAIN { loop.markBlocked(.writable, of: id) }
-        return -1
+        return Int32(sent)
     }
 }

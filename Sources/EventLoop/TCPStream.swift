@@ -63,6 +63,27 @@ package struct TCPStream: ~Copyable {
         return .wouldBlock
     }
 
+    /// Appends what has arrived to a buffer's end and leaves it on the socket as well; before TLS only.
+    ///
+    /// After a wait there is more than the last time, or the end.
+    package func peek(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
+        var result = 0
+        buffer.append(addingCapacity: room) { span in
+            result = unsafe span.withUnsafeMutableBufferPointer { bytes, initialized in
+                let target = bytes.baseAddress
+                let count = retryingInterrupts { unsafe recv(descriptor.number, target, room, Int32(MSG_PEEK)) }
+                initialized = max(0, count)
+                return count >= 0 ? count : -Int(errno)
+            }
+        }
+        // What has been looked at is no news.
+        loop.markBlocked(.readable, of: id)
+        if result > 0 { return .received(result) }
+        if result == 0 { return .endOfInput }
+        guard result == -Int(EAGAIN) else { throw SystemError(call: "recv", code: Int32(-result)) }
+        return .wouldBlock
+    }
+
     /// Sends from the front of the bytes and returns how many were taken: 0 means to wait until writable.
     ///
     /// What follows 0 has to begin with the same bytes: with TLS they may be encrypted already.

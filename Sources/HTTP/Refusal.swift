@@ -25,6 +25,8 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
     case chunkLineTooLong
     case chunkExtensionsTooLong
     case malformedChunkEnd
+    /// Plain HTTP where TLS is spoken.
+    case plainRequest
     // The others, a status each.
     case connectMethod
     case headTimeout
@@ -81,6 +83,7 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
         case .chunkLineTooLong: "A chunk's size line is too long."
         case .chunkExtensionsTooLong: "The chunk extensions of the body are too long together."
         case .malformedChunkEnd: "A chunk is not followed by CR LF."
+        case .plainRequest: "This port speaks TLS: use https."
         case .connectMethod: "CONNECT is not supported: this is no proxy."
         case .headTimeout: "The request head did not arrive in time."
         case .bodyTimeout: "The request body did not arrive in time."

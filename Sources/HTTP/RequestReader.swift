@@ -88,6 +88,9 @@ package struct RequestReader {
         state = .start
     }
 
+    /// Whether the current request begins as a TLS connection does (RFC 8446, section 5.1: a record of type 22).
+    package var beginsLikeTLS: Bool { start < bytes.count && bytes[start] == 22 }
+
     /// Whether bytes of a further request are there behind the one at hand.
     package var hasFurtherBytes: Bool {
         guard case .complete(_, let wireEnd) = state else { return false }

@@ -94,7 +94,7 @@ class Server:
         except BaseException:
             self.kill()
             raise
-        found = re.findall(r"http://\[?([0-9a-f.:]+?)\]?:([0-9]+)(?= |$)", line["addresses"])
+        found = re.findall(r"https?://\[?([0-9a-f.:]+?)\]?:([0-9]+)(?= |$)", line["addresses"])
         return [(host, int(port)) for host, port in found]
 
     @property

@@ -184,7 +184,8 @@ def test_each_setting_has_a_variable():
         "json_bodies": "on", "drain_timeout": "3s", "log_level": "error", "access_log": "json",
         "limits.request_line": "1 KiB", "limits.head": "2 KiB", "limits.fields": "11", "limits.body": "3 KiB",
         "limits.connections": "12", "timeouts.head": "4s", "timeouts.body": "5s", "timeouts.idle": "6s",
-        "timeouts.send": "7s", "limits.buffers": "3 MiB", "https.mode": "proxy", "https.public_host": "a.example:8443",
+        "timeouts.send": "7s", "timeouts.handshake": "9s", "tls.certificate": "[/c.pem, /d.pem]",
+        "tls.private_key": "[/k.pem, /l.pem]", "tls.client_ca": "/ca.pem", "limits.buffers": "3 MiB", "https.mode": "proxy", "https.public_host": "a.example:8443",
         "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }
     assert values.keys() == settings().keys(), "a new setting belongs here too"

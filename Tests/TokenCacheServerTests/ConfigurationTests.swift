@@ -81,6 +81,14 @@ import Testing
                 MiB, such as 64 KiB
                 """
             ),
+            (
+                "listen: https://127.0.0.1:1",
+                "listen has https://127.0.0.1:1, and tls.certificate and tls.private_key name no files for it"
+            ),
+            (
+                "tls: {certificate: [a, b], private_key: c}",
+                "tls.certificate has 2 files and tls.private_key 1; each certificate needs its key"
+            ),
             ("loops: 0", #"c.yaml, line 1: loops is "0"; allowed is auto, or a number from 1 to 256"#),
             ("loops: [1, 2]", #"c.yaml, line 1: loops is ["1", "2"]; allowed is auto, or a number from 1 to 256"#),
             ("access_log: yes", #"c.yaml, line 1: access_log is "yes"; allowed is off, combined, json"#),
@@ -95,7 +103,7 @@ import Testing
                 "listen: [\"::1:80\"]",
                 """
                 c.yaml, line 1: listen is "::1:80"; allowed is an address and a port, such as 127.0.0.1:8080, \
-                http://[::1]:8080 or 0.0.0.0:80, a Unix socket, such as unix:/run/token-cache/http.sock, or systemd; with \
+                http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket, such as unix:/run/token-cache/http.sock, or systemd; with \
                 ?proxy-protocol=required, for a Unix socket also ?mode=0660 and ?owner=user:group
                 """
             ),
@@ -185,7 +193,9 @@ import Testing
             ("127.0.0.1:8080", "127.0.0.1:8080"), ("http://[::1]:8080", "[::1]:8080"), ("localhost:1", "localhost:1"),
             ("http://0.0.0.0:80/", "0.0.0.0:80"), ("[fe80::1%eth0]:1", "[fe80::1%eth0]:1"), ("8080", nil),
             (":8080", nil),
-            ("a:b", nil), ("a:65536", nil), ("::1:8080", nil), ("https://a:1", nil), ("http://a:1?x=y", nil), ("", nil),
+            ("a:b", nil), ("a:65536", nil), ("::1:8080", nil), ("https://a:1", "https://a:1"),
+            ("https://[::1]:1?proxy-protocol=required", "https://[::1]:1?proxy-protocol=required"),
+            ("http://a:1?x=y", nil), ("", nil),
         ]
     )
     func listeners(text: String, description: String?) {

@@ -150,6 +150,15 @@ package struct ConfigurationLoader {
                 """
             )
         }
+        let (certificates, keys) = (settings.tls.certificates.count, settings.tls.privateKeys.count)
+        guard certificates == keys else {
+            throw .contradiction(
+                "tls.certificate has \(certificates) files and tls.private_key \(keys); each certificate needs its key"
+            )
+        }
+        if let address = settings.listen.first(where: \.isTLS), certificates == 0 {
+            throw .contradiction("listen has \(address), and tls.certificate and tls.private_key name no files for it")
+        }
         var seen: Set<ListenAddress> = []
         for address in settings.listen where !address.isChosenBySystem && !seen.insert(address).inserted {
             throw .contradiction("listen has \(address) twice; each address can be listened on once")

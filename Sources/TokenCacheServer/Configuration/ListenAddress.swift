@@ -1,5 +1,5 @@
-/// A listener as settings and flags write it, such as `127.0.0.1:8080`, `http://[::1]:8080?proxy-protocol=required`,
-/// `unix:/run/token-cache/http.sock?mode=0660` or `systemd`.
+/// A listener as settings and flags write it, such as `127.0.0.1:8080`, `https://0.0.0.0:8443`,
+/// `http://[::1]:8080?proxy-protocol=required`, `unix:/run/token-cache/http.sock?mode=0660` or `systemd`.
 package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package enum Place: Hashable, Sendable {
         /// A literal address without brackets, or a name; port 0 lets the system choose.
@@ -11,6 +11,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     }
 
     package let place: Place
+    /// Connections are TLS from their first byte, or from the one behind a PROXY header.
+    package private(set) var isTLS = false
     /// Connections must begin with a PROXY protocol header.
     package private(set) var requiresProxyProtocol = false
     /// Permission bits of a Unix socket's file.
@@ -22,7 +24,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// What a listener may look like, for error messages.
     static let allowed = """
-        an address and a port, such as 127.0.0.1:8080, http://[::1]:8080 or 0.0.0.0:80, a Unix socket, such as \
+        an address and a port, such as 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket, such as \
         unix:/run/token-cache/http.sock, or systemd; with ?proxy-protocol=required, for a Unix socket also ?mode=0660 \
         and ?owner=user:group
         """
@@ -35,9 +37,10 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package init?(_ text: String) {
         let parts = text.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         var rest = parts[0]
-        if rest.hasPrefix("http://") {
-            rest = rest.dropFirst("http://".count)
+        for scheme in ["http://", "https://"] where rest.hasPrefix(scheme) {
+            rest = rest.dropFirst(scheme.count)
             if rest.hasSuffix("/") { rest = rest.dropLast() }
+            isTLS = scheme == "https://"
         }
         guard let place = Self.place(rest) else { return nil }
         self.place = place
@@ -101,12 +104,13 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         if requiresProxyProtocol { options.append("proxy-protocol=required") }
         if mode != 0o660 { options.append("mode=0\(String(mode, radix: 8))") }
         if let owner { options.append("owner=\(owner)") }
+        let scheme = isTLS ? "https://" : ""
         let text =
             switch place {
             case .tcp(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
             case .unix(let path): "unix:\(path)"
             case .systemd: "systemd"
             }
-        return options.isEmpty ? text : text + "?" + options.joined(separator: "&")
+        return scheme + text + (options.isEmpty ? "" : "?" + options.joined(separator: "&"))
     }
 }

@@ -61,6 +61,16 @@ struct Setting: Sendable {
             show: { quoted($0.https.publicHost) }
         ),
         duration("https.hsts_max_age", \.https.transportSecurityAge, .zero, .seconds(10 * 365 * 86_400)),
+        files("tls.certificate", \.tls.certificates),
+        files("tls.private_key", \.tls.privateKeys),
+        Setting(
+            key: "tls.client_ca", isList: false, allowed: "the path of a PEM file, or empty",
+            apply: { values, settings in
+                settings.tls.clientAuthorities = values[0]
+                return true
+            },
+            show: { quoted($0.tls.clientAuthorities) }
+        ),
         Setting(
             key: "trusted_proxies", isList: true,
             allowed: "addresses and blocks, such as 10.0.0.0/8 or fd00::1, and unix for Unix sockets; or none",
@@ -79,6 +89,7 @@ struct Setting: Sendable {
         number("limits.connections", \.connectionLimit, 1, 1_000_000),
         duration("timeouts.head", \.timeouts.head, .milliseconds(100), .seconds(3_600)),
         duration("timeouts.body", \.timeouts.body, .milliseconds(100), .seconds(3_600)),
+        duration("timeouts.handshake", \.timeouts.handshake, .milliseconds(100), .seconds(3_600)),
         duration("timeouts.idle", \.timeouts.idle, .milliseconds(100), .seconds(86_400)),
         duration("timeouts.send", \.timeouts.send, .milliseconds(100), .seconds(3_600)),
     ]
@@ -118,6 +129,19 @@ struct Setting: Sendable {
                 return !parsed.isEmpty && parsed.count == values.count
             },
             show: { flow($0[keyPath: place].map { $0[keyPath: text] }) }
+        )
+    }
+
+    private static func files(
+        _ key: String, _ place: any WritableKeyPath<Settings, [String]> & Sendable
+    ) -> Setting {
+        Setting(
+            key: key, isList: true, allowed: "paths of PEM files, or an empty list",
+            apply: { values, settings in
+                settings[keyPath: place] = values == [""] ? [] : values
+                return values == [""] || !values.contains("")
+            },
+            show: { flow($0[keyPath: place]) }
         )
     }
 

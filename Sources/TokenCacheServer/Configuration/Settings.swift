@@ -13,6 +13,7 @@ package struct Settings: Sendable {
     package var paths = ["/token", "/token.php"]
     package var readsJSON = false
     package var https = HTTPS()
+    package var tls = TLS()
     /// Whose forwarded headers and PROXY headers are believed.
     package var trustedProxies = [TrustedProxy("127.0.0.0/8"), TrustedProxy("::1"), .unixSockets].compactMap(\.self)
     package var logLevel = Logger.Level.info
@@ -36,12 +37,24 @@ package struct Settings: Sendable {
         package var transportSecurityAge = Duration.seconds(365 * 86_400)
     }
 
+    /// The files of `https://` listeners, in PEM.
+    package struct TLS: Sendable {
+        /// Certificates with their intermediate ones; the first is for clients that ask for no name that is known.
+        package var certificates: [String] = []
+        /// The certificates' keys, in the same order.
+        package var privateKeys: [String] = []
+        /// The authorities that clients' certificates have to come from; empty asks for none.
+        package var clientAuthorities = ""
+    }
+
     /// How long the server waits for a client.
     package struct Timeouts: Sendable {
         /// From a request's first byte to the end of its head.
         package var head = Duration.seconds(10)
         /// From the end of the head to the end of the body.
         package var body = Duration.seconds(30)
+        /// From the start of a connection to the end of its TLS handshake.
+        package var handshake = Duration.seconds(10)
         /// For a request's first byte.
         package var idle = Duration.seconds(75)
         /// For the client to take an answer, or another 256 KiB of it.

@@ -76,6 +76,7 @@ struct Connection: ~Copyable {
                 if output.capacity == 0 { output = worker.takeBuffer() }
                 output.append(contentsOf: ResponseEncoder.continueResponse)
             case .needsMore(let part):
+                if part == .head && isTLSHello() { return false }
                 guard await flush() else { return false }
                 switch await receive(part) {
                 case .more: break
@@ -85,7 +86,7 @@ struct Connection: ~Copyable {
                 case .over: return false
                 }
             case .refused(let refusal):
-                await refuse(refusal)
+                if !isTLSHello() { await refuse(refusal) }
                 return false
             }
         }
@@ -108,19 +109,36 @@ struct Connection: ~Copyable {
         }
     }
 
+    /// Whether the client speaks TLS where plain HTTP is expected: no answer of ours would mean anything to it.
+    private func isTLSHello() -> Bool {
+        guard reader.beginsLikeTLS else { return false }
+        worker.logger.debug("a connection was closed: TLS on a plain HTTP port")
+        return true
+    }
+
+    // MARK: - Before the first request
+
     /// Reads the PROXY protocol header that the connection has to begin with, and takes its client for our own.
     ///
-    /// False when there is none, or it comes from somebody who is not trusted to say who the client is.
+    /// Not a byte more: what follows may be TLS. False when there is none, or it comes from somebody who is not trusted to
+    /// say who the client is.
+    @inline(never)
     mutating func readProxyHeader() async -> Bool {
+        let deadline = worker.loop.now + worker.deadlines.head
         while origin.isTrusted {
-            switch ProxyProtocol.read(reader.bytes) {
+            var seen: [UInt8] = []
+            switch try? stream.peek(into: &seen, room: ProxyProtocol.longest) {
+            case .received, .wouldBlock: break
+            case .endOfInput, nil: return false
+            }
+            switch ProxyProtocol.read(seen) {
             case .header(let length, let client):
-                reader.bytes.removeFirst(length)
-                if let client { origin = worker.https.origin(address: client, isTLS: origin.isTLS) }
-                awaited = nil
+                seen.removeAll()
+                guard case .received(length) = try? stream.receive(into: &seen, room: length) else { return false }
+                if let client { origin = worker.https.origin(address: client, isTLS: false) }
                 return true
             case .needsMore:
-                guard case .more = await receive(.head) else { return false }
+                guard await stream.waitUntilReadable(until: deadline, isIdle: true) == .ready else { return false }
             case .malformed:
                 worker.logger.debug("a connection was closed: it did not begin with a PROXY protocol header")
                 return false
@@ -128,6 +146,27 @@ struct Connection: ~Copyable {
         }
         worker.logger.debug("a connection was closed: its PROXY protocol header is not of a trusted proxy")
         return false
+    }
+
+    /// Shakes hands; false when that fails, whatever there was to say having been said.
+    @inline(never)
+    mutating func startTLS(_ context: TLSContext) async -> Bool {
+        do throws(TLSError) {
+            try await stream.startTLS(context, until: worker.loop.now + worker.deadlines.handshake)
+            origin = worker.https.origin(address: origin.address, isTLS: true)
+            return true
+        } catch {
+            worker.logger.debug("a connection was closed: \(error)")
+            switch error {
+            case .plainRequest: await refuse(.plainRequest)
+            case .refused:
+                // The alert that tells the client why.
+                lingers = true
+                await finish()
+            case .closed, .timedOut, .stopped, .system: break
+            }
+            return false
+        }
     }
 
     private enum Received {

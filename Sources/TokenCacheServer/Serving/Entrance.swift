@@ -6,12 +6,17 @@ internal import Glibc
 struct Entrance: Sendable {
     let listener: Listener
     let requiresProxyProtocol: Bool
+    /// Nil for plain HTTP.
+    let tls: TLSContext?
 
     /// As the log shows it.
-    var name: String { listener.name.hasPrefix("unix") ? listener.name : "http://\(listener.name)" }
+    var name: String {
+        if tls != nil { return "https://\(listener.name)" }
+        return listener.name.hasPrefix("unix") ? listener.name : "http://\(listener.name)"
+    }
 
     /// The entrances of one entry of `listen`: a name may stand for several addresses, `systemd` for several sockets.
-    static func open(_ address: ListenAddress) throws(StartError) -> [Entrance] {
+    static func open(_ address: ListenAddress, tls: TLSContext?) throws(StartError) -> [Entrance] {
         var listeners: [Listener] = []
         switch address.place {
         case .tcp(let host, let port):
@@ -35,7 +40,10 @@ struct Entrance: Sendable {
                 )
             }
         }
-        return listeners.map { Entrance(listener: $0, requiresProxyProtocol: address.requiresProxyProtocol) }
+        let context = address.isTLS ? tls : nil
+        return listeners.map {
+            Entrance(listener: $0, requiresProxyProtocol: address.requiresProxyProtocol, tls: context)
+        }
     }
 
     private static func opening(

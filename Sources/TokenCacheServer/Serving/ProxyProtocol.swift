@@ -14,6 +14,8 @@ enum ProxyProtocol {
     private static let longestLine = 107
     /// Version 2 may carry extensions; no proxy sends nearly as much as this.
     private static let longestBlock = 4096
+    /// No header is longer than this.
+    static let longest = 16 + longestBlock
     private static let lineStart = Array("PROXY ".utf8)
     private static let blockStart: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
 

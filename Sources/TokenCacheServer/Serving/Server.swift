@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import Foundation
 internal import Glibc
+internal import HTTP
 package import Logging
 internal import Synchronization
 internal import TokenService
@@ -13,6 +14,7 @@ package final class Server: Sendable {
     private let logger: Logger
     private let store: any TokenStore
     private let entrances: [Entrance]
+    private let tls: TLSContext?
     private let workers: [Worker]
     private let accessLog: AccessLog?
     private let connectionCount = Atomic<Int>(0)
@@ -47,10 +49,11 @@ package final class Server: Sendable {
         } catch {
             throw .store(error)
         }
+        tls = try Self.tlsContext(settings)
         var entrances: [Entrance] = []
         for address in settings.listen {
             do throws(StartError) {
-                entrances += try Entrance.open(address)
+                entrances += try Entrance.open(address, tls: tls)
             } catch .listen(let name, true, _, _) where entrances.contains(where: { $0.listener.name == name }) {
                 throw StartError.listedTwice(address: name)
             }
@@ -76,6 +79,26 @@ package final class Server: Sendable {
         }
     }
 
+    /// The certificates of all `https://` listeners; nil when there is none.
+    private static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext? {
+        guard settings.listen.contains(where: \.isTLS) else { return nil }
+        var pairs: [TLSFiles.Pair] = []
+        for (certificate, key) in zip(settings.tls.certificates, settings.tls.privateKeys) {
+            pairs.append(TLSFiles.Pair(certificateChain: certificate, privateKey: key))
+        }
+        let authorities = settings.tls.clientAuthorities
+        do throws(TLSConfigurationError) {
+            return try TLSContext(
+                TLSFiles(
+                    standard: pairs[0], others: Array(pairs.dropFirst()),
+                    clientAuthorities: authorities.isEmpty ? nil : authorities
+                )
+            )
+        } catch {
+            throw .tls("\(error)")
+        }
+    }
+
     /// Serves until SIGTERM or SIGINT, answers what has been received, and returns when all is closed.
     ///
     /// - Parameter version: For the log.
@@ -98,17 +121,61 @@ package final class Server: Sendable {
         )
         warnOfPlainHTTP()
         let stopping = Task { await self.stop(by: signals) }
+        let reloading = Task { await self.reloadOnHangUp() }
+        let watching = Task { await self.reloadOnChange() }
         for task in tasks { await task.value }
-        stopping.cancel()
+        for task in [stopping, reloading, watching] { task.cancel() }
         for worker in workers { worker.loop.stop() }
         store.close()
         accessLog?.close()
         logger.info("token-cache has stopped")
     }
 
+    // MARK: - Certificates
+
+    private func reloadOnHangUp() async {
+        for await _ in await UnixSignalsSequence(trapping: .sighup) { reload("SIGHUP received") }
+    }
+
+    /// Looks at the files now and then, and once a day makes new keys for session tickets.
+    private func reloadOnChange() async {
+        guard let tls else { return }
+        var lastReload = ContinuousClock.now
+        while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+            if tls.filesHaveChanged {
+                reload("certificate files have changed")
+                lastReload = .now
+            } else if ContinuousClock.now - lastReload > Self.ticketKeyLifetime {
+                reload("a day has passed")
+                lastReload = .now
+            }
+        }
+    }
+
+    private static let fileCheckInterval = Duration.seconds(2)
+    private static let ticketKeyLifetime = Duration.seconds(86_400)
+
+    private func reload(_ reason: String) {
+        guard let tls else {
+            logger.notice("\(reason): there are no certificates to reload")
+            return
+        }
+        do throws(TLSConfigurationError) {
+            try tls.reload()
+            logger.notice("\(reason): certificates reloaded, the first expires on \(Self.date(tls.earliestExpiry))")
+        } catch {
+            logger.error("\(reason), and the certificates in use stay: \(error)")
+        }
+    }
+
+    private static func date(_ unixTime: Int64) -> String {
+        let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
+        return "\(date.year)-\(HTTPDate.twoDigits(Int64(date.month)))-\(HTTPDate.twoDigits(Int64(date.day)))"
+    }
+
     /// Tokens would cross the network in the clear.
     private func warnOfPlainHTTP() {
-        for entrance in entrances where !entrance.listener.isLocal {
+        for entrance in entrances where !entrance.listener.isLocal && entrance.tls == nil {
             logger.warning(
                 """
                 \(entrance.name) takes plain HTTP from other machines; \

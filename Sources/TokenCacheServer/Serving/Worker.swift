@@ -32,6 +32,7 @@ final class Worker: @unchecked Sendable {
     struct Deadlines {
         let head: Nanoseconds
         let body: Nanoseconds
+        let handshake: Nanoseconds
         let idle: Nanoseconds
         let send: Nanoseconds
         /// How long input is read on after an answer that closes the connection (see `Connection.linger`).
@@ -40,6 +41,7 @@ final class Worker: @unchecked Sendable {
         init(_ timeouts: Settings.Timeouts) {
             head = Nanoseconds(timeouts.head)
             body = Nanoseconds(timeouts.body)
+            handshake = Nanoseconds(timeouts.handshake)
             idle = Nanoseconds(timeouts.idle)
             send = Nanoseconds(timeouts.send)
         }
@@ -91,6 +93,7 @@ final class Worker: @unchecked Sendable {
         let origin = https.origin(address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false)
         var connection = Connection(stream, from: origin, on: self)
         if entrance.requiresProxyProtocol, !(await connection.readProxyHeader()) { return }
+        if let tls = entrance.tls, !(await connection.startTLS(tls)) { return }
         if isRefused {
             await connection.refuse(.tooManyConnections)
         } else {

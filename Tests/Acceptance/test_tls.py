@@ -1,0 +1,262 @@
+"""TLS as clients see it: with curl and `openssl s_client` against the built server."""
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+
+from contract import STORED, found
+from http_client import Connection, exchange, get, post
+from server_process import binary, clean_environment, until
+
+
+def openssl(*arguments, text=""):
+    """Runs openssl and returns what it prints, errors included."""
+    result = subprocess.run(
+        ["openssl", *map(str, arguments)], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=30, check=False,
+    )
+    return result.stdout
+
+
+def make_pair(folder, name, host="localhost", issuer=None):
+    """A certificate for a host with its key, signed by itself or by another pair."""
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    signer = [] if issuer is None else ["-CA", issuer[0], "-CAkey", issuer[1]]
+    openssl(
+        "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj",
+        f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}", "-out", certificate, "-keyout", key, *signer,
+    )
+    assert certificate.exists() and key.exists()
+    return certificate, key
+
+
+@pytest.fixture(name="pair")
+def server_pair(tmp_path):
+    return make_pair(tmp_path, "server")
+
+
+def tls_settings(*pairs, **more):
+    """Settings of a server with these certificates."""
+    return {
+        "listen": "https://127.0.0.1:0",
+        "tls": {"certificate": [str(pair[0]) for pair in pairs], "private_key": [str(pair[1]) for pair in pairs], **more},
+    }
+
+
+def serve_tls(serve, *pairs, settings=None, **more):
+    """A server with one TLS listener; its address is in its start line."""
+    return serve({**tls_settings(*pairs, **more), **(settings or {})})
+
+
+def curl(server, *arguments, target="/token"):
+    """Status and body of a request with curl, which trusts any certificate."""
+    host, port = server.address
+    result = subprocess.run(
+        ["curl", "--silent", "--insecure", "--max-time", "20", "--write-out", "\n%{http_code}", *arguments,
+         f"https://{host}:{port}{target}"],
+        capture_output=True, text=True, timeout=30, check=False,
+    )
+    body, _, status = result.stdout.rpartition("\n")
+    return int(status), body
+
+
+def s_client(server, *arguments):
+    """A handshake by openssl, and what it tells of it."""
+    host, port = server.address
+    return openssl("s_client", "-connect", f"{host}:{port}", *arguments)
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_tokens_go_back_and_forth_and_browsers_are_told_to_stay(serve, pair, version):
+    server = serve_tls(serve, pair)
+    flags = [f"--tlsv{version}", "--tls-max", version]
+    assert curl(server, *flags, "-d", "unique_id=me&token_info=x") == (200, STORED.decode())
+    assert curl(server, *flags, target="/token?unique_id=me") == (200, found("x").decode())
+    status, head = curl(server, *flags, "--head")
+    assert status == 200 and "Strict-Transport-Security: max-age=31536000" in head
+
+
+@pytest.mark.parametrize("version", ["-tls1", "-tls1_1"])
+def test_older_versions_are_refused(serve, pair, version):
+    server = serve_tls(serve, pair)
+    answer = s_client(server, version, "-cipher", "ALL:@SECLEVEL=0")
+    assert "alert protocol version" in answer or "no protocols available" in answer
+    assert "Cipher is (NONE)" in answer
+
+
+def test_a_client_gets_the_certificate_of_the_name_it_asks_for(serve, pair, tmp_path):
+    other = make_pair(tmp_path, "other", "other.example")
+    server = serve_tls(serve, pair, other)
+    assert "CN = other.example" in s_client(server, "-servername", "other.example")
+    for name in (["-servername", "localhost"], ["-servername", "unknown.example"], ["-noservername"]):
+        assert "CN = localhost" in s_client(server, *name)
+
+
+def test_sessions_are_resumed(serve, pair, tmp_path):
+    server = serve_tls(serve, pair)
+    for version in ("-tls1_2", "-tls1_3"):
+        session = tmp_path / version
+        request = "GET /token HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        host, port = server.address
+        first = openssl("s_client", "-connect", f"{host}:{port}", version, "-sess_out", session, "-ign_eof", text=request)
+        assert "New, TLSv" in first
+        assert "Reused, TLSv" in s_client(server, version, "-sess_in", session)
+
+
+def test_only_http_1_1_is_spoken(serve, pair):
+    server = serve_tls(serve, pair)
+    assert "ALPN protocol: http/1.1" in s_client(server, "-alpn", "h2,http/1.1")
+    assert "no application protocol" in s_client(server, "-alpn", "h2")
+
+
+def test_a_client_certificate_is_required_where_an_authority_is_set(serve, pair, tmp_path):
+    authority = make_pair(tmp_path, "authority", "authority")
+    known = make_pair(tmp_path, "known", "client", issuer=authority)
+    stranger = make_pair(tmp_path, "stranger", "client")
+    server = serve_tls(serve, pair, client_ca=str(authority[0]))
+    with_pair = lambda pair: ["--cert", str(pair[0]), "--key", str(pair[1])]
+    assert curl(server, *with_pair(known))[0] == 200
+    assert curl(server, *with_pair(stranger))[0] == 0
+    assert curl(server)[0] == 0
+
+
+def test_plain_http_on_a_tls_port_gets_a_readable_answer(serve, pair):
+    server = serve_tls(serve, pair)
+    response = exchange(server.address, get("me"))
+    assert response.status == 400 and response.closes
+    assert b"use https" in response.body
+
+
+def test_tls_on_a_plain_port_is_closed_without_an_answer(serve):
+    server = serve({"log_level": "debug"})
+    assert "no peer certificate available" in s_client(server)
+    until(lambda: "TLS on a plain HTTP port" in server.log())
+
+
+def test_a_handshake_that_does_not_come_is_given_up(serve, pair):
+    server = serve_tls(serve, pair, settings={"timeouts": {"handshake": "300ms"}})
+    before = server.open_descriptors()
+    clients = [socket.create_connection(server.address) for _ in range(5)]
+    clients[0].sendall(b"\x16\x03\x01\x02\x00")
+    # Others are served meanwhile.
+    assert curl(server)[0] == 200
+    for client in clients:
+        client.settimeout(20)
+        assert client.recv(100) == b""
+        client.close()
+    until(lambda: server.open_descriptors() <= before)
+
+
+def serial(server):
+    """The serial number of the certificate that the server shows."""
+    host, port = server.address
+    return openssl("x509", "-noout", "-serial", text=ssl.get_server_certificate((host, port)))
+
+
+def replace(pair, by):
+    """Puts another pair's files in place of a pair's, whole or not at all."""
+    for old, new in zip(pair, by):
+        shutil.copy(new, f"{new}.copy")
+        shutil.move(f"{new}.copy", old)
+
+
+@pytest.mark.parametrize("how", ["on SIGHUP", "when the files change"])
+def test_certificates_are_read_again(serve, pair, tmp_path, how):
+    server = serve_tls(serve, pair)
+    first = serial(server)
+    replace(pair, make_pair(tmp_path, "next"))
+    if how == "on SIGHUP":
+        server.process.send_signal(signal.SIGHUP)
+    until(lambda: serial(server) != first)
+    assert "certificates reloaded" in server.log()
+
+
+def test_a_bad_pair_is_refused_and_the_old_one_stays(serve, pair, tmp_path):
+    server = serve_tls(serve, pair)
+    first = serial(server)
+    shutil.copy(make_pair(tmp_path, "next")[1], pair[1])
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: "the certificates in use stay" in server.log())
+    assert "does not belong to the certificate" in server.log()
+    assert serial(server) == first
+
+
+def test_a_reload_under_load_loses_no_request(serve, pair, tmp_path):
+    server = serve_tls(serve, pair)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    faults, counts, ends = [], [0] * 4, threading.Event()
+
+    def ask(number):
+        """Half of the requests on a connection that stays, half on one of their own."""
+        try:
+            with context.wrap_socket(socket.create_connection(server.address, 20)) as kept:
+                while not ends.is_set():
+                    for client in (kept, context.wrap_socket(socket.create_connection(server.address, 20))):
+                        client.sendall(get("nobody"))
+                        assert client.recv(4096).startswith(b"HTTP/1.1 200")
+                        counts[number] += 1
+                        if client is not kept:
+                            client.close()
+        except (OSError, AssertionError) as error:
+            faults.append(repr(error))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(5):
+        replace(pair, make_pair(tmp_path, f"next{number}"))
+        server.process.send_signal(signal.SIGHUP)
+        time.sleep(0.1)
+    ends.set()
+    for thread in threads:
+        thread.join(20)
+    assert not faults and min(counts) > 10
+    assert server.stop() == 0
+
+
+def test_a_stop_answers_what_was_received_over_tls(serve, pair):
+    server = serve_tls(serve, pair)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with context.wrap_socket(socket.create_connection(server.address, 20)) as client:
+        client.sendall(get("nobody")[:-2])
+        server.send_signal()
+        until(lambda: server.is_running())
+        time.sleep(0.2)
+        client.sendall(get("nobody")[-2:])
+        assert b"Connection: close" in client.recv(4096)
+    assert server.wait() == 0
+
+
+def test_the_proxys_header_comes_before_the_handshake(serve, pair):
+    settings = {**tls_settings(pair), "listen": "https://127.0.0.1:0?proxy-protocol=required", "access_log": "combined"}
+    server = serve(settings)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    client = socket.create_connection(server.address, 20)
+    client.sendall(b"PROXY TCP4 203.0.113.9 127.0.0.1 1 2\r\n")
+    with context.wrap_socket(client) as client:
+        client.sendall(post("me", "x"))
+        assert client.recv(4096).endswith(STORED)
+    until(lambda: server.output().startswith("203.0.113.9 "))
+
+
+@pytest.mark.parametrize("fault, message", [
+    ("no file", "cannot be read"), ("no key", "holds no usable private key"), ("other key", "does not belong to"),
+])
+def test_certificates_that_cannot_be_used_stop_the_start(tmp_path, pair, fault, message):
+    key = {"no file": tmp_path / "missing", "no key": pair[0], "other key": make_pair(tmp_path, "other")[1]}[fault]
+    result = subprocess.run(
+        [binary(), "serve", "--listen", "https://127.0.0.1:0", "--data-directory", str(tmp_path / "data")],
+        env=clean_environment({"TOKEN_CACHE_TLS_CERTIFICATE": str(pair[0]), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(key)}),
+        capture_output=True, text=True, timeout=30, check=False,
+    )
+    assert result.returncode == 1
+    assert str(key) in result.stderr and message in result.stderr
+    assert "PRIVATE" not in result.stderr

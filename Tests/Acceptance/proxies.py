@@ -1,0 +1,281 @@
+"""The reverse proxies of deploy/, run as they stand there but for placeholders, ports, paths and the user."""
+import contextlib
+import grp
+import os
+import pwd
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+
+from http_client import Connection
+from server_process import until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PACKAGES = ["nginx", "haproxy", "apache2", "caddy", "curl", "openssl"]
+HOST = "tokens.test"
+START_SECONDS = 20
+STOP_SECONDS = 20
+
+
+def install_packages():
+    """Installs what is missing; returns the reason when nobody is there who may."""
+    result = subprocess.run([DEPLOY / "packages", *PACKAGES], capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        return None
+    if os.geteuid() != 0 and not shutil.which("sudo"):
+        return f"the proxies are not installed, and there is neither root nor sudo: {result.stderr}"
+    raise RuntimeError(f"deploy/packages {' '.join(PACKAGES)} failed: {result.stderr}")
+
+
+def free_ports(count):
+    """Ports that nobody listens on, each another one."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [taken.getsockname()[1] for taken in sockets]
+
+
+class Certificate:
+    """A self-signed certificate for the host, and its key."""
+
+    def __init__(self, folder):
+        self.file, self.key, self.both = folder / "certificate.pem", folder / "key.pem", folder / "both.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+             "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}", "-keyout", self.key, "-out", self.file],
+            check=True, capture_output=True, timeout=60,
+        )
+        self.both.write_bytes(self.file.read_bytes() + self.key.read_bytes())
+        self.context = ssl.create_default_context(cafile=str(self.file))
+
+
+class TLSConnection(Connection):
+    """The same connection over TLS."""
+
+    def __init__(self, address, context, timeout=20.0, source="127.0.0.1"):
+        plain = socket.create_connection(address, timeout, source_address=(source, 0))
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.socket = context.wrap_socket(plain, server_hostname=HOST)
+        except BaseException:
+            plain.close()
+            raise
+        self.unread = b""
+
+
+class Proxy:
+    """A running proxy with its own folder; a subclass knows one program."""
+    configuration = ""
+    own = ()
+
+    def __init__(self, folder, server_port, certificate):
+        self.folder = Path(folder)
+        self.logs = self.folder / "logs"
+        self.logs.mkdir(parents=True)
+        self.certificate = certificate
+        self.http_port, self.https_port, *self.other_ports = free_ports(2 + len(self.own))
+        self.replacements = {
+            "tokens.example.com": HOST,
+            "/etc/token-cache/tls/certificate.pem": str(certificate.file),
+            "/etc/token-cache/tls/private-key.pem": str(certificate.key),
+            "/etc/token-cache/tls/haproxy.pem": str(certificate.both),
+            "127.0.0.1:8080": f"127.0.0.1:{server_port}",
+        }
+        # A master ends its workers only when it is asked to: in a group of their own none of them is left behind.
+        with open(self.logs / "output", "wb") as output:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
+                env={**os.environ, **self.environment()}, start_new_session=True,
+            )
+        try:
+            until(self._accepts, START_SECONDS)
+        except BaseException:
+            self.stop()
+            raise
+
+    def command(self):
+        """Writes the configuration and returns the program with its arguments."""
+        raise NotImplementedError
+
+    def environment(self):
+        return {}
+
+    def write(self, name, text):
+        """A file in the proxy's folder."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def deployed(self, replacements):
+        """The configuration of deploy/ with these replacements, each of which must have its place in it."""
+        text = (DEPLOY / self.configuration).read_text()
+        for old, new in replacements.items():
+            assert old in text, f"{self.configuration} has no {old}"
+            text = text.replace(old, new)
+        for old, new in self.replacements.items():
+            text = text.replace(old, new)
+        return text
+
+    def _accepts(self):
+        assert self.process.poll() is None, f"the proxy ended with {self.process.returncode}: {self.log()}"
+        try:
+            for port in self.http_port, self.https_port:
+                socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    def log(self):
+        """All that the proxy has logged, wherever."""
+        return "\n".join(file.read_text(errors="replace") for file in sorted(self.logs.iterdir()) if file.is_file())
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def stop(self):
+        """Ends the proxy and its workers."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, 9)
+            self.process.wait(STOP_SECONDS)
+
+
+def user():
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+class Nginx(Proxy):
+    configuration = "nginx/token-cache.conf"
+
+    def command(self):
+        site = self.write("token-cache.conf", self.site())
+        temporary = "".join(
+            f"{name}_temp_path {self.folder}/{name};\n"
+            for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        # As Debian's own nginx.conf in what matters here.
+        main = self.write("nginx.conf", (
+            (f"user {user()};\n" if os.geteuid() == 0 else "")
+            + f"pid {self.folder}/pid;\nerror_log {self.logs}/main.log;\nworker_processes 2;\nevents {{}}\n"
+            + f"http {{\n{temporary}access_log {self.logs}/access.log;\ninclude {site};\n}}\n"))
+        return ["/usr/sbin/nginx", "-p", self.folder, "-c", main, "-g", "daemon off;"]
+
+    def site(self):
+        return self.deployed({
+            "listen 80;": f"listen {self.http_port};",
+            "listen [::]:80;": f"listen [::]:{self.http_port};",
+            "listen 443 ssl;": f"listen {self.https_port} ssl;",
+            "listen [::]:443 ssl;": f"listen [::]:{self.https_port} ssl;",
+            "/var/log/nginx/": f"{self.logs}/",
+        })
+
+
+class LoggingSocket:
+    """Stands for the system's log: writes what arrives on a socket to a file."""
+
+    def __init__(self, path, file):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.thread = threading.Thread(target=self._copy, args=(file,), daemon=True)
+        self.thread.start()
+
+    def _copy(self, file):
+        with open(file, "wb", buffering=0) as log:
+            while message := self.socket.recv(65536):
+                log.write(message.rstrip(b"\n") + b"\n")
+
+    def close(self):
+        # An empty datagram ends the thread.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"", self.socket.getsockname())
+        self.thread.join()
+        self.socket.close()
+
+
+class HAProxy(Proxy):
+    configuration = "haproxy/haproxy.cfg"
+
+    def command(self):
+        # /dev/log is looked for in the new root, where systemd puts it in Debian.
+        system_log = self.folder / "dev/log"
+        system_log.parent.mkdir()
+        self.system_log = LoggingSocket(system_log, self.logs / "system")
+        text = self.deployed({
+            "bind :80\n": f"bind :{self.http_port}\n",
+            "bind :::80 ": f"bind :::{self.http_port} ",
+            "bind :443 ": f"bind :{self.https_port} ",
+            "bind :::443 ": f"bind :::{self.https_port} ",
+            "chroot /var/lib/haproxy": f"chroot {self.folder}",
+            "user haproxy": f"user {user()}",
+            "group haproxy": f"group {grp.getgrgid(os.getegid()).gr_name}",
+        })
+        if os.geteuid() != 0:
+            # Only root may change these.
+            text = re.sub(r"(?m)^ +(chroot|user|group) .*\n", "", text).replace("/dev/log", str(system_log))
+        return ["/usr/sbin/haproxy", "-db", "-f", self.write("haproxy.cfg", text)]
+
+    def stop(self):
+        super().stop()
+        self.system_log.close()
+
+
+class Apache(Proxy):
+    configuration = "apache/token-cache.conf"
+    # What Debian enables, and what the configuration asks for.
+    enabled = ["access_compat", "alias", "authz_core", "authz_host", "deflate", "dir", "env", "filter", "mime",
+               "mpm_event", "negotiation", "reqtimeout", "setenvif", "status"]
+
+    def command(self):
+        asked = re.search(r"a2enmod (.*) &&", (DEPLOY / self.configuration).read_text())[1].split()
+        for module in {*self.enabled, *asked, "socache_shmcb"}:
+            self.enable(module)
+        self.write("ports.conf", f"Listen {self.http_port}\nListen {self.https_port}\n")
+        self.write("sites-enabled/token-cache.conf", self.deployed({
+            "<VirtualHost *:80>": f"<VirtualHost *:{self.http_port}>",
+            "<VirtualHost *:443>": f"<VirtualHost *:{self.https_port}>",
+        }))
+        # Debian's own main configuration: it names all its folders relative to the root or by the environment.
+        return ["/usr/sbin/apache2", "-DFOREGROUND", "-d", self.folder, "-f", "/etc/apache2/apache2.conf"]
+
+    def enable(self, module):
+        """As a2enmod does."""
+        folder = self.folder / "mods-enabled"
+        folder.mkdir(exist_ok=True)
+        for file in Path("/etc/apache2/mods-available").glob(f"{module}.*"):
+            (folder / file.name).symlink_to(file)
+
+    def environment(self):
+        # Apache refuses to serve as root: Debian's user it is.
+        name = "www-data" if os.geteuid() == 0 else user()
+        return {
+            "APACHE_RUN_USER": name, "APACHE_RUN_GROUP": name, "APACHE_RUN_DIR": str(self.folder),
+            "APACHE_LOCK_DIR": str(self.folder), "APACHE_PID_FILE": str(self.folder / "pid"),
+            "APACHE_LOG_DIR": str(self.logs),
+        }
+
+
+class Caddy(Proxy):
+    configuration = "caddy/Caddyfile"
+    own = ("admin",)
+
+    def command(self):
+        file = self.write("Caddyfile", self.deployed({
+            "http_port 80": f"http_port {self.http_port}",
+            "https_port 443": f"https_port {self.https_port}",
+            "localhost:2019": f"localhost:{self.other_ports[0]}",
+            "/var/log/caddy/": f"{self.logs}/",
+        }))
+        return ["/usr/bin/caddy", "run", "--config", file, "--adapter", "caddyfile"]
+
+    def environment(self):
+        return {"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder), "XDG_DATA_HOME": str(self.folder)}
+
+
+PROXIES = {"nginx": Nginx, "haproxy": HAProxy, "apache": Apache, "caddy": Caddy}

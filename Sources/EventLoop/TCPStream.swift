@@ -64,8 +64,6 @@ package struct TCPStream: ~Copyable {
     }
 
     /// Appends what has arrived to a buffer's end and leaves it on the socket as well; before TLS only.
-    ///
-    /// After a wait there is more than the last time, or the end.
     package func peek(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
         var result = 0
         buffer.append(addingCapacity: room) { span in
@@ -76,8 +74,6 @@ package struct TCPStream: ~Copyable {
                 return count >= 0 ? count : -Int(errno)
             }
         }
-        // What has been looked at is no news.
-        loop.markBlocked(.readable, of: id)
         if result > 0 { return .received(result) }
         if result == 0 { return .endOfInput }
         guard result == -Int(EAGAIN) else { throw SystemError(call: "recv", code: Int32(-result)) }
@@ -98,6 +94,13 @@ package struct TCPStream: ~Copyable {
         guard errno == EAGAIN else { throw SystemError.last("send") }
         loop.markBlocked(.writable, of: id)
         return 0
+    }
+
+    /// Suspends until there is more than the last `peek` has seen, or the end of input.
+    package func waitForMore(until deadline: MonotonicTime) async -> WakeReason {
+        // What has been looked at is no news; what comes from now on is reported by the next wait for events.
+        loop.markBlocked(.readable, of: id)
+        return await loop.wait(for: .readable, of: id, until: deadline, isIdle: true)
     }
 
     /// Suspends until reading may succeed.

@@ -1,12 +1,12 @@
 internal import EventLoop
 internal import HTTP
-internal import Logging
 internal import TokenService
 
 /// One client's connection: reads requests, has them answered, writes the answers in their order.
 ///
 /// Belongs to its loop's thread. The steps between two waits are never inlined: what they need for a moment would otherwise
-/// be part of the waiting task's memory for as long as the connection lives, 4.5 KiB instead of 2.5.
+/// be part of the waiting task's memory for as long as the connection lives, 4.5 KiB instead of 2.5. For the same reason they
+/// are mutating even where they change nothing: otherwise all fields are loaded, and kept, to be passed on.
 struct Connection: ~Copyable {
     private var stream: TCPStream
     private var origin: HTTPSPolicy.Origin
@@ -72,9 +72,7 @@ struct Connection: ~Copyable {
         while true {
             switch reader.next() {
             case .request: return true
-            case .sendContinue:
-                if output.capacity == 0 { output = worker.takeBuffer() }
-                output.append(contentsOf: ResponseEncoder.continueResponse)
+            case .sendContinue: writeContinue()
             case .needsMore(let part):
                 if part == .head && isTLSHello() { return false }
                 guard await flush() else { return false }
@@ -110,9 +108,10 @@ struct Connection: ~Copyable {
     }
 
     /// Whether the client speaks TLS where plain HTTP is expected: no answer of ours would mean anything to it.
-    private func isTLSHello() -> Bool {
+    @inline(never)
+    private mutating func isTLSHello() -> Bool {
         guard reader.beginsLikeTLS else { return false }
-        worker.logger.debug("a connection was closed: TLS on a plain HTTP port")
+        worker.noteClosed("TLS on a plain HTTP port")
         return true
     }
 
@@ -138,13 +137,13 @@ struct Connection: ~Copyable {
                 if let client { origin = worker.https.origin(address: client, isTLS: false) }
                 return true
             case .needsMore:
-                guard await stream.waitUntilReadable(until: deadline, isIdle: true) == .ready else { return false }
+                guard await stream.waitForMore(until: deadline) == .ready else { return false }
             case .malformed:
-                worker.logger.debug("a connection was closed: it did not begin with a PROXY protocol header")
+                worker.noteClosed("it did not begin with a PROXY protocol header")
                 return false
             }
         }
-        worker.logger.debug("a connection was closed: its PROXY protocol header is not of a trusted proxy")
+        worker.noteClosed("its PROXY protocol header is not of a trusted proxy")
         return false
     }
 
@@ -156,7 +155,7 @@ struct Connection: ~Copyable {
             origin = worker.https.origin(address: origin.address, isTLS: true)
             return true
         } catch {
-            worker.logger.debug("a connection was closed: \(error)")
+            worker.noteClosed("\(error)")
             switch error {
             case .plainRequest: await refuse(.plainRequest)
             case .refused:
@@ -218,7 +217,7 @@ struct Connection: ~Copyable {
     /// Counts a large buffer that is about to wait for its client.
     ///
     /// Returns the bytes to give back afterwards; nil when clients hold too many already.
-    private func hold(_ capacity: Int) -> Int? {
+    private mutating func hold(_ capacity: Int) -> Int? {
         guard capacity > 2 * BufferPool.bufferSize else { return 0 }
         return worker.heldMemory.hold(capacity) ? capacity : nil
     }
@@ -278,6 +277,12 @@ struct Connection: ~Copyable {
         if reader.hasFurtherBytes { return true }
         if case .received = receiveNow() { return true }
         return false
+    }
+
+    @inline(never)
+    private mutating func writeContinue() {
+        if output.capacity == 0 { output = worker.takeBuffer() }
+        output.append(contentsOf: ResponseEncoder.continueResponse)
     }
 
     @inline(never)

@@ -20,7 +20,7 @@ final class Worker: @unchecked Sendable {
     let heldMemory: HeldMemory
     let accessLog: AccessLog?
     let https: HTTPSPolicy
-    let logger: Logger
+    private let logger: Logger
     private var buffers = BufferPool()
     private var encoder: ResponseEncoder
     /// Open connections of this loop, for choosing the least busy one.
@@ -114,6 +114,12 @@ final class Worker: @unchecked Sendable {
     /// Appends an answer's bytes, dated now.
     func encode(_ response: borrowing Response, _ traits: ResponseEncoder.Traits, into output: inout [UInt8]) {
         encoder.encode(response, traits, into: &output, unixTime: unixTime)
+    }
+
+    /// Logs why a connection was closed without an answer, for whoever looks for it.
+    @inline(never)
+    func noteClosed(_ reason: String) {
+        logger.debug("a connection was closed: \(reason)")
     }
 
     /// Seconds since 1970.

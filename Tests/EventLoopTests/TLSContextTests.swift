@@ -1,0 +1,116 @@
+import COpenSSL
+import Foundation
+import Testing
+
+@testable import EventLoop
+
+@Suite struct TLSContextTests {
+    @Test("new files are used after a reload; bad ones leave the old in use and are reported once")
+    func reload() async throws {
+        let certificates = try Certificates()
+        let current = try certificates.make("current")
+        let next = try certificates.make("next")
+        let other = try certificates.make("other")
+        let context = try TLSContext(TLSFiles(standard: current.files))
+        try await withLoop { loop in
+            func expectCertificate(of name: String) async throws {
+                let client = try await meet(context, on: loop).client.get()
+                #expect(client.serverCommonName == name)
+            }
+            #expect(!context.filesHaveChanged)
+            try await expectCertificate(of: "current")
+
+            // A connection from before goes on while the files change under it.
+            let (server, descriptor) = try socketPair()
+            async let served = serveEcho(server, context, on: loop)
+            let client = try TLSClient(descriptor)
+            try await blocking { try client.connect() }
+
+            try certificates.replace(current, by: next)
+            #expect(context.filesHaveChanged)
+            try await expectCertificate(of: "current")
+            try context.reload()
+            #expect(!context.filesHaveChanged)
+            try await expectCertificate(of: "next")
+            let answer = try await blocking {
+                try client.send("still here")
+                return try client.receiveText()
+            }
+            #expect(answer == "still here")
+            shutdown(descriptor, Int32(SHUT_RDWR))
+            _ = try await served
+
+            try certificates.replace(current.key, by: other.key)
+            let error = #expect(throws: TLSConfigurationError.self) { try context.reload() }
+            #expect(error?.problem == .keyMismatch(certificate: current.certificate))
+            #expect(!context.filesHaveChanged)
+            try await expectCertificate(of: "next")
+
+            try FileManager.default.removeItem(atPath: current.key)
+            #expect(context.filesHaveChanged)
+            #expect(throws: TLSConfigurationError.self) { try context.reload() }
+            try await expectCertificate(of: "next")
+        }
+    }
+
+    @Test("the expiry is that of the certificate that ends first")
+    func expiry() throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(
+            TLSFiles(
+                standard: try certificates.make("long", days: 300).files,
+                others: [try certificates.make("short", days: 3).files]
+            )
+        )
+        let days = Double(context.earliestExpiry - Int64(Date().timeIntervalSince1970)) / 86_400
+        #expect(2.9...3.0 ~= days)
+    }
+
+    @Test("files that cannot be used are refused with what is wrong and what to do")
+    func faults() throws {
+        let certificates = try Certificates()
+        let good = try certificates.make("good")
+        let rsa = try certificates.make("rsa", kind: .rsa)
+        let weak = try certificates.make("weak", kind: .weakRSA)
+        let encrypted = certificates.path("encrypted.key")
+        try certificates.openSSL(["pkey", "-in", good.key, "-aes256", "-passout", "pass:secret", "-out", encrypted])
+        let empty = certificates.path("empty.pem")
+        try Data().write(to: URL(filePath: empty))
+        let missing = certificates.path("missing.pem")
+
+        func problem(
+            _ certificate: String, _ key: String, _ authorities: String? = nil
+        ) -> (String, TLSConfigurationError.Problem, String)? {
+            let pair = TLSFiles.Pair(certificateChain: certificate, privateKey: key)
+            do throws(TLSConfigurationError) {
+                // Also as the second pair: it is the file at fault that is named.
+                _ = try TLSContext(TLSFiles(standard: good.files, others: [pair], clientAuthorities: authorities))
+                return nil
+            } catch {
+                return (error.file, error.problem, error.description)
+            }
+        }
+        let cases: [(String, String, String?, String, TLSConfigurationError.Problem)] = [
+            (missing, good.key, nil, missing, .unreadable("No such file or directory")),
+            (good.certificate, missing, nil, missing, .unreadable("No such file or directory")),
+            (empty, good.key, nil, empty, .noCertificate),
+            (good.key, good.key, nil, good.key, .noCertificate),
+            (weak.certificate, weak.key, nil, weak.certificate, .noCertificate),
+            (good.certificate, empty, nil, empty, .noPrivateKey),
+            (good.certificate, good.certificate, nil, good.certificate, .noPrivateKey),
+            (good.certificate, encrypted, nil, encrypted, .encryptedPrivateKey),
+            (good.certificate, rsa.key, nil, rsa.key, .keyMismatch(certificate: good.certificate)),
+            (rsa.certificate, weak.key, nil, weak.key, .keyMismatch(certificate: rsa.certificate)),
+            (good.certificate, good.key, empty, empty, .noClientAuthority),
+            (good.certificate, good.key, missing, missing, .unreadable("No such file or directory")),
+        ]
+        for (certificate, key, authorities, file, expected) in cases {
+            let found = problem(certificate, key, authorities)
+            #expect(found?.0 == file)
+            #expect(found?.1 == expected)
+            #expect(found?.2.hasPrefix(file) == true)
+        }
+        #expect(problem(weak.certificate, weak.key)?.2.contains("(OpenSSL: ee key too small)") == true)
+        #expect(problem(good.certificate, good.key) == nil)
+    }
+}

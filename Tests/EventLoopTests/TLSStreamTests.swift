@@ -1,0 +1,265 @@
+import COpenSSL
+import Foundation
+import Testing
+
+@testable import EventLoop
+
+@Suite struct TLSStreamTests {
+    @Test(
+        "much data goes there and back unharmed while both sides hold each other up",
+        arguments: [TLS1_2_VERSION, TLS1_3_VERSION])
+    func roundTrip(version: Int32) async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            async let served = serveEcho(server, context, on: loop)
+            let total = 24 << 20
+            let client = try TLSClient(descriptor, .init(minimum: version, maximum: version))
+            let received = try await blocking {
+                try client.connect()
+                var next: UInt8 = 0
+                var received = 0
+                // Reads only after much was written: the server's answers fill the socket meanwhile.
+                for _ in 0..<(total / (1 << 20)) {
+                    try client.send((0..<(1 << 20)).map { UInt8(truncatingIfNeeded: $0 % 251) })
+                    var wanted = 1 << 20
+                    while wanted > 0 {
+                        let bytes = try client.receive()
+                        guard !bytes.isEmpty else { return received }
+                        for byte in bytes {
+                            guard byte == next else { return received }
+                            next = next == 250 ? 0 : next + 1
+                            received += 1
+                            wanted -= 1
+                            if received % (1 << 20) == 0 { next = 0 }
+                        }
+                    }
+                }
+                return received
+            }
+            #expect(received == total)
+            _ = try await blocking { try client.send("end") }
+            // Without close_notify: to the server an end like any other.
+            shutdown(descriptor, Int32(SHUT_RDWR))
+            #expect(try await served == (version == TLS1_2_VERSION ? "TLSv1.2" : "TLSv1.3"))
+        }
+    }
+
+    @Test("an answer larger than the socket waits for its client, and the loop serves others meanwhile")
+    func backPressure() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            let total = 12 << 20
+            async let sent: Void = loop.perform {
+                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                try await send([UInt8](repeating: 7, count: total), to: stream)
+                stream.finishSending()
+                var rest: [UInt8] = []
+                while try await receive(from: stream, into: &rest) {}
+                #expect(rest == Array("thanks".utf8))
+            }
+            let client = try TLSClient(descriptor)
+            try await blocking { try client.connect() }
+            try await Task.sleep(for: .milliseconds(50))
+            let other = try await meet(context, on: loop)
+            #expect(throws: Never.self) { try other.client.get() }
+            let received = try await blocking {
+                var received = 0
+                while true {
+                    let bytes = try client.receive()
+                    // A proper end: close_notify came.
+                    if bytes.isEmpty { break }
+                    received += bytes.count
+                }
+                try client.send("thanks")
+                return received
+            }
+            #expect(received == total)
+            shutdown(descriptor, Int32(SHUT_WR))
+            try await sent
+        }
+    }
+
+    @Test("bytes that are decrypted already keep the stream readable")
+    func pending() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            async let text: String = loop.perform {
+                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                var buffer: [UInt8] = []
+                while buffer.count < 30 {
+                    switch try stream.receive(into: &buffer, room: 4) {
+                    case .received(let count): #expect(count <= 4)
+                    case .endOfInput: return "end of input"
+                    case .wouldBlock:
+                        let reason = await stream.waitUntilReadable(
+                            until: .now + Nanoseconds(.seconds(5)), isIdle: false)
+                        try #require(reason == .ready)
+                    }
+                }
+                let mayBeReadable = stream.mayBeReadable
+                #expect(!mayBeReadable)
+                let reason = await stream.waitUntilReadable(until: .now + Nanoseconds(.milliseconds(5)), isIdle: false)
+                #expect(reason == .timedOut)
+                return String(decoding: buffer, as: UTF8.self)
+            }
+            let client = try TLSClient(descriptor)
+            try await blocking {
+                try client.connect()
+                // Three records, which arrive together.
+                for _ in 0..<3 { try client.send("0123456789") }
+            }
+            #expect(try await text == "012345678901234567890123456789")
+        }
+    }
+
+    @Test("a stream that goes tells its client that this is the end")
+    func closeNotify() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            async let served: Void = loop.perform {
+                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                try await send(Array("all".utf8), to: stream)
+            }
+            let received = try await blocking {
+                let client = try TLSClient(descriptor)
+                try client.connect()
+                // The second one throws where close_notify is missing.
+                return [try client.receiveText(), try client.receiveText()]
+            }
+            #expect(received == ["all", ""])
+            try await served
+        }
+    }
+
+    @Test("a client of TLS 1.2 that wants to renegotiate is refused")
+    func renegotiation() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            let served = Task { try await serveEcho(server, context, on: loop) }
+            let isRefused = try await blocking {
+                let client = try TLSClient(descriptor, .init(maximum: TLS1_2_VERSION))
+                try client.connect()
+                return !client.renegotiates()
+            }
+            #expect(isRefused)
+            // OpenSSL's client then breaks off.
+            await #expect(throws: SystemError(call: "SSL_read", code: EPROTO)) { try await served.value }
+        }
+    }
+
+    @Test("a client may ask for new keys in the middle")
+    func keyUpdate() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            async let served = serveEcho(server, context, on: loop)
+            try await blocking {
+                let client = try TLSClient(descriptor)
+                try client.connect()
+                for word in ["one", "two", "three"] {
+                    try client.requestKeyUpdate()
+                    try client.send(word)
+                    #expect(try client.receiveText() == word)
+                }
+            }
+            _ = try await served
+        }
+    }
+
+    @Test(
+        "text on a TLS port is told apart and can be answered in clear",
+        arguments: ["GET / HTTP/1.1\r\n\r\n", "DELETE / HTTP/1.1\r\n\r\n", "get"]
+    )
+    func plainRequest(request: String) async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            async let seen: String = loop.perform {
+                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                do throws(TLSError) {
+                    try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                } catch {
+                    #expect(error == .plainRequest)
+                }
+                var buffer: [UInt8] = []
+                _ = try await receive(from: stream, into: &buffer)
+                try await send(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8), to: stream)
+                return String(decoding: buffer, as: UTF8.self)
+            }
+            _ = write(client, request, request.utf8.count)
+            #expect(try await seen == request)
+            var answer = [UInt8](repeating: 0, count: 100)
+            let count = read(client, &answer, 100)
+            #expect(String(decoding: answer.prefix(max(0, count)), as: UTF8.self).hasPrefix("HTTP/1.1 400"))
+            close(client)
+        }
+    }
+
+    @Test(
+        "a handshake that does not come on ends at its deadline, one that is broken off at once; others go on",
+        arguments: [[], [0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00]] as [[UInt8]]
+    )
+    func slowHandshake(beginning: [UInt8]) async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            _ = write(client, beginning, beginning.count)
+            let start = MonotonicTime.now
+            let served = Task { try await serveEcho(server, context, on: loop, handshakeTime: .milliseconds(300)) }
+            let other = try await meet(context, on: loop)
+            #expect(throws: Never.self) { try other.client.get() }
+            await #expect(throws: TLSError.timedOut) { try await served.value }
+            #expect(MonotonicTime.now >= start + Nanoseconds(.milliseconds(300)))
+            close(client)
+
+            let (secondServer, secondClient) = try socketPair()
+            _ = write(secondClient, beginning, beginning.count)
+            close(secondClient)
+            await #expect(throws: TLSError.closed) { try await serveEcho(secondServer, context, on: loop) }
+        }
+    }
+
+    @Test("rubbish ends the handshake with a reason")
+    func rubbish() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            _ = write(client, [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07], 8)
+            await #expect(throws: TLSError.refused(reason: "wrong version number")) {
+                try await serveEcho(server, context, on: loop)
+            }
+            close(client)
+        }
+    }
+
+    @Test("draining ends a connection that has not begun its handshake")
+    func draining() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            let served = Task { try await serveEcho(server, context, on: loop) }
+            try await Task.sleep(for: .milliseconds(20))
+            loop.beginDraining()
+            await #expect(throws: TLSError.stopped) { try await served.value }
+            close(client)
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 
 CONNECTIONS = 64
 
@@ -34,9 +35,21 @@ def content_length(head: bytes) -> int:
     return 0
 
 
-def open_connections(stack: contextlib.ExitStack, port: int, count: int) -> list[socket.socket]:
+def connect(port: int, is_tls: bool = False) -> socket.socket:
+    """A connection to a server here, whose certificate is its own affair."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    if not is_tls:
+        return connection
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connection)
+
+
+def open_connections(
+    stack: contextlib.ExitStack, port: int, count: int, is_tls: bool = False
+) -> list[socket.socket]:
     """Connections that the stack closes."""
-    return [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(count)]
+    return [stack.enter_context(connect(port, is_tls)) for _ in range(count)]
 
 
 def ask_all(port: int, requests: list[bytes]) -> list[bytes]:

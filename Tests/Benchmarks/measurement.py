@@ -82,8 +82,9 @@ class Wrk:
         script = str(Path(__file__).with_name("replay.lua"))
         command = ["taskset", "--cpu-list", str(self.core), "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{self.seconds}s"]
         arguments = [str(requests), str(workload.request_bytes), str(seed)]
+        scheme = "https" if workload.is_tls else "http"
         result = subprocess.run(
-            [*command, "-s", script, f"http://127.0.0.1:{port}", "--", *arguments],
+            [*command, "-s", script, f"{scheme}://127.0.0.1:{port}", "--", *arguments],
             capture_output=True, text=True, timeout=self.seconds + 60, check=False,
         )
         last = result.stdout.strip().rpartition("\n")[2].split()
@@ -115,7 +116,7 @@ def idle_connection_bytes(peer: Peer, workload: Workload, count: int) -> float:
     """Resident memory a keep-alive connection costs that has had one answer and now waits."""
     with peer.serving(workload) as server, contextlib.ExitStack() as stack:
         before = server.resident_bytes()
-        for connection in open_connections(stack, server.port, count):
+        for connection in open_connections(stack, server.port, count, workload.is_tls):
             ask(connection, workload.requests[0])
         return (server.resident_bytes() - before) / count
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from client import ask
+from client import ask, connect
 from machine import CLOCK_TICKS, BenchmarkError
 from workloads import Workload
 
@@ -105,12 +105,31 @@ class Peer:
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS) as connection:
+                with connect(port, workload.is_tls) as connection:
                     return ask(connection, workload.requests[0])
             except OSError:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise BenchmarkError(f"{self.name} does not start:\n{output.read_text()}") from None
                 time.sleep(0.000_2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """A self-signed certificate with a key on P-256."""
+
+    chain: Path
+    key: Path
+
+    @staticmethod
+    def make(folder: Path) -> "Certificate":
+        """Makes one for the time of the benchmark."""
+        made = Certificate(folder / "certificate.pem", folder / "key.pem")
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+             "-subj", "/CN=localhost", "-out", str(made.chain), "-keyout", str(made.key)],
+            check=True, capture_output=True,
+        )
+        return made
 
 
 def stop(process: subprocess.Popen) -> None:
@@ -128,18 +147,22 @@ class TokenCache(Peer):
 
     name = "token-cache"
 
-    def __init__(self, core: int, folder: Path, binary: Path) -> None:
+    def __init__(self, core: int, folder: Path, binary: Path, certificate: Certificate) -> None:
         super().__init__(core, folder)
         self.binary = binary
+        self.certificate = certificate
 
     def command(self, port: int, workload: Workload) -> list[str]:
-        data = str(self.folder / "data")
-        return [str(self.binary), "serve", "--listen", f"127.0.0.1:{port}", "--data-directory", data]
+        listen = f"{'https' if workload.is_tls else 'http'}://127.0.0.1:{port}"
+        return [str(self.binary), "serve", "--listen", listen, "--data-directory", str(self.folder / "data")]
 
     def environment(self) -> dict[str, str]:
         """Without the settings of whoever runs the benchmark."""
         others = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
-        return {**others, "TOKEN_CACHE_LOOPS": "1"}
+        return {
+            **others, "TOKEN_CACHE_LOOPS": "1", "TOKEN_CACHE_TLS_CERTIFICATE": str(self.certificate.chain),
+            "TOKEN_CACHE_TLS_PRIVATE_KEY": str(self.certificate.key),
+        }
 
 
 class Floor(Peer):
@@ -158,3 +181,41 @@ class Floor(Peer):
         answer = self.folder / "floor.answer"
         answer.write_bytes(self.answers[workload.name])
         return [str(self.binary), str(port), str(workload.body_bytes), str(answer)]
+
+
+class Nginx(Peer):
+    """nginx with one worker and `return 200`: the body of token-cache's answer, and its headers."""
+
+    name = "nginx"
+
+    def __init__(self, core: int, folder: Path, certificate: Certificate, body: bytes) -> None:
+        super().__init__(core, folder)
+        self.certificate = certificate
+        self.body = body
+
+    def command(self, port: int, workload: Workload) -> list[str]:
+        text = self.body.decode().replace("\\", "\\\\").replace("'", "\\'")
+        places = "".join(
+            f"{kind}_temp_path {self.folder}/nginx-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        configuration = self.folder / "nginx.conf"
+        configuration.write_text(f"""
+            daemon off; worker_processes 1; pid {self.folder}/nginx.pid; error_log {self.folder}/nginx-error.log crit;
+            events {{ worker_connections 4096; }}
+            http {{
+                access_log off; keepalive_requests 1000000000; default_type application/json; {places}
+                server {{
+                    listen 127.0.0.1:{port} ssl; ssl_protocols TLSv1.2 TLSv1.3;
+                    ssl_certificate {self.certificate.chain}; ssl_certificate_key {self.certificate.key};
+                    add_header Cache-Control no-store; add_header X-Content-Type-Options nosniff;
+                    add_header Strict-Transport-Security max-age=31536000;
+                    location / {{ return 200 '{text}'; }}
+                }}
+            }}
+        """)
+        return ["nginx", "-c", str(configuration)]
+
+    def pids(self, process: subprocess.Popen) -> list[int]:
+        """Master and worker."""
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        return [process.pid, *(int(child) for child in children)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from measurement import Result
 
 TITLES = [
-    "", "", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "x floor (range)", "busy", "stolen", "resident MiB",
+    "", "", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "x reference (range)", "busy", "stolen", "resident MiB",
 ]
 
 
@@ -21,6 +21,7 @@ class Report:
     results: list[Result]
     idle_connections: int
     idle_connection_bytes: float
+    idle_tls_bytes: dict[str, float]
     starts: int
     start_milliseconds: float
 
@@ -59,10 +60,12 @@ def as_text(report: Report) -> str:
     width = max(len(name) for name in report.machine)
     head = "\n".join(f"{name.ljust(width)}  {value}" for name, value in report.machine.items())
     figures = table([TITLES, *(cells(result) for result in report.results)])
+    idle_tls = ", ".join(f"{name} {size:,.0f}" for name, size in report.idle_tls_bytes.items())
     return (
         f"{head}\n\n{report.method}\n\n{figures}\n\n"
         f"idle keep-alive connection: {report.idle_connection_bytes:,.0f} bytes resident"
         f" ({report.idle_connections:,} connections, one answer each)\n"
+        f"idle TLS connection: {idle_tls} bytes resident\n"
         f"exec to first answer: {report.start_milliseconds:.1f} ms (median of {report.starts} starts)"
     )
 

@@ -19,6 +19,7 @@ class Workload:
     body_bytes: int
     expected: bytes
     """What every right answer contains."""
+    is_tls: bool = False
 
     @property
     def request_bytes(self) -> int:
@@ -78,9 +79,19 @@ def posts(name: str, ids: list[str], infos: list[str]) -> Workload:
     return Workload(name, [post(body) for body in bodies], len(bodies[0]), b'{"status":"true"}')
 
 
+def over_tls(name: str, workload: Workload, field: str = "") -> Workload:
+    """The same requests over TLS, with a further header line."""
+    requests = [request.replace(b"\r\n", f"\r\n{field}".encode(), 1) for request in workload.requests]
+    return dataclasses.replace(workload, name=name, requests=requests, is_tls=True)
+
+
 STORED_IDS = unique_ids(SEED)
 LOADING = posts("loading", STORED_IDS, token_infos(SEED + 1))
 GET_HIT = gets("GET hit", STORED_IDS, b'"token_info":')
 GET_MISS = gets("GET miss", unique_ids(SEED + 2), b'"50002"')
 POST = posts("POST", STORED_IDS, token_infos(SEED + 3))
 ROWS = [GET_HIT, GET_MISS, POST]
+TLS_GET = over_tls("TLS GET hit", GET_HIT)
+# wrk keeps no sessions: each connection is a full handshake.
+TLS_HANDSHAKE = over_tls("TLS handshake", GET_HIT, "Connection: close\r\n")
+TLS_ROWS = [TLS_GET, TLS_HANDSHAKE]

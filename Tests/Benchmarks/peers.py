@@ -195,9 +195,8 @@ class Nginx(Peer):
 
     def command(self, port: int, workload: Workload) -> list[str]:
         text = self.body.decode().replace("\\", "\\\\").replace("'", "\\'")
-        places = "".join(
-            f"{kind}_temp_path {self.folder}/nginx-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        places = "".join(f"{kind}_temp_path {self.folder}/nginx-{kind};" for kind in kinds)
         configuration = self.folder / "nginx.conf"
         configuration.write_text(f"""
             daemon off; worker_processes 1; pid {self.folder}/nginx.pid; error_log {self.folder}/nginx-error.log crit;

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <openssl/bio.h>
+#include <openssl/core_names.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
@@ -59,4 +62,22 @@ static inline void copenssl_retry_read(BIO *transport) {
 
 static inline void copenssl_retry_write(BIO *transport) {
     BIO_set_retry_write(transport);
+}
+
+// The parameters are an array on the stack whose entries point at one another's storage.
+static inline int copenssl_start_hmac_sha256(EVP_MAC_CTX *context, const unsigned char *key, size_t length) {
+    OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)"SHA256", 0),
+        OSSL_PARAM_construct_end(),
+    };
+    return EVP_MAC_init(context, key, length, parameters);
+}
+
+static inline int copenssl_get_tag(EVP_CIPHER_CTX *context, void *tag, int length) {
+    return EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, length, tag);
+}
+
+// OpenSSL only reads the tag, though it takes a pointer that could be written to.
+static inline int copenssl_set_tag(EVP_CIPHER_CTX *context, const void *tag, int length) {
+    return EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, length, (void *)tag);
 }

@@ -1,0 +1,141 @@
+internal import Glibc
+
+/// The file that holds a key ring.
+package struct KeyRingFile: Hashable, Sendable {
+    /// The file's name in a data directory.
+    package static let standardName = "keys"
+    /// The name of systemd's credential (systemd.exec(5), LoadCredential=).
+    package static let credentialName = "token-cache.keys"
+
+    package let path: String
+    /// Handed over by systemd: not ours to make, to change or to check the mode of.
+    package let isCredential: Bool
+
+    /// The file that holds the ring of a data directory.
+    ///
+    /// - Parameters:
+    ///   - path: From the settings; empty for the credential if there is one, otherwise for a file in the directory.
+    ///   - credentials: systemd's `$CREDENTIALS_DIRECTORY`, if it is set.
+    ///   - directory: The data directory.
+    package init(path: String, credentials: String?, directory: String) {
+        let credential = credentials.map { $0 + "/" + Self.credentialName }
+        if !path.isEmpty {
+            self.path = path
+            isCredential = credentials.map { path.hasPrefix($0 + "/") } ?? false
+        } else if let credential, unsafe access(credential, F_OK) == 0 {
+            self.path = credential
+            isCredential = true
+        } else {
+            self.path = directory + "/" + Self.standardName
+            isCredential = false
+        }
+    }
+
+    /// Longer than any ring.
+    private static let sizeLimit = 1 << 20
+
+    /// Reads the ring; nil when there is no such file.
+    func load() throws(KeyRingError) -> KeyRing? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            if errno == ENOENT { return nil }
+            throw .file(path: path, call: "open", reason: Self.lastReason())
+        }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else {
+            throw .file(path: path, call: "fstat", reason: Self.lastReason())
+        }
+        guard isCredential || status.st_mode & 0o077 == 0 else {
+            throw .open(path: path, mode: status.st_mode & 0o777)
+        }
+        guard status.st_size <= Self.sizeLimit else { throw .malformed(path: path, line: 0, reason: "it is too long") }
+        var bytes = [UInt8](repeating: 0, count: Int(status.st_size) + 1)
+        defer { SecretKey.wipe(&bytes) }
+        let count = unsafe pread(descriptor, &bytes, bytes.count, 0)
+        guard count >= 0 else { throw .file(path: path, call: "read", reason: Self.lastReason()) }
+        do throws(KeyRingText.Malformed) {
+            var text = Array(bytes[..<count])
+            defer { SecretKey.wipe(&text) }
+            return try KeyRingText.ring(of: text)
+        } catch {
+            throw .malformed(path: path, line: error.line, reason: error.reason)
+        }
+    }
+
+    /// Writes a ring: beside the old file, synced, then in its place, so that one of the two is there whatever happens.
+    func save(_ ring: KeyRing) throws(KeyRingError) {
+        guard !isCredential else { throw .credential(path: path) }
+        let temporary = path + ".new"
+        _ = unsafe unlink(temporary)
+        let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw .file(path: temporary, call: "open", reason: Self.lastReason()) }
+        var text = KeyRingText.bytes(of: ring)
+        defer { SecretKey.wipe(&text) }
+        let isWritten =
+            unsafe write(descriptor, text, text.count) == text.count && fsync(descriptor) == 0
+            && rename(temporary, path) == 0
+        let reason = Self.lastReason()
+        close(descriptor)
+        guard isWritten else {
+            _ = unsafe unlink(temporary)
+            throw .file(path: path, call: "write", reason: reason)
+        }
+        DataDirectory.synchronize(Self.folder(of: path))
+    }
+
+    private static func folder(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+
+    private static func lastReason() -> String {
+        unsafe String(cString: strerror(errno))
+    }
+}
+
+/// What is wrong with a key ring's file; says what to do about it, and nothing of its contents.
+package enum KeyRingError: Error, Hashable, CustomStringConvertible {
+    case file(path: String, call: String, reason: String)
+    /// Others than its owner may read or write it.
+    case open(path: String, mode: UInt32)
+    /// The line counts from 1; 0 stands for the whole file.
+    case malformed(path: String, line: Int, reason: String)
+    /// A credential of systemd's cannot be changed from here.
+    case credential(path: String)
+    /// The store is sealed, and there is no such file.
+    case missing(path: String)
+    /// The ring is not the one that the store was sealed with.
+    case ofAnotherStore(path: String)
+    case library(SealingError)
+
+    package var description: String {
+        switch self {
+        case .file(let path, let call, let reason):
+            "the key ring \(path) cannot be used (\(call): \(reason)); give the server's user access to it"
+        case .open(let path, let mode):
+            """
+            the key ring \(path) can be read by others (mode 0\(String(mode, radix: 8))); \
+            if nobody else has seen it, chmod 600 it, otherwise add a new key with token-cache keys add after that
+            """
+        case .malformed(let path, let line, let reason):
+            "the key ring \(path)\(line == 0 ? "" : ", line \(line)"): \(reason); put a backup of the file in its place"
+        case .credential(let path):
+            """
+            the key ring \(path) is a credential, which cannot be changed here; \
+            change its source, as in LoadCredential=, and restart the server
+            """
+        case .missing(let path):
+            """
+            the store is sealed and its key ring \(path) is missing; put a backup of the file in its place, \
+            or name the right file with sealing.key_ring
+            """
+        case .ofAnotherStore(let path):
+            """
+            the key ring \(path) is not the one that the store was sealed with; put that one in its place, \
+            or name the right file with sealing.key_ring
+            """
+        case .library(let error): "\(error)"
+        }
+    }
+}

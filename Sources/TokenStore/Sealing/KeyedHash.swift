@@ -1,0 +1,45 @@
+internal import COpenSSL
+
+/// HMAC-SHA-256 under one key (RFC 2104).
+///
+/// Used by one thread at a time.
+@safe final class KeyedHash {
+    /// Bytes of a hash.
+    static let length = 32
+
+    private let context: OpaquePointer
+
+    init(_ key: SecretKey) throws(SealingError) {
+        guard let algorithm = unsafe EVP_MAC_fetch(nil, "HMAC", nil) else { throw .library("EVP_MAC_fetch") }
+        defer { unsafe EVP_MAC_free(algorithm) }
+        guard let context = unsafe EVP_MAC_CTX_new(algorithm) else { throw .library("EVP_MAC_CTX_new") }
+        unsafe self.context = unsafe context
+        let isStarted = key.withBytes { bytes in
+            unsafe bytes.withUnsafeBufferPointer {
+                unsafe copenssl_start_hmac_sha256(context, $0.baseAddress, $0.count)
+            }
+        }
+        guard isStarted == 1 else { throw .library("EVP_MAC_init") }
+    }
+
+    deinit {
+        unsafe EVP_MAC_CTX_free(context)
+    }
+
+    /// The hash of some bytes.
+    ///
+    /// - Parameters:
+    ///   - bytes: What is hashed.
+    ///   - hash: Replaced by the hash, `length` bytes.
+    func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) throws(SealingError) {
+        hash.removeAll(keepingCapacity: true)
+        hash.append(contentsOf: repeatElement(0, count: Self.length))
+        var length = 0
+        // Without a key it starts anew under the one it has.
+        let isDone =
+            unsafe EVP_MAC_init(context, nil, 0, nil) == 1
+            && bytes.withUnsafeBufferPointer { unsafe EVP_MAC_update(context, $0.baseAddress, $0.count) } == 1
+            && EVP_MAC_final(context, &hash, &length, Self.length) == 1
+        guard isDone && length == Self.length else { throw .library("EVP_MAC") }
+    }
+}

@@ -1,0 +1,49 @@
+internal import COpenSSL
+internal import Glibc
+
+/// A key of 256 bits, wiped from memory when its last holder lets go of it.
+///
+/// Any thread. It has no description: what prints it prints nothing of it.
+@safe final class SecretKey: Sendable {
+    /// Bytes of a key.
+    static let length = 32
+
+    /// Owned; nobody writes to it between `init` and `deinit`, which is why any thread may read it.
+    private nonisolated(unsafe) let storage: UnsafeMutablePointer<UInt8>
+
+    /// Copies a key.
+    ///
+    /// - Parameter bytes: Exactly `length` bytes, which the caller wipes.
+    init(_ bytes: Span<UInt8>) {
+        precondition(bytes.count == Self.length, "a key has 32 bytes")
+        unsafe storage = .allocate(capacity: Self.length)
+        for index in 0..<Self.length { unsafe storage[index] = bytes[index] }
+        // Kept off the swap device where the limits allow it (mlock(2)); nothing depends on it.
+        _ = unsafe mlock(storage, Self.length)
+    }
+
+    deinit {
+        unsafe explicit_bzero(storage, Self.length)
+        unsafe storage.deallocate()
+    }
+
+    /// A new key from the system's generator.
+    static func random() throws(SealingError) -> SecretKey {
+        var bytes = [UInt8](repeating: 0, count: length)
+        defer { wipe(&bytes) }
+        guard unsafe RAND_priv_bytes(&bytes, Int32(length)) == 1 else { throw .library("RAND_priv_bytes") }
+        return SecretKey(bytes.span)
+    }
+
+    /// Lends the bytes while `body` runs.
+    func withBytes<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
+        unsafe body(Span(_unsafeStart: storage, count: Self.length))
+    }
+
+    /// Overwrites bytes, in a way that the compiler does not leave out.
+    static func wipe(_ bytes: inout [UInt8]) {
+        unsafe bytes.withUnsafeMutableBytes { bytes in
+            if let start = bytes.baseAddress { unsafe explicit_bzero(start, bytes.count) }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenStore
+
+@Suite struct SealingTests {
+    private func hex(_ text: String) -> [UInt8] {
+        var (bytes, rest): ([UInt8], Substring) = ([], text[...])
+        while !rest.isEmpty {
+            bytes.append(UInt8(rest.prefix(2), radix: 16) ?? 0)
+            rest = rest.dropFirst(2)
+        }
+        return bytes
+    }
+
+    private func ring(_ numbers: [Int] = [1]) throws -> KeyRing {
+        KeyRing(
+            index: try .random(),
+            keys: try numbers.map { .init(number: $0, createdAt: 1_795_000_000, key: try .random()) }
+        )
+    }
+
+    private func open(
+        _ value: [UInt8], _ number: Int, _ rowKey: [UInt8], with ring: KeyRing
+    ) throws(SealingError) -> Token {
+        var sealer = try TokenSealer(ring)
+        var text: [UInt8] = []
+        try sealer.open(value.span, keyNumber: number, rowKey: rowKey.span, into: &text)
+        let (id, info) = TokenSealer.split(text)
+        return Token(id: Array(text[id]), info: Array(text[info]))
+    }
+
+    @Test("the keyed hash is HMAC-SHA-256, also the second time")
+    func keyedHash() throws {
+        // RFC 4231, test case 2, with the key filled up with zeros, which HMAC does itself.
+        let hash = try KeyedHash(SecretKey((Array("Jefe".utf8) + [UInt8](repeating: 0, count: 28)).span))
+        let expected = hex("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+        for _ in 0..<2 {
+            var found: [UInt8] = []
+            try hash.hash(Array("what do ya want for nothing?".utf8).span, into: &found)
+            #expect(found == expected)
+        }
+    }
+
+    @Test("the cipher is AES-256-GCM")
+    func cipher() throws {
+        // The Galois/Counter Mode of Operation (McGrew, Viega), test case 16.
+        let key = SecretKey(hex("feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308").span)
+        let nonce = hex("cafebabefacedbaddecaf888")
+        let text = hex(
+            "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39"
+        )
+        let associated = hex("feedfacedeadbeeffeedfacedeadbeefabaddad2")
+        let expected = hex(
+            "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f66276fc6ece0f4e1768cddf8853bb2d551b"
+        )
+        for split in [0, 1, 33, text.count] {
+            var sealed: [UInt8] = []
+            try TokenCipher(key, .sealing).seal(
+                Array(text[..<split]).span, Array(text[split...]).span, nonce: nonce.span, associated: associated.span,
+                into: &sealed
+            )
+            #expect(sealed == nonce + expected)
+            var opened: [UInt8] = []
+            let isGenuine = try TokenCipher(key, .opening).open(
+                sealed.span, associated: associated.span, into: &opened)
+            #expect(isGenuine && opened == text)
+        }
+    }
+
+    @Test("what was sealed opens again, whatever its length, and never looks the same twice")
+    func roundTrip() throws {
+        let ring = try ring([1, 7])
+        var sealer = try TokenSealer(ring)
+        var values = Set<[UInt8]>()
+        for (id, length) in [("me", 0), ("me", 1), (String(repeating: "i", count: 1_024), 330), ("é", 1 << 20)] {
+            var rowKey: [UInt8] = []
+            try sealer.rowKey(of: Array(id.utf8).span, into: &rowKey)
+            #expect(rowKey.count == 32)
+            let info = (0..<length).map { UInt8(truncatingIfNeeded: $0) }
+            for _ in 0..<100 where length < 1_000 || values.count < 302 {
+                let value = try sealer.seal(info.span, id: Array(id.utf8).span, rowKey: rowKey.span)
+                #expect(values.insert(value).inserted)
+                #expect(value.count == TokenSealer.overhead + id.utf8.count + length)
+                #expect(try open(value, 7, rowKey, with: ring) == Token(id: Array(id.utf8), info: info))
+            }
+        }
+    }
+
+    @Test("a change of any byte is noticed")
+    func tampering() throws {
+        let ring = try ring()
+        var sealer = try TokenSealer(ring)
+        let rowKey = [UInt8](repeating: 9, count: 32)
+        let value = try sealer.seal(Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span)
+        for index in value.indices {
+            for bit in [0, 3, 7] {
+                var changed = value
+                changed[index] ^= 1 << UInt8(bit)
+                #expect(throws: index == 0 ? SealingError.malformed : .tampered(keyNumber: 1)) {
+                    try open(changed, 1, rowKey, with: ring)
+                }
+            }
+        }
+        for length in 0..<value.count {
+            #expect(throws: SealingError.self) { try open(Array(value[..<length]), 1, rowKey, with: ring) }
+        }
+        #expect(throws: SealingError.tampered(keyNumber: 1)) { try open(value + [0], 1, rowKey, with: ring) }
+    }
+
+    @Test("a value opens in its own row alone, under its own key alone")
+    func moving() throws {
+        let ring = try ring([1, 2])
+        var sealer = try TokenSealer(ring)
+        let rowKey = [UInt8](repeating: 9, count: 32)
+        let value = try sealer.seal(Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span)
+        #expect(throws: SealingError.tampered(keyNumber: 2)) {
+            try open(value, 2, [UInt8](repeating: 8, count: 32), with: ring)
+        }
+        #expect(throws: SealingError.tampered(keyNumber: 1)) { try open(value, 1, rowKey, with: ring) }
+        #expect(throws: SealingError.missingKey(number: 3)) { try open(value, 3, rowKey, with: ring) }
+        #expect(throws: SealingError.missingKey(number: -1)) { try open(value, -1, rowKey, with: ring) }
+        #expect(throws: SealingError.tampered(keyNumber: 2)) { try open(value, 2, rowKey, with: self.ring([1, 2])) }
+    }
+}
+
+@Suite struct KeyRingTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    private func file(_ name: String = "keys", credentials: String? = nil) -> KeyRingFile {
+        KeyRingFile(path: "\(folder.path)/\(name)", credentials: credentials, directory: folder.path)
+    }
+
+    private func write(_ text: String, mode: Int = 0o600) throws -> KeyRingFile {
+        try Data(text.utf8).write(to: URL(filePath: file().path))
+        try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: file().path)
+        return file()
+    }
+
+    private static let key = String(repeating: "0123456789abcdeF", count: 4)
+
+    @Test("a ring is written for its owner alone and read as it was")
+    func savingAndLoading() throws {
+        let ring = try KeyRing.random(createdAt: 5).addingKey(createdAt: 6)
+        try file().save(ring)
+        let mode = try FileManager.default.attributesOfItem(atPath: file().path)[.posixPermissions] as? Int
+        #expect(mode == 0o600)
+        let found = try #require(try file().load())
+        #expect(found.keys.map(\.number) == [1, 2])
+        #expect(found.keys.map(\.createdAt) == [5, 6])
+        #expect(KeyRingText.bytes(of: found) == KeyRingText.bytes(of: ring))
+        #expect(try found.identity() == ring.identity())
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["keys"])
+    }
+
+    @Test("a missing file is no ring, a new one has other keys")
+    func missing() throws {
+        #expect(try file("none").load() == nil)
+        #expect(try KeyRing.random(createdAt: 1).identity() != KeyRing.random(createdAt: 1).identity())
+    }
+
+    @Test("comments, blank lines, blanks and the order of lines do not matter")
+    func leniency() throws {
+        let ring = try #require(
+            try write("\n# a\n 2\t7  \(Self.key)\r\n1 6 \(Self.key)\n\nindex \(Self.key)").load())
+        #expect(ring.keys.map(\.number) == [1, 2])
+        #expect(ring.newest.createdAt == 7)
+    }
+
+    @Test(
+        "a malformed ring is refused with its line and the reason, and without any of its keys",
+        arguments: [
+            ("1 1 KEY\n", 0, "the index key is missing"),
+            ("index KEY\n", 0, "there is no numbered key"),
+            ("index KEY\nindex KEY\n1 1 KEY", 2, "there are two index keys"),
+            ("index KEY\n1 1 KEY\n1 2 KEY", 3, "there are two keys with the number 1"),
+            ("index KEY0\n1 1 KEY", 1, "expected: index KEY, the key in 64 hexadecimal digits"),
+            ("index xKEY\n1 1 KEY", 1, "expected: index KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n0 1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n1 1 KEY KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+        ]
+    )
+    func malformed(_ text: String, _ line: Int, _ reason: String) throws {
+        let file = try write(text.replacing("KEY", with: Self.key))
+        #expect(throws: KeyRingError.malformed(path: file.path, line: line, reason: reason)) { try file.load() }
+        do {
+            _ = try file.load()
+        } catch {
+            #expect(!error.description.contains("0123456789abcde"))
+        }
+    }
+
+    @Test("a ring that others can read is refused, but not a credential of systemd's")
+    func permissions() throws {
+        let text = "index \(Self.key)\n1 1 \(Self.key)\n"
+        for mode in [0o640, 0o604, 0o660] {
+            let file = try write(text, mode: mode)
+            #expect(throws: KeyRingError.open(path: file.path, mode: UInt32(mode))) { try file.load() }
+        }
+        _ = try write(text, mode: 0o440)
+        let credential = file(credentials: folder.path)
+        #expect(credential.isCredential)
+        #expect(try credential.load() != nil)
+        #expect(throws: KeyRingError.credential(path: credential.path)) {
+            try credential.save(KeyRing.random(createdAt: 1))
+        }
+    }
+
+    @Test("the file is the one of the settings, otherwise the credential, otherwise one in the data directory")
+    func place() throws {
+        let name = "\(folder.path)/\(KeyRingFile.credentialName)"
+        #expect(KeyRingFile(path: "/a", credentials: folder.path, directory: "/d").path == "/a")
+        #expect(KeyRingFile(path: "", credentials: folder.path, directory: "/d").path == "/d/keys")
+        try Data().write(to: URL(filePath: name))
+        #expect(KeyRingFile(path: "", credentials: folder.path, directory: "/d").path == name)
+        #expect(KeyRingFile(path: "", credentials: nil, directory: "/d").path == "/d/keys")
+    }
+
+    @Test("retired numbers are not used again while a later key is there")
+    func numbers() throws {
+        let ring = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2).removingKey(numbered: 1)
+        #expect(ring.keys.map(\.number) == [2])
+        #expect(try ring.addingKey(createdAt: 3).newest.number == 3)
+    }
+}

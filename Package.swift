@@ -59,7 +59,7 @@ let package = Package(
         .executableTarget(
             name: "token-cache",
             dependencies: [
-                "TokenCacheServer",
+                "TokenCacheServer", "TokenService", "TokenStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],

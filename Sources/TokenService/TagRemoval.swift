@@ -4,11 +4,11 @@ internal import HTTP
 ///
 /// The rules are those of the contract's state table, which was read off PHP 8.2; they are applied to ids and token infos
 /// alike, so that whatever clients of `token.php` stored is found again.
-enum TagRemoval {
+package enum TagRemoval {
     /// The bytes that remain.
     ///
     /// Without `<` and NUL that is all of them, and nothing is copied.
-    static func removeTags(from input: [UInt8]) -> [UInt8] {
+    package static func removeTags(from input: [UInt8]) -> [UInt8] {
         let span = input.span
         let all = 0..<input.count
         if span.firstIndex(of: Character.less, in: all) == nil, span.firstIndex(of: Character.nul, in: all) == nil {

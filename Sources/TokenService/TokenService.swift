@@ -19,7 +19,7 @@ package final class TokenService {
     }
 
     /// Longest unique id in bytes, decoded and with tags removed.
-    static let uniqueIDLimit = 1024
+    package static let uniqueIDLimit = 1024
 
     private let paths: [[UInt8]]
     private let readsJSON: Bool
@@ -93,13 +93,13 @@ package final class TokenService {
     // MARK: - Methods
 
     private func get(_ fields: RequestFields) -> Operation {
-        guard let id = fields.uniqueID.flatMap(Self.checkedID) else { return .answer(answer(.invalidInput)) }
+        guard let id = fields.uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
         return .fetch(id: id)
     }
 
     private func post(_ fields: RequestFields) -> Operation {
         guard let uniqueID = fields.uniqueID, let tokenInfo = fields.tokenInfo, Self.isUTF8(tokenInfo),
-            let id = Self.checkedID(uniqueID)
+            let id = Self.storedID(uniqueID)
         else { return .answer(answer(.invalidInput)) }
         return .store(tokenInfo: TagRemoval.removeTags(from: tokenInfo), id: id)
     }
@@ -143,8 +143,8 @@ package final class TokenService {
 
     // MARK: - Values
 
-    /// The id with its tags removed; nil when it is not UTF-8, holds NUL, or is then empty or too long.
-    private static func checkedID(_ uniqueID: [UInt8]) -> [UInt8]? {
+    /// The id as it is stored, with its tags removed; nil when it is not UTF-8, holds NUL, or is then empty or too long.
+    package static func storedID(_ uniqueID: [UInt8]) -> [UInt8]? {
         guard isUTF8(uniqueID), uniqueID.span.firstIndex(of: 0, in: 0..<uniqueID.count) == nil else { return nil }
         let key = TagRemoval.removeTags(from: uniqueID)
         return key.isEmpty || key.count > uniqueIDLimit ? nil : key

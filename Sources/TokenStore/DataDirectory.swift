@@ -5,12 +5,16 @@ package struct DataDirectory: ~Copyable, Sendable {
     package let path: String
     private let lock: Int32
 
-    /// Creates the folder (mode 0700) if it is missing, with the folders above it, and locks it.
+    /// Locks a folder.
     ///
     /// The lock is the kernel's (flock(2)) and goes with the process, however that ends: a file that is left behind
     /// blocks nobody. It holds the owner's process id for whoever is refused.
-    package init(path: String) throws(StoreOpenError) {
-        try Self.create(path)
+    ///
+    /// - Parameters:
+    ///   - path: The folder.
+    ///   - creates: Whether it is created (mode 0700) if it is missing, with the folders above it.
+    package init(path: String, creates: Bool) throws(StoreOpenError) {
+        if creates { try Self.create(path) }
         guard unsafe access(path, R_OK | W_OK | X_OK) == 0 else {
             throw .directory(path: path, call: "access", reason: Self.lastReason())
         }
@@ -34,6 +38,13 @@ package struct DataDirectory: ~Copyable, Sendable {
 
     deinit {
         _ = close(lock)
+    }
+
+    /// Whether the path still leads to the file that is locked, so that nobody else can have locked another one there.
+    var isInPlace: Bool {
+        var (own, found) = (stat(), stat())
+        return unsafe fstat(lock, &own) == 0 && stat(path + "/lock", &found) == 0
+            && own.st_dev == found.st_dev && own.st_ino == found.st_ino
     }
 
     /// Makes the folder and those above it, as far as they are missing.

@@ -4,14 +4,56 @@
 package enum StoreError: Error, Hashable, CustomStringConvertible {
     case read(SQLiteError)
     case write(SQLiteError)
+    /// The row cannot be opened; the others can.
+    case sealing(SealingError)
+    /// A new id is one too many.
+    case full(StoreLimit)
+    /// The files of the store are not where they were.
+    case vanished(path: String)
+    /// The store could not be opened again after a fault.
+    case unusable(StoreOpenError)
+    /// The key ring could not be changed.
+    case keyRing(KeyRingError)
+    /// What was asked for does not fit the state of things; says which and what to do.
+    case refused(String)
     /// The store is being closed.
     case closed
+
+    /// Whether the store has reported the state that leads to it as a `StoreEvent`.
+    package var isToldByStore: Bool {
+        switch self {
+        case .write(let error): !error.isOfOneStatement
+        case .full, .vanished, .unusable: true
+        case .read, .sealing, .keyRing, .refused, .closed: false
+        }
+    }
 
     package var description: String {
         switch self {
         case .read(let error): "reading failed: \(error)"
         case .write(let error): "writing failed: \(error)"
+        case .sealing(let error): "\(error)"
+        case .full(let limit): "\(limit)"
+        case .vanished(let path): "\(path) is no longer there; put it back, or restart to begin with an empty store"
+        case .unusable(let error): "\(error)"
+        case .keyRing(let error): "\(error)"
+        case .refused(let reason): reason
         case .closed: "the store is closed"
+        }
+    }
+}
+
+/// A limit of the settings that a store has reached.
+package enum StoreLimit: Hashable, Sendable, CustomStringConvertible {
+    case tokens(Int)
+    case bytes(Int)
+
+    package var description: String {
+        switch self {
+        case .tokens(let limit):
+            "the store holds \(limit) tokens, as many as store.max_tokens allows; new ids are refused, known ones are not"
+        case .bytes(let limit):
+            "the store takes \(limit) bytes, as many as store.max_bytes allows; new ids are refused, known ones are not"
         }
     }
 }
@@ -30,6 +72,14 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case foreign(path: String)
     /// The file was written by a later version of this program.
     case newer(path: String, version: Int, supported: Int)
+    /// The key ring cannot be used, or is not the right one.
+    case keyRing(KeyRingError)
+    /// The settings ask for sealing, and the store has tokens in the clear.
+    case notSealed(path: String)
+    /// The settings ask for no sealing, and the store is sealed.
+    case sealed(path: String)
+    /// There is no store.
+    case missing(path: String)
     /// Anything else that SQLite says.
     case database(path: String, SQLiteError)
 
@@ -50,7 +100,7 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
         case .notADatabase(let path, let error):
             """
             \(path) is not a usable database (\(error)); \
-            move it away to start with an empty store, or put a backup in its place
+            move it away to start with an empty store, or put a backup in its place with token-cache restore
             """
         case .foreign(let path):
             "\(path) is a database of another program; name another directory with --data-directory"
@@ -59,6 +109,19 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
             \(path) has schema version \(version), and this program knows versions up to \(supported); \
             run the version of token-cache that wrote it, or a later one
             """
+        case .keyRing(let error): "\(error)"
+        case .notSealed(let path):
+            """
+            the store \(path) holds tokens in the clear, and sealing is on; \
+            seal it with token-cache seal, or set sealing.enabled to off
+            """
+        case .sealed(let path):
+            """
+            the store \(path) is sealed, and sealing is off; \
+            set sealing.enabled to on, or unseal it with token-cache unseal
+            """
+        case .missing(let path):
+            "there is no store at \(path); name its folder with --data-directory"
         case .database(let path, let error):
             "the database \(path) cannot be opened: \(error)"
         }

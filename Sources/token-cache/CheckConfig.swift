@@ -11,10 +11,11 @@ struct CheckConfig: AsyncParsableCommand {
             """
     )
 
+    @OptionGroup var addresses: ListenOptions
     @OptionGroup var options: ConfigurationOptions
 
     func run() async throws {
-        let settings = try await options.load()
+        let settings = try await options.load(listen: addresses.listen)
         print(settings.listing)
     }
 }

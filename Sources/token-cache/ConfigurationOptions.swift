@@ -10,14 +10,6 @@ struct ConfigurationOptions: ParsableArguments {
 
     @Option(
         name: .long,
-        help: ArgumentHelp(
-            "Listen here; may be given several times. (default: 127.0.0.1:8080)", valueName: "address"
-        )
-    )
-    var listen: [String] = []
-
-    @Option(
-        name: .long,
         help: ArgumentHelp("Keep the database in this folder. (default: ./data)", valueName: "directory")
     )
     var dataDirectory: String?
@@ -32,7 +24,9 @@ struct ConfigurationOptions: ParsableArguments {
     var logLevel: String?
 
     /// The settings in effect, or the fault on standard error and the end with status 1.
-    func load() async throws -> Settings {
+    ///
+    /// - Parameter listen: The addresses of the command line; empty leaves them to the other places.
+    func load(listen: [String] = []) async throws -> Settings {
         var loader = ConfigurationLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
         if !listen.isEmpty { loader.flags["listen"] = listen }
         if let dataDirectory { loader.flags["data_directory"] = [dataDirectory] }

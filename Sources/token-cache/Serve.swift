@@ -18,10 +18,11 @@ struct Serve: AsyncParsableCommand {
             """
     )
 
+    @OptionGroup var addresses: ListenOptions
     @OptionGroup var options: ConfigurationOptions
 
     func run() async throws {
-        let settings = try await options.load()
+        let settings = try await options.load(listen: addresses.listen)
         LoggingSystem.bootstrap(StreamLogHandler.standardError)
         var logger = Logger(label: "token-cache")
         logger.logLevel = settings.logLevel

@@ -18,6 +18,15 @@ struct TokenCache: AsyncParsableCommand {
               curl 'http://127.0.0.1:8080/token?unique_id=me'
             """,
         version: version,
-        subcommands: [Serve.self, CheckConfig.self]
+        subcommands: [Serve.self, CheckConfig.self],
+        groupedSubcommands: [
+            CommandGroup(name: "Tokens", subcommands: [Get.self, Put.self, Delete.self, List.self]),
+            CommandGroup(
+                name: "Store",
+                subcommands: [
+                    Stats.self, Verify.self, Backup.self, Restore.self, Keys.self, Rekey.self, Seal.self, Unseal.self,
+                ]
+            ),
+        ]
     )
 }

@@ -185,7 +185,10 @@ def test_each_setting_has_a_variable():
         "limits.request_line": "1 KiB", "limits.head": "2 KiB", "limits.fields": "11", "limits.body": "3 KiB",
         "limits.connections": "12", "timeouts.head": "4s", "timeouts.body": "5s", "timeouts.idle": "6s",
         "timeouts.send": "7s", "timeouts.handshake": "9s", "tls.certificate": "[/c.pem, /d.pem]",
-        "tls.private_key": "[/k.pem, /l.pem]", "tls.client_ca": "/ca.pem", "limits.buffers": "3 MiB", "https.mode": "proxy", "https.public_host": "a.example:8443",
+        "tls.private_key": "[/k.pem, /l.pem]", "tls.client_ca": "/ca.pem", "limits.buffers": "3 MiB",
+        "sealing.enabled": "off", "sealing.key_ring": "/keys", "store.max_tokens": "1000000",
+        "store.max_bytes": "2 GiB", "retention.after_written": "90d", "retention.after_expired": "7d",
+        "https.mode": "proxy", "https.public_host": "a.example:8443",
         "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }
     assert values.keys() == settings().keys(), "a new setting belongs here too"

@@ -186,7 +186,7 @@ def test_by_default_the_data_is_in_the_folder_data(tmp_path):
     process = subprocess.Popen(
         [binary(), "serve", "--listen", ADDRESS], cwd=tmp_path, env=clean_environment(), stderr=subprocess.PIPE)
     try:
-        assert b" serves on " in process.stderr.readline()
+        assert any(b" serves on " in line for line in process.stderr)
         assert (tmp_path / "data" / "tokens.db").exists()
     finally:
         process.kill()

@@ -12,7 +12,7 @@ import Testing
     }
 
     private func open(_ name: String = "data") throws -> SQLiteTokenStore {
-        try SQLiteTokenStore(directory: "\(folder.path)/\(name)")
+        try SQLiteTokenStore(at: "\(folder.path)/\(name)")
     }
 
     /// Runs SQL on a closed store's file, as somebody with a tool could.
@@ -181,40 +181,95 @@ import Testing
 }
 
 @Suite struct CommitterTests {
+    private let folder: TemporaryDirectory
+    private let connection: SQLiteConnection
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
+        try Schema.migrate(connection, from: 0)
+    }
+
+    private func committer(tokenLimit: Int? = nil, byteLimit: Int? = nil) throws -> Committer {
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
+        options.tokenLimit = tokenLimit
+        options.byteLimit = byteLimit
+        return try Committer(connection, options: options)
+    }
+
+    private func row(_ key: String, _ value: [UInt8] = [1]) -> Row {
+        Row(key: Array(key.utf8), value: value, keyNumber: 0, expiresAt: nil, writtenAt: nil)
+    }
+
     @Test("a write that fails by itself leaves the others of its group alone")
-    func oneBadWrite() async throws {
-        let folder = try TemporaryDirectory()
-        let connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
-        try connection.execute(Schema.migrations[0])
+    func oneBadWrite() throws {
         try connection.execute(
             """
             CREATE TRIGGER refuse BEFORE INSERT ON token WHEN NEW.key = CAST('bad' AS BLOB)
             BEGIN SELECT RAISE(ABORT, 'refused'); END
             """
         )
-        let committer = try Committer(connection)
-        let outcomes = committer.commit([
-            Write(key: Array("a".utf8), value: [1]), Write(key: Array("bad".utf8), value: [2]),
-            Write(key: Array("b".utf8), value: [3]),
-        ])
+        let committer = try committer()
+        let outcomes = try committer.commit([row("a"), row("bad"), row("b")])
         #expect(outcomes.map { (try? $0.get()) != nil } == [true, false, true])
+        #expect(try connection.integer("SELECT count(*) FROM token") == 2)
+        #expect(committer.tokenCount == 2)
+    }
+
+    @Test("when the transaction fails none of the group is stored")
+    func failingGroup() throws {
+        // As on a full disk: hardly a page more than there are now.
+        try connection.execute("PRAGMA max_page_count = 8")
+        let committer = try committer()
+        let large = [UInt8](repeating: 7, count: 100_000)
+        #expect(throws: SQLiteError.self) { try committer.commit([row("a"), row("b", large)]) }
+        #expect(try connection.integer("SELECT count(*) FROM token") == 0)
+        #expect(committer.tokenCount == 0)
+        #expect(!connection.isInTransaction)
+        try connection.execute("PRAGMA max_page_count = 1000")
+        #expect(try committer.commit([row("b", large)]).allSatisfy { (try? $0.get()) != nil })
+        #expect(committer.tokenCount == 1)
+    }
+
+    @Test("tokens are counted: an overwritten one once, a removed one no more, and the count is kept")
+    func counting() throws {
+        let committer = try committer()
+        _ = try committer.commit([row("a"), row("b"), row("a"), row("c")])
+        _ = try committer.commit([row("b"), row("b")])
+        #expect(committer.tokenCount == 3)
+        #expect(try committer.remove([Array("a".utf8), Array("nobody".utf8), Array("a".utf8)]) == 1)
+        #expect(committer.tokenCount == 2)
+        #expect(try self.committer().tokenCount == 2)
         #expect(try connection.integer("SELECT count(*) FROM token") == 2)
     }
 
-    @Test("when the transaction fails, every write of the group fails and none is stored")
-    func failingGroup() throws {
-        let folder = try TemporaryDirectory()
-        let connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
-        try connection.execute(Schema.migrations[0])
-        // As on a full disk: no page more than there are now.
-        try connection.execute("PRAGMA max_page_count = 1")
-        let committer = try Committer(connection)
-        let large = [UInt8](repeating: 7, count: 100_000)
-        let outcomes = committer.commit([Write(key: [1], value: [1]), Write(key: [2], value: large)])
-        #expect(outcomes.allSatisfy { (try? $0.get()) == nil })
-        #expect(try connection.integer("SELECT count(*) FROM token") == 0)
-        #expect(!connection.isInTransaction)
-        try connection.execute("PRAGMA max_page_count = 1000")
-        #expect(committer.commit([Write(key: [2], value: large)]).allSatisfy { (try? $0.get()) != nil })
+    @Test("at the limit of tokens new ids are refused and known ones are not, until one is removed")
+    func tokenLimit() throws {
+        let committer = try committer(tokenLimit: 2)
+        let outcomes = try committer.commit([row("a"), row("b"), row("c"), row("a", [2])])
+        #expect(outcomes.map(\.isSuccess) == [true, true, false, true])
+        #expect(committer.reachedLimit == .tokens(2))
+        guard case .failure(let error) = try committer.commit([row("d")])[0] else {
+            Issue.record("a third token was accepted")
+            return
+        }
+        #expect(error == .full(.tokens(2)))
+        _ = try committer.remove([Array("b".utf8)])
+        #expect(try committer.commit([row("d")])[0].isSuccess)
     }
+
+    @Test("at the limit of bytes new ids are refused and known ones are not, until there is room")
+    func byteLimit() throws {
+        let committer = try committer(byteLimit: 1 << 20)
+        let large = [UInt8](repeating: 7, count: 300_000)
+        for key in ["a", "b", "c", "d"] { #expect(try committer.commit([row(key, large)])[0].isSuccess) }
+        #expect(try committer.commit([row("e", large)]).map(\.isSuccess) == [false])
+        #expect(try committer.commit([row("a", [1])])[0].isSuccess)
+        _ = try committer.remove([Array("b".utf8)])
+        #expect(try committer.commit([row("e", large)])[0].isSuccess)
+    }
+}
+
+extension Result {
+    fileprivate var isSuccess: Bool { (try? get()) != nil }
 }

@@ -50,9 +50,10 @@ enum Quantities {
         return "\(bytes)"
     }
 
-    /// `10s`, `500ms`.
+    /// `10s`, `500ms`, `90d`.
     static func text(_ duration: Duration) -> String {
         let (seconds, attoseconds) = duration.components
+        if attoseconds == 0 && seconds > 0 && seconds % 86_400 == 0 { return "\(seconds / 86_400)d" }
         return attoseconds == 0
             ? "\(seconds)s" : "\(seconds * 1_000 + attoseconds / 1_000_000_000_000_000)ms"
     }

@@ -1,6 +1,7 @@
 internal import HTTP
 internal import Logging
 internal import TokenService
+internal import TokenStore
 
 /// One setting: its key, what it may hold, and how its text becomes part of `Settings`.
 ///
@@ -35,6 +36,31 @@ struct Setting: Sendable {
             },
             show: { quoted($0.dataDirectory) }
         ),
+        choice("sealing.enabled", \.sealing.isEnabled),
+        Setting(
+            key: "sealing.key_ring", isList: false, allowed: "the path of a key ring's file, or empty",
+            apply: { values, settings in
+                settings.sealing.keyRing = values[0]
+                return true
+            },
+            show: { quoted($0.sealing.keyRing) }
+        ),
+        orOff(
+            "store.max_tokens", \.store.tokenLimit, "a number of at least 1",
+            { $0.hasPrefix("+") ? nil : Int($0).flatMap { $0 >= 1 ? $0 : nil } }, { "\($0)" }
+        ),
+        orOff(
+            "store.max_bytes", \.store.byteLimit, "a size of at least 1 MiB, such as 512 MiB or 2 GiB",
+            { Quantities.bytes($0).flatMap { $0 >= 1 << 20 ? $0 : nil } }, Quantities.text(bytes:)
+        ),
+        orOff(
+            "retention.after_written", \.retention.sinceWritten, "a time of at least 1s, such as 90d",
+            { Quantities.duration($0).flatMap { $0 >= .seconds(1) ? $0 : nil } }, Quantities.text(_:)
+        ),
+        orOff(
+            "retention.after_expired", \.retention.sinceExpired, "a time of at least 0s, such as 7d",
+            Quantities.duration, Quantities.text(_:)
+        ),
         Setting(
             key: "loops", isList: false, allowed: "auto, or a number from 1 to 256",
             apply: { values, settings in
@@ -44,7 +70,7 @@ struct Setting: Sendable {
             show: { $0.loops.map(String.init) ?? "auto" }
         ),
         list("paths", "paths that begin with / and have no ?, # or blanks", \.paths, path, \.self),
-        choice("json_bodies", \.readsJSON, ["on": true, "off": false, "true": true, "false": false]),
+        choice("json_bodies", \.readsJSON),
         duration("drain_timeout", \.drainTimeout, .zero, .seconds(3_600)),
         option("log_level", \.logLevel),
         option("access_log", \.accessLog),
@@ -146,9 +172,11 @@ struct Setting: Sendable {
     }
 
     private static func choice(
-        _ key: String, _ place: any WritableKeyPath<Settings, Bool> & Sendable, _ values: [String: Bool]
+        _ key: String, _ place: any WritableKeyPath<Settings, Bool> & Sendable
     ) -> Setting {
-        Setting(
+        // YAML reads on and off as true and false.
+        let values = ["on": true, "off": false, "true": true, "false": false]
+        return Setting(
             key: key, isList: false, allowed: "on, off",
             apply: { texts, settings in
                 guard let value = values[texts[0]] else { return false }
@@ -156,6 +184,22 @@ struct Setting: Sendable {
                 return true
             },
             show: { $0[keyPath: place] ? "on" : "off" }
+        )
+    }
+
+    private static func orOff<Value: Sendable>(
+        _ key: String, _ place: any WritableKeyPath<Settings, Value?> & Sendable, _ allowed: String,
+        _ parse: @escaping @Sendable (String) -> Value?, _ text: @escaping @Sendable (Value) -> String
+    ) -> Setting {
+        Setting(
+            key: key, isList: false, allowed: "off, or \(allowed)",
+            apply: { values, settings in
+                let isOff = values[0] == "off" || values[0] == "false"
+                let value = isOff ? nil : parse(values[0])
+                settings[keyPath: place] = value
+                return isOff || value != nil
+            },
+            show: { $0[keyPath: place].map(text) ?? "off" }
         )
     }
 

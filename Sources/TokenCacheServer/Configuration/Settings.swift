@@ -1,6 +1,7 @@
 package import HTTP
 package import Logging
 package import TokenService
+package import TokenStore
 
 /// Everything that can be set, each with its default.
 ///
@@ -8,6 +9,9 @@ package import TokenService
 package struct Settings: Sendable {
     package var listen: [ListenAddress] = [.default]
     package var dataDirectory = "./data"
+    package var sealing = Sealing()
+    package var store = Store()
+    package var retention = Retention()
     /// Nil means one for each usable core.
     package var loops: Int?
     package var paths = ["/token", "/token.php"]
@@ -27,6 +31,19 @@ package struct Settings: Sendable {
     package var timeouts = Timeouts()
 
     package init() {}
+
+    /// Whether and with which keys tokens are encrypted on the disk.
+    package struct Sealing: Sendable {
+        package var isEnabled = true
+        /// The path of the key ring's file; empty for systemd's credential, or otherwise for a file in the data directory.
+        package var keyRing = ""
+    }
+
+    /// How much the store may hold; nil for no limit.
+    package struct Store: Sendable {
+        package var tokenLimit: Int?
+        package var byteLimit: Int?
+    }
 
     /// What is asked of the way that requests come.
     package struct HTTPS: Sendable {

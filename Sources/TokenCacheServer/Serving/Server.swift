@@ -12,16 +12,20 @@ internal import UnixSignals
 package final class Server: Sendable {
     private let settings: Settings
     private let logger: Logger
-    private let store: any TokenStore
+    private let store: SQLiteTokenStore
     private let entrances: [Entrance]
     private let tls: TLSContext?
     private let workers: [Worker]
     private let accessLog: AccessLog?
+    /// Nil when it could not be opened, which only the command line misses.
+    private let control: ControlSocket?
     private let connectionCount = Atomic<Int>(0)
     private let acceptFailures: RecurringFault
 
     /// Beyond the limit this many more connections are told so; any further ones are closed at once.
     private static let refusedLimit = 1_000
+    /// For all to end after the connections have been closed.
+    private static let abandonTime = Duration.seconds(5)
     /// Connections that a loop accepts in a row.
     private static let acceptStreak = 32
 
@@ -32,6 +36,7 @@ package final class Server: Sendable {
         // A log's reader that has gone, or a file that may not grow, is an error of that one write, not our end.
         _ = signal(SIGPIPE, SIG_IGN)
         _ = signal(SIGXFSZ, SIG_IGN)
+        CoreDumps.turnOff()
         let descriptorLimit = DescriptorLimit.raise()
         // The store, the loops and the log have some too.
         if descriptorLimit < settings.connectionLimit + 64 {
@@ -41,13 +46,6 @@ package final class Server: Sendable {
                 \(settings.connectionLimit); raise it with ulimit -n or LimitNOFILE=
                 """
             )
-        }
-        do throws(StoreOpenError) {
-            // In full, so that messages tell where it is whatever folder the server was started in.
-            let directory = URL(filePath: settings.dataDirectory).standardizedFileURL.path
-            store = try SQLiteTokenStore(directory: directory)
-        } catch {
-            throw .store(error)
         }
         tls = try Self.tlsContext(settings)
         var entrances: [Entrance] = []
@@ -59,6 +57,9 @@ package final class Server: Sendable {
             }
         }
         self.entrances = entrances
+        // After the addresses: who starts a second server by mistake is told so, and no store is made for it.
+        store = try StoreAccess.open(settings, logger: logger)
+        control = Self.openControlSocket(store, settings, logger)
         let accessLog = AccessLog(settings.accessLog)
         self.accessLog = accessLog
         let failures = RecurringFault(logger, .error)
@@ -76,6 +77,23 @@ package final class Server: Sendable {
             self.workers = workers
         } catch {
             throw .system("\(error)")
+        }
+    }
+
+    private static func openControlSocket(
+        _ store: SQLiteTokenStore, _ settings: Settings, _ logger: Logger
+    ) -> ControlSocket? {
+        let directory = StoreAccess.directory(settings)
+        do throws(SystemError) {
+            return try ControlSocket(store, directory: directory, logger: logger)
+        } catch {
+            logger.warning(
+                """
+                \(ControlSocket.path(in: directory)) cannot be opened, commands such as token-cache backup have to wait \
+                until the server is stopped: \(error)
+                """
+            )
+            return nil
         }
     }
 
@@ -202,6 +220,10 @@ package final class Server: Sendable {
                     try await Task.sleep(for: timeout)
                     logger.warning("drain_timeout is over, closing what is still open")
                     for worker in workers { worker.loop.abandon() }
+                    try await Task.sleep(for: Self.abandonTime)
+                    // A call to the disk that does not return cannot be taken back. What it was to store was not acknowledged.
+                    logger.critical("the store does not finish, its disk seems to hang; ending without it")
+                    _exit(EXIT_FAILURE)
                 }
             } else {
                 logger.warning("\(signal) received again, closing what is still open")
@@ -217,6 +239,9 @@ package final class Server: Sendable {
         await withDiscardingTaskGroup { group in
             for entrance in entrances {
                 group.addTask(executorPreference: worker.loop) { await self.accept(from: entrance, on: worker) }
+            }
+            if let control, worker === workers[0] {
+                group.addTask(executorPreference: worker.loop) { await control.accept(on: worker.loop) }
             }
         }
     }

@@ -67,7 +67,10 @@ final class Worker: @unchecked Sendable {
         service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
             session: session,
-            report: { failures.note("the store failed, the client was told so: \($0)") }
+            report: { error in
+                // The store itself tells when writes begin to fail, and when they are over it.
+                if !error.isToldByStore { failures.note("the store failed, the client was told so: \(error)") }
+            }
         )
         // Writes of one turn share a commit; nobody works on them before this.
         loop.endOfTurn = { session.flush() }

@@ -1,72 +1,149 @@
 internal import Glibc
 
-/// A row to insert or to replace.
-struct Write: Sendable {
-    let key: [UInt8]
-    let value: [UInt8]
-}
-
-/// The writer's connection with its statements.
+/// The writer's connection with its statements: all that is written to the database is written here.
 ///
 /// Used by one thread at a time.
 final class Committer {
-    private let connection: SQLiteConnection
+    let connection: SQLiteConnection
     private let begin: SQLiteStatement
     private let end: SQLiteStatement
     private let upsert: SQLiteStatement
+    private let update: SQLiteStatement
+    private let setCount: SQLiteStatement
+    private let pageCount: SQLiteStatement
+    private let freePageCount: SQLiteStatement
+    private let pageSize: Int
+    private let options: StoreOptions
+    /// Tokens in the store, the open transaction's included.
+    private(set) var tokenCount: Int
+    /// The limit that keeps new ids out, as of the last group.
+    private(set) var reachedLimit: StoreLimit?
+    /// The backup that is being written.
+    var copy: DatabaseCopy?
 
-    init(_ connection: SQLiteConnection) throws(SQLiteError) {
+    init(_ connection: SQLiteConnection, options: StoreOptions) throws(SQLiteError) {
         self.connection = connection
+        self.options = options
         begin = try SQLiteStatement("BEGIN IMMEDIATE", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
         upsert = try SQLiteStatement(
             """
-            INSERT INTO token (key, value, written_at) VALUES (?1, ?2, ?3)
-            ON CONFLICT (key) DO UPDATE SET value = excluded.value, written_at = excluded.written_at
+            INSERT INTO token (key, value, written_at, expires_at, key_number) VALUES (?1, ?2, ?3, ?4, ?5)
+            ON CONFLICT (key) DO UPDATE SET value = excluded.value, written_at = excluded.written_at,
+            expires_at = excluded.expires_at, key_number = excluded.key_number
             """,
             on: connection
         )
+        update = try SQLiteStatement(
+            "UPDATE token SET value = ?2, written_at = ?3, expires_at = ?4, key_number = ?5 WHERE key = ?1",
+            on: connection
+        )
+        setCount = try SQLiteStatement("UPDATE store SET tokens = ?1", on: connection)
+        pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
+        freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
+        pageSize = try connection.integer("PRAGMA page_size")
+        tokenCount = try connection.integer("SELECT tokens FROM store")
     }
 
-    /// Makes writes durable, all in one transaction and in their order.
+    /// Makes rows durable, all in one transaction and in their order.
     ///
-    /// A write that fails by itself leaves the others alone; a fault of the disk or of the transaction fails them all.
+    /// A row that fails by itself leaves the others alone; a fault of the disk or of the transaction is thrown, and then
+    /// none of them is stored.
     ///
-    /// - Returns: An outcome for each write.
-    func commit(_ writes: [Write]) -> [Result<Void, StoreError>] {
-        do throws(SQLiteError) {
+    /// - Returns: An outcome for each row.
+    func commit(_ rows: [Row]) throws(SQLiteError) -> [Result<Void, StoreError>] {
+        try transaction { () throws(SQLiteError) in
+            try lookAtLimits()
             let now = Int64(time(nil))
-            try begin.run()
             var outcomes: [Result<Void, StoreError>] = []
-            outcomes.reserveCapacity(writes.count)
-            for write in writes { outcomes.append(try outcome(of: write, at: now)) }
-            try end.run()
+            outcomes.reserveCapacity(rows.count)
+            for row in rows { outcomes.append(try outcome(of: row, at: now)) }
             return outcomes
-        } catch {
-            // SQLite has already rolled back after some errors; a second time does no harm.
-            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
-            return writes.map { _ in .failure(.write(error)) }
         }
     }
 
-    /// Moves the log into the database and empties it: a stopped store is one file and an empty log.
-    func checkpoint() {
-        // If it fails the log stays, and the next start reads it.
-        try? connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    /// Runs a transaction that may add and remove tokens.
+    ///
+    /// After an error nothing of it is in the database.
+    func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
+        let countBefore = tokenCount
+        do throws(SQLiteError) {
+            try begin.run()
+            let result = try body()
+            if tokenCount != countBefore {
+                try setCount.bind(Int64(tokenCount), at: 1)
+                try setCount.run()
+            }
+            try end.run()
+            return result
+        } catch {
+            // SQLite has already rolled back after some errors; a second time does no harm.
+            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+            tokenCount = countBefore
+            throw error
+        }
     }
 
-    private func outcome(of write: Write, at now: Int64) throws(SQLiteError) -> Result<Void, StoreError> {
+    /// Counts rows that a statement has just removed.
+    func noteRemoved(_ count: Int) {
+        tokenCount -= count
+    }
+
+    /// Bytes of the database without its free pages.
+    func usedBytes() throws(SQLiteError) -> Int {
+        (try value(of: pageCount) - value(of: freePageCount)) * pageSize
+    }
+
+    /// Bytes of free pages in the database.
+    func freeBytes() throws(SQLiteError) -> Int {
+        try value(of: freePageCount) * pageSize
+    }
+
+    private func value(of statement: SQLiteStatement) throws(SQLiteError) -> Int {
+        defer { statement.reset() }
+        return try statement.step() ? statement.integer(at: 0) : 0
+    }
+
+    // MARK: - Rows
+
+    private func outcome(of row: Row, at now: Int64) throws(SQLiteError) -> Result<Void, StoreError> {
         do throws(SQLiteError) {
-            try upsert.bind(now, at: 3)
-            try upsert.withBinding(write.key, at: 1) { () throws(SQLiteError) in
-                try upsert.withBinding(write.value, at: 2) { () throws(SQLiteError) in
-                    _ = try upsert.step()
-                }
+            if let limit = reachedLimit {
+                try write(row, with: update, at: now)
+                return connection.changeCount == 0 ? .failure(.full(limit)) : .success(())
+            }
+            // An update in the place of the insert would leave the rowid of an earlier insert here.
+            connection.lastInsertedRow = 0
+            try write(row, with: upsert, at: now)
+            if connection.lastInsertedRow != 0 {
+                tokenCount += 1
+                if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }
             }
             return .success(())
         } catch {
             guard error.isOfOneStatement, connection.isInTransaction else { throw error }
             return .failure(.write(error))
+        }
+    }
+
+    private func write(_ row: Row, with statement: SQLiteStatement, at now: Int64) throws(SQLiteError) {
+        try statement.bind(row.writtenAt ?? now, at: 3)
+        try statement.bind(row.expiresAt, at: 4)
+        try statement.bind(Int64(row.keyNumber), at: 5)
+        try statement.withBinding(row.key, at: 1) { () throws(SQLiteError) in
+            try statement.withBinding(row.value, at: 2) { () throws(SQLiteError) in
+                _ = try statement.step()
+            }
+        }
+    }
+
+    private func lookAtLimits() throws(SQLiteError) {
+        if let limit = options.tokenLimit, tokenCount >= limit {
+            reachedLimit = .tokens(limit)
+        } else if let limit = options.byteLimit, try usedBytes() >= limit {
+            reachedLimit = .bytes(limit)
+        } else {
+            reachedLimit = nil
         }
     }
 }

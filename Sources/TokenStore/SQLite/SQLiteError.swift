@@ -16,6 +16,11 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
         self.sql = sql
     }
 
+    /// What an integrity check has found.
+    static func damaged(_ finding: String) -> SQLiteError {
+        SQLiteError(code: SQLITE_CORRUPT, message: finding, sql: "PRAGMA integrity_check")
+    }
+
     package var description: String {
         "\(message) (SQLite code \(code), in: \(sql.split(whereSeparator: \.isWhitespace).joined(separator: " ")))"
     }
@@ -25,6 +30,12 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
 
     /// The file is not a database or is damaged.
     var isNotADatabase: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
+
+    /// It was refused in full, and what the connection knows is still true: no room, or a lock of somebody else's.
+    var isOfMoment: Bool {
+        primaryCode == SQLITE_FULL || primaryCode == SQLITE_BUSY || primaryCode == SQLITE_LOCKED
+            || primaryCode == SQLITE_NOMEM || isOfOneStatement
+    }
 
     /// The fault is this statement's alone, so that the others of its transaction can go on.
     var isOfOneStatement: Bool {

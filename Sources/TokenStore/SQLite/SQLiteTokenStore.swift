@@ -1,5 +1,4 @@
 internal import CSQLite
-internal import Glibc
 internal import Synchronization
 
 /// Token infos in one SQLite database: any number of readers, one writer.
@@ -11,63 +10,46 @@ internal import Synchronization
 package final class SQLiteTokenStore: TokenStore {
     package static let fileName = "tokens.db"
 
-    /// Locked until `close`.
-    private let lock: Mutex<DataDirectory?>
-    private let directory: String
-    private let path: String
-    private let writer: SQLiteWriter
+    let directory: String
+    let path: String
+    let options: StoreOptions
+    let state: StoreState
+    let writer: SQLiteWriter
 
     /// Opens the store of a data directory, creating both if they are missing.
-    package init(directory path: String) throws(StoreOpenError) {
+    ///
+    /// - Parameters:
+    ///   - directory: Its path.
+    ///   - options: What the operator has decided.
+    ///   - report: Told of what the operator should know; called from any thread, and has to return soon.
+    package init(
+        directory: String, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) {
         // Before any connection opens; the result only says that one already has, in which case the setting stands.
         _ = csqlite_disable_memory_statistics()
-        lock = Mutex(try DataDirectory(path: path))
-        directory = path
-        self.path = path + "/" + Self.fileName
-        try Self.createPrivateFile(self.path, directory: path)
-        let file = self.path
-        let connection = try Schema.opening(file) { () throws(SQLiteError) in
-            try SQLiteConnection(path: file, mode: .readWriteCreate)
-        }
-        let version = try Schema.check(connection, path: file)
-        writer = try Schema.opening(file) { () throws(SQLiteError) in
-            try Self.configure(connection)
-            try Schema.migrate(connection, from: version)
-            return try SQLiteWriter(connection)
-        }
+        let lock = try DataDirectory(path: directory, creates: true)
+        path = directory + "/" + Self.fileName
+        self.directory = directory
+        self.options = options
+        let opener = StoreOpener(directory: directory, database: path, options: options, report: report)
+        let opened = try opener.open()
+        state = StoreState(sealing: Sealing(opened.ring), retention: options.retention)
+        let database = WriterDatabase(opened.committer, opener: opener, state: state, lock: lock)
+        writer = SQLiteWriter(database, state: state, report: report)
     }
 
-    /// SQLite gives the `-wal` and `-shm` files the mode of the database, so this one is created before SQLite does.
-    private static func createPrivateFile(_ path: String, directory: String) throws(StoreOpenError) {
-        let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else {
-            throw .directory(path: directory, call: "open \(path)", reason: unsafe String(cString: strerror(errno)))
-        }
-        _ = Glibc.close(descriptor)
-        DataDirectory.synchronize(directory)
+    package var summary: String {
+        let sealing = options.isSealed ? "sealed" : "in the clear"
+        // One connection does all commits and checkpoints.
+        let bug = SQLiteLibrary.hasWALResetBug ? " (has the WAL-reset bug, which cannot strike here)" : ""
+        return "SQLite \(SQLiteLibrary.version)\(bug) in \(directory), \(sealing)"
     }
-
-    private static func configure(_ connection: SQLiteConnection) throws(SQLiteError) {
-        // Nobody else has the database open; a wait would only hide that.
-        try connection.execute("PRAGMA busy_timeout = 0")
-        // Counted in pages of 4 KiB: a page that is written often reaches the database once in 16 MiB of log.
-        try connection.execute("PRAGMA wal_autocheckpoint = 4096")
-        let mode = try connection.text("PRAGMA journal_mode = WAL")
-        guard mode == "wal" else {
-            throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL", sql: "journal_mode")
-        }
-        try connection.execute("PRAGMA synchronous = FULL")
-        // A log that grew in a rush is cut back to this at the next checkpoint.
-        try connection.execute("PRAGMA journal_size_limit = 67108864")
-    }
-
-    package var summary: String { "SQLite \(SQLiteConnection.libraryVersion) in \(directory)" }
 
     package func makeSession(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any TokenSession {
         do throws(SQLiteError) {
-            return try SQLiteSession(path: path, writer: writer, deliver: deliver)
+            return try SQLiteSession(path: path, state: state, writer: writer, deliver: deliver)
         } catch {
             throw .read(error)
         }
@@ -75,7 +57,5 @@ package final class SQLiteTokenStore: TokenStore {
 
     package func close() {
         writer.close()
-        // Only now: until the last commit nobody else may open the file.
-        lock.withLock { $0 = nil }
     }
 }

@@ -1,62 +1,93 @@
 internal import Dispatch
 internal import Foundation
+internal import Glibc
 internal import Synchronization
 
-/// A write whose task waits for the outcome.
-struct PendingWrite: Sendable {
-    let write: Write
-    let continuation: CheckedContinuation<Result<Void, StoreError>, Never>
-}
-
-/// What one session gathered in one turn.
+/// Rows that wait to be committed together.
 struct WriteBatch: Sendable {
-    let writes: [PendingWrite]
-    let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
+    let rows: [Row]
+    /// Told of an outcome for each row, on the writer's thread.
+    let finish: @Sendable ([Result<Void, StoreError>]) -> Void
 }
 
 /// The one thread that commits.
 ///
 /// It takes all batches that wait and commits them in one transaction: while a commit is on its way to the disk the next
-/// group gathers, so the group grows with the load and a lone write never waits for company.
+/// group gathers, so the group grows with the load and a lone write never waits for company. Between groups it does the
+/// housekeeping and what the command line asks for, a small step at a time.
 final class SQLiteWriter: Sendable {
+    typealias Job = @Sendable (WriterDatabase) -> Void
+
     private struct Queue {
         var batches: [WriteBatch] = []
+        var jobs: [Job] = []
         var isClosed = false
+
+        var isEmpty: Bool { batches.isEmpty && jobs.isEmpty }
     }
 
-    /// How many commits there were, each counted before anybody is told of it.
-    let commitCount = Atomic<UInt64>(0)
     private let queue = Mutex(Queue())
     /// Signalled when the queue stops being empty or is closed.
     private let available = DispatchSemaphore(value: 0)
     private let finished = DispatchSemaphore(value: 0)
+    private let state: StoreState
+    private let report: @Sendable (StoreEvent) -> Void
 
-    init(_ connection: SQLiteConnection) throws(SQLiteError) {
-        let committer = try Committer(connection)
-        // The committer is made here, so that its errors stop the start, and from now on used by its thread alone.
-        let handedOver = HandedOver(committer)
+    init(_ database: WriterDatabase, state: StoreState, report: @escaping @Sendable (StoreEvent) -> Void) {
+        self.state = state
+        self.report = report
+        // The database is opened by whoever makes this, so that its errors stop the start; from now on it is the thread's.
+        let handedOver = HandedOver(database)
         Thread { [self] in
             Thread.current.name = "writer"
             run(handedOver.take())
-            // The committer has gone, and the connection with it.
+            // The database has gone, and its connection with it.
             finished.signal()
         }.start()
     }
 
     /// Queues a batch.
     ///
-    /// Its outcome comes through its `deliver`.
+    /// Its outcomes come through its `finish`.
     func submit(_ batch: WriteBatch) {
+        if !enqueue({ $0.batches.append(batch) }) {
+            batch.finish(batch.rows.map { _ in .failure(.closed) })
+        }
+    }
+
+    /// Does something with the database between two groups; what it stores is durable when this returns.
+    func perform<Result: Sendable>(
+        _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> Result
+    ) async throws(StoreError) -> Result {
+        let result: Swift.Result<Result, StoreError> = await withCheckedContinuation { continuation in
+            let job: Job = { database in
+                do throws(StoreError) {
+                    continuation.resume(returning: .success(try database.perform(body)))
+                } catch {
+                    continuation.resume(returning: .failure(error))
+                }
+            }
+            if !enqueue({ $0.jobs.append(job) }) { continuation.resume(returning: .failure(.closed)) }
+        }
+        return try result.get()
+    }
+
+    /// Makes rows durable and returns an outcome for each.
+    func commit(_ rows: [Row]) async -> [Result<Void, StoreError>] {
+        await withCheckedContinuation { continuation in
+            submit(WriteBatch(rows: rows) { continuation.resume(returning: $0) })
+        }
+    }
+
+    private func enqueue(_ add: (inout Queue) -> Void) -> Bool {
         let (isFirst, isClosed) = queue.withLock { queue in
             guard !queue.isClosed else { return (false, true) }
-            queue.batches.append(batch)
-            return (queue.batches.count == 1, false)
+            let wasEmpty = queue.isEmpty
+            add(&queue)
+            return (wasEmpty, false)
         }
-        if isClosed {
-            Self.finish(batch, batch.writes.map { _ in .failure(.closed) })
-        } else if isFirst {
-            available.signal()
-        }
+        if isFirst { available.signal() }
+        return !isClosed
     }
 
     /// Commits what is queued, then closes the database.
@@ -72,32 +103,84 @@ final class SQLiteWriter: Sendable {
         finished.wait()
     }
 
-    private func run(_ committer: consuming Committer) {
+    // MARK: - The thread
+
+    private func run(_ database: WriterDatabase) {
+        var housekeeping = Housekeeping(retention: state.retention, at: .now)
+        var mayWait = true
         while true {
-            available.wait()
-            let (batches, isClosed) = queue.withLock { queue in
-                defer { queue.batches = [] }
-                return (queue.batches, queue.isClosed)
-            }
+            if mayWait { wait(until: housekeeping.next) }
+            let (batches, job, isIdle, isClosed) = take()
             if !batches.isEmpty {
-                let outcomes = committer.commit(batches.flatMap { $0.writes.map(\.write) })
-                commitCount.add(1, ordering: .releasing)
-                var start = 0
-                for batch in batches {
-                    Self.finish(batch, Array(outcomes[start..<(start + batch.writes.count)]))
-                    start += batch.writes.count
-                }
+                commit(batches, to: database)
+                housekeeping.noteCommit(at: .now)
             }
-            if isClosed {
-                committer.checkpoint()
+            if let job {
+                job(database)
+                housekeeping.noteCommit(at: .now)
+            }
+            if isClosed && isIdle {
+                database.close()
                 return
             }
+            let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
+            if let step { take(step, &housekeeping, database) }
+            // A job may have followers, and a step another one.
+            mayWait = isIdle && step == nil
         }
     }
 
-    private static func finish(_ batch: WriteBatch, _ outcomes: [Result<Void, StoreError>]) {
-        batch.deliver {
-            for (write, outcome) in zip(batch.writes, outcomes) { write.continuation.resume(returning: outcome) }
+    private func wait(until moment: ContinuousClock.Instant) {
+        let (seconds, attoseconds) = (moment - .now).components
+        let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
+        _ = available.wait(timeout: .now() + .nanoseconds(Int(max(0, nanoseconds))))
+    }
+
+    /// All batches, one job, whether nothing else waits, and whether nothing else will come.
+    private func take() -> (batches: [WriteBatch], job: Job?, isIdle: Bool, isClosed: Bool) {
+        queue.withLock { queue in
+            let batches = queue.batches
+            queue.batches = []
+            let job = queue.jobs.isEmpty ? nil : queue.jobs.removeFirst()
+            return (batches, job, queue.isEmpty, queue.isClosed)
+        }
+    }
+
+    private func commit(_ batches: [WriteBatch], to database: WriterDatabase) {
+        let outcomes = database.commit(batches.flatMap(\.rows))
+        var start = 0
+        for batch in batches {
+            batch.finish(Array(outcomes[start..<(start + batch.rows.count)]))
+            start += batch.rows.count
+        }
+    }
+
+    private func take(_ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ database: WriterDatabase) {
+        do throws(StoreError) {
+            switch step {
+            case .lookAfterFiles:
+                housekeeping.noteLookAfterFiles(at: .now)
+                database.lookAfterFiles()
+            case .checkpoint:
+                // Noted first as held up: after an error it is tried again in a while.
+                housekeeping.noteCheckpoint(isComplete: false, at: .now)
+                let outcome = try database.perform { (committer) throws(SQLiteError) in try committer.checkpoint() }
+                housekeeping.noteCheckpoint(isComplete: outcome == .complete, at: .now)
+            case .expire:
+                housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)
+                guard let horizon = state.retention.horizon(at: Int64(time(nil))) else { return }
+                let (removed, isDone) = try database.perform { (committer) throws(SQLiteError) in
+                    try committer.expire(horizon)
+                }
+                housekeeping.noteExpiry(removed: removed, isDone: isDone, at: .now)
+                if removed > 0 { report(.expired(count: removed)) }
+            case .releasePages:
+                housekeeping.noteReleasedPages(more: false)
+                let more = try database.perform { (committer) throws(SQLiteError) in try committer.releasePages() }
+                housekeeping.noteReleasedPages(more: more)
+            }
+        } catch {
+            // The database has reported it, as it does the first of a row of failures, and it is tried again.
         }
     }
 }

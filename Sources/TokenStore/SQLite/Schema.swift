@@ -1,7 +1,10 @@
 /// The tables, by the version that `PRAGMA user_version` holds.
 ///
 /// A rowid table with an index on the key: values may be large, and a replaced value then changes one page of the table
-/// and none of the index.
+/// and none of the index. The value stands last, so that the columns before it are read without walking through it.
+///
+/// What a stolen file tells even when it is sealed: how many tokens there are, how long they are, when each was written and
+/// when it expires.
 enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63
@@ -14,7 +17,25 @@ enum Schema {
             value BLOB NOT NULL,
             written_at INTEGER NOT NULL
         ) STRICT
+        """,
         """
+        ALTER TABLE token RENAME TO token_1;
+        CREATE TABLE token (
+            key BLOB NOT NULL PRIMARY KEY,
+            written_at INTEGER NOT NULL,
+            expires_at INTEGER,
+            key_number INTEGER NOT NULL,
+            value BLOB NOT NULL
+        ) STRICT;
+        INSERT INTO token (key, written_at, key_number, value) SELECT key, written_at, 0, value FROM token_1;
+        DROP TABLE token_1;
+        CREATE TABLE store (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            key_ring BLOB,
+            tokens INTEGER NOT NULL
+        ) STRICT;
+        INSERT INTO store (one, key_ring, tokens) SELECT 1, NULL, count(*) FROM token
+        """,
     ]
 
     static var version: Int { migrations.count }
@@ -50,6 +71,28 @@ enum Schema {
                 """
             )
         }
+        // Pages that tokens leave behind can then be given back one by one. In a database with tables it takes a VACUUM;
+        // asked for again until it has happened, whatever came in between.
+        if try connection.integer("PRAGMA auto_vacuum") != 2 {
+            try connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            try connection.execute("VACUUM")
+        }
+    }
+
+    /// Makes or drops the indexes that retention needs: each costs every write a little, and is there only when used.
+    static func index(_ connection: SQLiteConnection, for retention: Retention) throws(SQLiteError) {
+        try connection.execute(
+            retention.sinceWritten == nil
+                ? "DROP INDEX IF EXISTS token_by_writing"
+                : "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at)"
+        )
+        try connection.execute(
+            retention.sinceExpired == nil
+                ? "DROP INDEX IF EXISTS token_by_expiration"
+                : """
+                CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL
+                """
+        )
     }
 
     /// Says of SQLite's errors what they mean for opening the store.

@@ -1,0 +1,192 @@
+internal import EventLoop
+internal import Foundation
+internal import Glibc
+internal import HTTP
+internal import Synchronization
+internal import TokenStore
+
+/// One connection of the control socket: one request, its progress, its reply.
+///
+/// Belongs to its loop's thread.
+struct ControlConnection: ~Copyable {
+    private var stream: TCPStream
+    private let loop: EventLoop
+    private let administrator: StoreAdministrator
+    private var reader = RequestReader(limits: limits)
+
+    private static let limits: RequestLimits = {
+        var limits = RequestLimits()
+        // A batch of an import.
+        limits.body = 256 << 20
+        return limits
+    }()
+    /// For the request to come, and for each line to be taken.
+    private static let patience = Nanoseconds(.seconds(30))
+    /// Between two lines of progress.
+    private static let progressInterval = Duration.milliseconds(100)
+
+    private init(_ stream: consuming TCPStream, on loop: EventLoop, _ administrator: StoreAdministrator) {
+        self.stream = stream
+        self.loop = loop
+        self.administrator = administrator
+    }
+
+    /// Serves a connection from its first byte to its last.
+    ///
+    /// - Parameters:
+    ///   - descriptor: A connected socket that this call owns.
+    ///   - loop: The loop of the calling task.
+    ///   - administrator: Of the store.
+    static func serve(_ descriptor: Int32, on loop: EventLoop, _ administrator: StoreAdministrator) async {
+        let stream: TCPStream
+        do throws(SystemError) {
+            stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
+        } catch {
+            // The client was gone before it was served.
+            return
+        }
+        var connection = ControlConnection(stream, on: loop, administrator)
+        await connection.serve()
+    }
+
+    private mutating func serve() async {
+        switch await receive() {
+        case .request(let method, let path, let body): await answer(method, path, body)
+        case .refused(let refusal): await refuse(refusal.status, refusal.message)
+        case .over: return
+        }
+        stream.finishSending()
+    }
+
+    // MARK: - Receiving
+
+    private enum Received {
+        case request(method: String, path: String, body: Data)
+        case refused(Refusal)
+        case over
+    }
+
+    private mutating func receive() async -> Received {
+        let deadline = loop.now + Self.patience
+        while true {
+            switch reader.next() {
+            case .request:
+                let (request, bytes) = (reader.request, reader.requestBytes)
+                return .request(
+                    method: bytes.text(request.head.methodName), path: bytes.text(request.head.path),
+                    body: Data([UInt8](request.body, in: bytes))
+                )
+            case .refused(let refusal): return .refused(refusal)
+            case .sendContinue:
+                guard await send(Data(ResponseEncoder.continueResponse)) else { return .over }
+            case .needsMore:
+                let room = reader.makeRoom()
+                switch try? stream.receive(into: &reader.bytes, room: room) {
+                case .received: break
+                case .wouldBlock:
+                    guard await stream.waitUntilReadable(until: deadline, isIdle: true) == .ready else { return .over }
+                case .endOfInput, nil: return .over
+                }
+            }
+        }
+    }
+
+    // MARK: - Answering
+
+    private static let prefix = "/store/"
+
+    private mutating func answer(_ method: String, _ path: String, _ body: Data) async {
+        guard path.hasPrefix(Self.prefix),
+            let type = StoreRequests.named(String(path.dropFirst(Self.prefix.count)))
+        else {
+            let names = StoreRequests.all.map { Self.prefix + $0.name }.joined(separator: ", ")
+            return await refuse(.notFound, "there is nothing at this path; there are \(names)")
+        }
+        guard method == "POST" else { return await refuse(.badRequest, "the method is \(method); allowed is POST") }
+        await run(type, body)
+    }
+
+    private mutating func run<Request: StoreRequest>(_ type: Request.Type, _ body: Data) async {
+        let request: Request
+        do {
+            // Without a body nothing is asked for but the thing itself.
+            request = try JSONDecoder().decode(type, from: body.isEmpty ? Data("{}".utf8) : body)
+        } catch {
+            return await refuse(.badRequest, "the body is not the JSON of this request: \(Self.reason(error))")
+        }
+        guard await send(Self.head(.ok)) else { return }
+        let (lines, continuation) = AsyncStream.makeStream(of: Data.self, bufferingPolicy: .unbounded)
+        let work = Task { [administrator] in
+            let clock = Mutex(ContinuousClock.now)
+            let line: ControlLine<Request.Reply>
+            do throws(StoreError) {
+                let reply = try await request.answer(administrator) { progress in
+                    let isDue = clock.withLock { last in
+                        guard ContinuousClock.now - last >= Self.progressInterval else { return false }
+                        last = .now
+                        return true
+                    }
+                    if isDue { continuation.yield(Self.text(ControlLine<NoReply>(progress: progress))) }
+                }
+                line = ControlLine(reply: reply)
+            } catch {
+                line = ControlLine(error: "\(error)")
+            }
+            continuation.yield(Self.text(line))
+            continuation.finish()
+        }
+        for await line in lines {
+            // Nobody waits for it any more, or the server is to stop: each request may be given up at any point.
+            let isTaken = await send(line)
+            if !isTaken || loop.isDraining { work.cancel() }
+        }
+    }
+
+    private static func text(_ line: some Encodable) -> Data {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
+        guard var text = try? encoder.encode(line) else { return Data() }
+        text.append(UInt8(ascii: "\n"))
+        return text
+    }
+
+    /// What is wrong with the JSON, without any of its values.
+    private static func reason(_ error: any Error) -> String {
+        switch error as? DecodingError {
+        case .keyNotFound(let key, _): "\(key.stringValue) is missing"
+        case .typeMismatch(_, let context), .valueNotFound(_, let context):
+            "\(context.codingPath.map(\.stringValue).joined(separator: ".")) is of the wrong type"
+        default: "it cannot be read"
+        }
+    }
+
+    private mutating func refuse(_ status: Status, _ message: String) async {
+        _ = await send(Self.head(status) + Self.text(ControlLine<NoReply>(error: message)))
+    }
+
+    /// The answer ends with the connection (RFC 9112, section 6.3, number 8).
+    private static func head(_ status: Status) -> Data {
+        Data(
+            """
+            HTTP/1.1 \(status.rawValue) \(status.reason)\r
+            Content-Type: application/x-ndjson\r
+            Cache-Control: no-store\r
+            Connection: close\r
+            \r\n
+            """.utf8
+        )
+    }
+
+    private mutating func send(_ data: Data) async -> Bool {
+        let bytes = Array(data)
+        var sent = 0
+        while sent < bytes.count {
+            guard let count = try? stream.send(bytes.span.extracting(sent...)) else { return false }
+            sent += count
+            if count == 0 {
+                guard await stream.waitUntilWritable(until: loop.now + Self.patience) == .ready else { return false }
+            }
+        }
+        return true
+    }
+}

@@ -1,0 +1,163 @@
+internal import TokenService
+package import TokenStore
+
+/// Reads one token.
+package struct FetchToken: StoreRequest {
+    package static let name = "get"
+    package var id: String
+
+    package struct Reply: Codable, Sendable {
+        /// Nil when nothing is stored under the id.
+        package var tokenInfo: String?
+    }
+
+    package init(id: String) {
+        self.id = id
+    }
+
+    package func answer(
+        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+    ) async throws(StoreError) -> Reply {
+        let found = try await administrator.fetch(try StoredText.id(id))
+        return Reply(tokenInfo: found.map { String(decoding: $0, as: UTF8.self) })
+    }
+}
+
+/// Stores tokens, as they are.
+package struct StoreTokens: StoreRequest {
+    package static let name = "put"
+    package var tokens: [Entry]
+
+    package struct Entry: Codable, Sendable {
+        package var id: String
+        package var tokenInfo: String
+        /// Seconds since 1970; nil for now.
+        package var writtenAt: Int64?
+
+        package init(id: String, tokenInfo: String, writtenAt: Int64? = nil) {
+            self.id = id
+            self.tokenInfo = tokenInfo
+            self.writtenAt = writtenAt
+        }
+    }
+
+    package struct Reply: Codable, Sendable {
+        package var stored = 0
+        /// Those that were not stored, by their place in the request, and why.
+        package var failures: [Int: String] = [:]
+    }
+
+    package init(tokens: [Entry]) {
+        self.tokens = tokens
+    }
+
+    package func answer(
+        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+    ) async throws(StoreError) -> Reply {
+        var rows: [(token: Token, writtenAt: Int64?)] = []
+        for entry in tokens {
+            rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
+        }
+        var reply = Reply()
+        for (index, outcome) in await administrator.store(rows).enumerated() {
+            switch outcome {
+            case .success: reply.stored += 1
+            case .failure(let error): reply.failures[index] = "\(error)"
+            }
+        }
+        return reply
+    }
+}
+
+/// Removes tokens.
+package struct RemoveTokens: StoreRequest {
+    package static let name = "delete"
+    package var ids: [String]
+
+    package struct Reply: Codable, Sendable {
+        package var removed: Int
+    }
+
+    package init(ids: [String]) {
+        self.ids = ids
+    }
+
+    package func answer(
+        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+    ) async throws(StoreError) -> Reply {
+        var stored: [[UInt8]] = []
+        for id in ids { stored.append(try StoredText.id(id)) }
+        return Reply(removed: try await administrator.remove(stored))
+    }
+}
+
+/// Reads a page of tokens.
+package struct ListTokens: StoreRequest {
+    package static let name = "list"
+    /// The row after which to begin, 0 for the first.
+    package var after: Int64
+    /// How many at most.
+    package var limit: Int
+    package var showsIDs: Bool
+    package var showsTokenInfos: Bool
+
+    package struct Entry: Codable, Sendable {
+        package var row: Int64
+        /// Seconds since 1970.
+        package var writtenAt: Int64
+        package var expiresAt: Int64?
+        /// Bytes of the token info; nil when the row cannot be opened.
+        package var size: Int?
+        package var id: String?
+        package var tokenInfo: String?
+        /// Why the row cannot be opened.
+        package var fault: String?
+    }
+
+    package struct Reply: Codable, Sendable {
+        /// Fewer than were asked for when they are the last.
+        package var tokens: [Entry]
+    }
+
+    package init(after: Int64, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {
+        self.after = after
+        self.limit = limit
+        self.showsIDs = showsIDs
+        self.showsTokenInfos = showsTokenInfos
+    }
+
+    package func answer(
+        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+    ) async throws(StoreError) -> Reply {
+        guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
+        return Reply(tokens: try await administrator.page(after: after, limit: limit).map(entry))
+    }
+
+    private func entry(_ found: StoreAdministrator.Entry) -> Entry {
+        var entry = Entry(row: found.row, writtenAt: found.writtenAt, expiresAt: found.expiresAt)
+        switch found.token {
+        case .success(let token):
+            entry.size = token.info.count
+            if showsIDs { entry.id = String(decoding: token.id, as: UTF8.self) }
+            if showsTokenInfos { entry.tokenInfo = String(decoding: token.info, as: UTF8.self) }
+        case .failure(let error): entry.fault = "\(error)"
+        }
+        return entry
+    }
+}
+
+/// What clients send, as it is stored.
+package enum StoredText {
+    /// An id as clients' ids are stored: with its tags removed.
+    package static func id(_ text: String) throws(StoreError) -> [UInt8] {
+        guard let id = TokenService.storedID(Array(text.utf8)) else {
+            throw .refused("the id is empty, longer than \(TokenService.uniqueIDLimit) bytes, or holds a NUL")
+        }
+        return id
+    }
+
+    /// A token info as clients' are stored: with its tags removed.
+    package static func tokenInfo(_ text: String) -> String {
+        String(decoding: TagRemoval.removeTags(from: Array(text.utf8)), as: UTF8.self)
+    }
+}

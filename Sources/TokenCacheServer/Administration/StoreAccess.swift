@@ -1,0 +1,161 @@
+internal import Foundation
+package import Logging
+package import TokenStore
+
+/// The store that the settings describe, for the command line: a running server's, or opened here when none runs.
+package enum StoreAccess: Sendable {
+    case running(ControlAccess)
+    case own(SQLiteTokenStore, StoreAdministrator)
+
+    /// A running server and how it is reached.
+    package struct ControlAccess: Sendable {
+        let client: ControlClient
+        let processID: Int?
+    }
+
+    /// Why something that was asked for has not been done; says what to do about it.
+    package struct Failure: Error, CustomStringConvertible {
+        package let description: String
+
+        package init(_ description: String) {
+            self.description = description
+        }
+    }
+
+    /// Finds the store.
+    ///
+    /// - Parameters:
+    ///   - settings: Name its folder, and how it is sealed.
+    ///   - creates: Whether a store is made when there is none.
+    ///   - logger: For what the store has to tell.
+    package static func open(_ settings: Settings, creates: Bool, logger: Logger) throws(Failure) -> StoreAccess {
+        let directory = directory(settings)
+        let database = directory + "/" + SQLiteTokenStore.fileName
+        guard creates || FileManager.default.fileExists(atPath: database) else {
+            throw Failure("\(StoreOpenError.missing(path: database))")
+        }
+        do throws(StartError) {
+            let store = try open(settings, logger: logger)
+            return .own(store, StoreAdministrator(store))
+        } catch {
+            guard case .store(.inUse(_, let processID)) = error else { throw Failure("\(error)") }
+            let client = ControlClient(path: ControlSocket.path(in: directory))
+            return .running(ControlAccess(client: client, processID: processID))
+        }
+    }
+
+    /// Has a request carried out.
+    package func perform<Request: StoreRequest>(
+        _ request: Request, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void = { _ in }
+    ) async throws(Failure) -> Request.Reply {
+        switch self {
+        case .own(_, let administrator):
+            do throws(StoreError) {
+                return try await request.answer(administrator, progress)
+            } catch {
+                throw Failure("\(error)")
+            }
+        case .running(let access):
+            let process = access.processID.map { "process \($0)" } ?? "another process"
+            do throws(ControlClient.Failure) {
+                return try access.client.perform(request, progress)
+            } catch {
+                switch error {
+                case .refused(let reason): throw Failure(reason)
+                case .interrupted: throw Failure("\(process) went away before it had answered; try again")
+                case .unreachable(let reason):
+                    throw Failure(
+                        """
+                        the store is in use by \(process), which cannot be asked over \(access.client.path) (\(reason)); \
+                        run this as the server's user, or stop the server first
+                        """
+                    )
+                }
+            }
+        }
+    }
+
+    /// Closes a store that was opened here.
+    package func close() {
+        if case .own(let store, _) = self { store.close() }
+    }
+
+    // MARK: - Replacing
+
+    /// Puts a backup in the place of the store; refused while a server runs.
+    package static func restore(
+        _ settings: Settings, from path: String, logger: Logger,
+        _ progress: (StoreAdministrator.Progress) -> Void
+    ) throws(Failure) -> StoreReplacement.Outcome {
+        try replace(settings, logger) { (replacement) throws(StoreError) in try replacement.restore(path, progress) }
+    }
+
+    /// Seals the store or puts it in the clear; refused while a server runs.
+    package static func convert(
+        _ settings: Settings, isSealed: Bool, logger: Logger,
+        _ progress: (StoreAdministrator.Progress) -> Void
+    ) throws(Failure) -> StoreReplacement.Outcome {
+        try replace(settings, logger) { (replacement) throws(StoreError) in
+            try replacement.convert(isSealed: isSealed, progress)
+        }
+    }
+
+    private static func replace(
+        _ settings: Settings, _ logger: Logger,
+        _ body: (borrowing StoreReplacement) throws(StoreError) -> StoreReplacement.Outcome
+    ) throws(Failure) -> StoreReplacement.Outcome {
+        do {
+            let replacement = try StoreReplacement(directory: directory(settings), options: options(settings)) {
+                event in
+                logger.log(level: event.weight.level, "\(event)")
+            }
+            return try body(replacement)
+        } catch {
+            throw Failure("\(error)")
+        }
+    }
+
+    // MARK: - Settings
+
+    /// The data directory's path in full, so that messages tell where it is whatever folder the program was started in.
+    package static func directory(_ settings: Settings) -> String {
+        URL(filePath: settings.dataDirectory).standardizedFileURL.path
+    }
+
+    package static func options(_ settings: Settings) -> StoreOptions {
+        var options = StoreOptions(
+            keyRing: KeyRingFile(
+                path: settings.sealing.keyRing,
+                credentials: ProcessInfo.processInfo.environment["CREDENTIALS_DIRECTORY"],
+                directory: directory(settings)
+            )
+        )
+        options.isSealed = settings.sealing.isEnabled
+        options.retention = settings.retention
+        options.tokenLimit = settings.store.tokenLimit
+        options.byteLimit = settings.store.byteLimit
+        return options
+    }
+
+    /// Opens the store in this process.
+    static func open(_ settings: Settings, logger: Logger) throws(StartError) -> SQLiteTokenStore {
+        do throws(StoreOpenError) {
+            return try SQLiteTokenStore(directory: directory(settings), options: options(settings)) { event in
+                logger.log(level: event.weight.level, "\(event)")
+            }
+        } catch {
+            throw .store(error)
+        }
+    }
+}
+
+extension StoreEvent.Weight {
+    package var level: Logger.Level {
+        switch self {
+        case .fault: .error
+        case .warning: .warning
+        case .note: .notice
+        case .detail: .info
+        }
+    }
+}

@@ -1,0 +1,16 @@
+internal import Dispatch
+
+/// Runs an actor on a queue of its own, where it may block: the threads that Swift's own executor has are few, and signals
+/// are waited for on them.
+final class BlockingExecutor: SerialExecutor {
+    private let queue: DispatchQueue
+
+    init(label: String) {
+        queue = DispatchQueue(label: label)
+    }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { unsafe job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+    }
+}

@@ -1,0 +1,78 @@
+internal import Glibc
+
+/// Files that nobody but their owner may read.
+enum PrivateFile {
+    /// Makes an empty file (mode 0600), in the place of one that an earlier attempt has left behind.
+    static func create(_ path: String) throws(StoreError) {
+        _ = unsafe unlink(path)
+        let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw refused("written", path) }
+        close(descriptor)
+    }
+
+    /// Makes a file's content durable.
+    static func synchronize(_ path: String) throws(StoreError) {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw refused("synced", path) }
+        defer { close(descriptor) }
+        guard fsync(descriptor) == 0 else { throw refused("synced", path) }
+    }
+
+    /// Puts a file in the place of another one, durably.
+    static func rename(_ path: String, to target: String) throws(StoreError) {
+        guard unsafe Glibc.rename(path, target) == 0 else { throw refused("renamed to \(target)", path) }
+        DataDirectory.synchronize(folder(of: target))
+    }
+
+    static func remove(_ path: String) throws(StoreError) {
+        guard unsafe unlink(path) == 0 || errno == ENOENT else { throw refused("removed", path) }
+    }
+
+    static func exists(_ path: String) -> Bool {
+        unsafe access(path, F_OK) == 0
+    }
+
+    /// Copies a file into a new one, byte by byte.
+    static func copy(_ path: String, to target: String) throws(StoreError) {
+        let source = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard source >= 0 else { throw refused("read", path) }
+        defer { close(source) }
+        try create(target)
+        let copy = unsafe open(target, O_WRONLY | O_CLOEXEC)
+        guard copy >= 0 else { throw refused("written", target) }
+        defer { close(copy) }
+        while true {
+            let count = sendfile(copy, source, nil, 1 << 24)
+            guard count >= 0 else { throw refused("written", target) }
+            if count == 0 { return }
+        }
+    }
+
+    /// Overwrites an open file with zeros, as far as the disk lets itself be overwritten.
+    static func overwrite(_ descriptor: Int32) {
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { return }
+        let zeros = [UInt8](repeating: 0, count: 1 << 20)
+        var offset = 0
+        while offset < Int(status.st_size) {
+            let count = unsafe pwrite(descriptor, zeros, min(zeros.count, Int(status.st_size) - offset), offset)
+            guard count > 0 else { return }
+            offset += count
+        }
+        _ = fsync(descriptor)
+    }
+
+    static func size(_ path: String) -> Int {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 ? Int(status.st_size) : 0
+    }
+
+    static func folder(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+
+    private static func refused(_ what: String, _ path: String) -> StoreError {
+        .refused("\(path) cannot be \(what): \(unsafe String(cString: strerror(errno)))")
+    }
+}

@@ -1,0 +1,88 @@
+internal import Glibc
+
+extension StoreAdministrator {
+    /// Pages of 4 KiB that are copied before clients' writes get their turn.
+    private static let backupStep: Int32 = 256
+
+    /// What a backup holds.
+    package struct Backup: Codable, Sendable {
+        package var path: String
+        package var tokens: Int
+        package var bytes: Int
+    }
+
+    /// Writes a copy of the database as of one moment, while the store is in use.
+    ///
+    /// The copy is made beside its place, checked, synced and only then renamed into it, replacing what was there. It is
+    /// sealed as the store is; the key ring is no part of it.
+    ///
+    /// - Parameters:
+    ///   - path: An absolute path; this process writes it.
+    ///   - progress: Counted in bytes.
+    package func backUp(to path: String, _ progress: (Progress) -> Void) async throws(StoreError) -> Backup {
+        let temporary = path + ".partial"
+        try PrivateFile.create(temporary)
+        // Without effect once it has its final name.
+        defer { _ = unsafe unlink(temporary) }
+        _ = try await withCopy { (committer) throws(SQLiteError) -> CopyOutcome<Bool> in
+            guard committer.copy == nil else {
+                return .refused("another backup is under way; try again when it is done")
+            }
+            committer.copy = try DatabaseCopy(of: committer.connection, to: temporary)
+            return .success(true)
+        }
+        do throws(StoreError) {
+            try await copyPages(progress)
+        } catch {
+            try? await endCopy()
+            throw error
+        }
+        try await endCopy()
+        let tokens = try BackupFile.finish(temporary)
+        try PrivateFile.rename(temporary, to: path)
+        return Backup(path: path, tokens: tokens, bytes: PrivateFile.size(path))
+    }
+
+    private func copyPages(_ progress: (Progress) -> Void) async throws(StoreError) {
+        while true {
+            let (remaining, total) = try await withCopy { (committer) throws(SQLiteError) -> CopyOutcome<(Int, Int)> in
+                guard let copy = committer.copy else {
+                    return .refused("the database was opened anew after a fault; begin the backup again")
+                }
+                return .success(try copy.step(pages: Self.backupStep))
+            }
+            progress(Progress(done: (total - remaining) * 4_096, total: total * 4_096))
+            if remaining == 0 { return }
+            if Task.isCancelled { throw .refused("the backup was interrupted, and what it had written is removed") }
+        }
+    }
+
+    private enum CopyOutcome<Value: Sendable>: Sendable {
+        case success(Value)
+        case refused(String)
+        /// Of the copy, not of the store.
+        case failed(SQLiteError)
+    }
+
+    /// Does something with the copy on the writer's thread; its faults are no faults of the store.
+    private func withCopy<Value>(
+        _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> CopyOutcome<Value>
+    ) async throws(StoreError) -> Value {
+        let outcome = try await store.writer.perform { (committer) throws(SQLiteError) -> CopyOutcome<Value> in
+            do throws(SQLiteError) {
+                return try body(committer)
+            } catch {
+                return .failed(error)
+            }
+        }
+        switch outcome {
+        case .success(let value): return value
+        case .refused(let reason): throw .refused(reason)
+        case .failed(let error): throw .refused("the backup cannot be written: \(error)")
+        }
+    }
+
+    private func endCopy() async throws(StoreError) {
+        try await store.writer.perform { (committer) throws(SQLiteError) in committer.copy = nil }
+    }
+}

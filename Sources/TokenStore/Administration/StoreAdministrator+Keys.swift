@@ -1,0 +1,130 @@
+internal import Glibc
+
+extension StoreAdministrator {
+    /// A key without the key.
+    package struct Key: Codable, Hashable, Sendable {
+        package var number: Int
+        /// Seconds since 1970.
+        package var createdAt: Int64
+        /// It seals what is written.
+        package var isNewest: Bool
+    }
+
+    /// The numbered keys, the oldest first.
+    package func keys() throws(StoreError) -> [Key] {
+        let ring = try ring()
+        return ring.keys.map { key in
+            Key(number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.newest.number)
+        }
+    }
+
+    /// Makes a new key, which seals from now on; what the older ones have sealed stays readable.
+    package func addKey() throws(StoreError) -> Key {
+        try reloadRing()
+        let ring = try ring()
+        let longer: KeyRing
+        do throws(SealingError) {
+            longer = try ring.addingKey(createdAt: Int64(time(nil)))
+        } catch {
+            throw .sealing(error)
+        }
+        try replaceRing(longer)
+        let newest = longer.newest
+        return Key(number: newest.number, createdAt: newest.createdAt, isNewest: true)
+    }
+
+    /// Takes a key out of the ring, for good.
+    ///
+    /// The newest one is kept, and so is one that a row is still sealed with.
+    package func retireKey(numbered number: Int) async throws(StoreError) {
+        try reloadRing()
+        let ring = try ring()
+        guard ring.key(numbered: number) != nil else {
+            throw .refused("the key ring has no key \(number); token-cache keys list shows those it has")
+        }
+        guard number != ring.newest.number else {
+            throw .refused("key \(number) is the newest, which seals; add another one first with token-cache keys add")
+        }
+        let connection = try reader().connection
+        let isUsed = try reading { () throws(SQLiteError) in
+            try connection.integer("SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))") == 1
+        }
+        guard !isUsed else {
+            throw .refused("tokens are still sealed with key \(number); seal them anew first with token-cache rekey")
+        }
+        try replaceRing(ring.removingKey(numbered: number))
+    }
+
+    private func ring() throws(StoreError) -> KeyRing {
+        guard let ring = store.state.sealing.current else {
+            throw .refused("the store is not sealed, and so has no keys; token-cache seal seals it")
+        }
+        return ring
+    }
+
+    /// What somebody else has changed in the file meanwhile counts.
+    private func reloadRing() throws(StoreError) {
+        do throws(KeyRingError) {
+            let file = store.options.keyRing
+            guard let found = try file.load() else { throw .missing(path: file.path) }
+            let isSame = (try? found.identity()) == (try? store.state.sealing.current?.identity())
+            guard isSame else { throw .ofAnotherStore(path: file.path) }
+            store.state.sealing.replace(found)
+        } catch {
+            throw .keyRing(error)
+        }
+    }
+
+    private func replaceRing(_ new: KeyRing) throws(StoreError) {
+        do throws(KeyRingError) {
+            // On the disk before anything is sealed with it.
+            try store.options.keyRing.save(new)
+        } catch {
+            throw .keyRing(error)
+        }
+        store.state.sealing.replace(new)
+    }
+
+    // MARK: - Sealing anew
+
+    /// What sealing anew has come to.
+    package struct Rekeying: Codable, Sendable {
+        package var tokens = 0
+        /// Sealed with the newest key by this run; the others were already.
+        package var resealed = 0
+        /// Rows that could not be opened and stay as they are.
+        package var unreadable = 0
+    }
+
+    /// Rows of one transaction.
+    private static let rekeyingStep = 200
+
+    /// Seals every row with the newest key, a few at a time, while the store is in use.
+    ///
+    /// It may be interrupted at any point: each row opens before and after, and the next run goes on with the rest.
+    package func rekey(_ progress: (Progress) -> Void) async throws(StoreError) -> Rekeying {
+        _ = try ring()
+        let total = try await statistics().tokens
+        progress(Progress(done: 0, total: total))
+        var result = Rekeying()
+        var row: Int64? = 0
+        while let start = row {
+            let sealing = store.state.sealing
+            let step = try await store.writer.perform { (committer) throws(SQLiteError) in
+                var coder = RowCoder(sealing)
+                return try committer.reseal(after: start, count: Self.rekeyingStep, &coder)
+            }
+            result.tokens += step.seen
+            result.resealed += step.resealed
+            result.unreadable += step.unreadable
+            progress(Progress(done: min(result.tokens, total), total: total))
+            row = step.next
+            if Task.isCancelled {
+                throw .refused("sealing anew was interrupted; token-cache rekey goes on with the rest")
+            }
+        }
+        // What the older keys have sealed is in the log still.
+        _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(waiting: 200) }
+        return result
+    }
+}

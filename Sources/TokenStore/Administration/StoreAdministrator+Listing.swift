@@ -1,0 +1,144 @@
+internal import Glibc
+internal import Synchronization
+
+extension StoreAdministrator {
+    /// A token as it lies in the store.
+    package struct Entry: Sendable {
+        /// Where the next page begins.
+        package let row: Int64
+        /// Seconds since 1970.
+        package let writtenAt: Int64
+        /// When it expires by its own account, in seconds since 1970.
+        package let expiresAt: Int64?
+        /// Or why it cannot be opened.
+        package let token: Result<Token, SealingError>
+    }
+
+    /// Some tokens, in the order of their first writing.
+    ///
+    /// - Parameters:
+    ///   - row: The row after which to begin, 0 for the first.
+    ///   - limit: How many at most; fewer mean that these are the last.
+    package func page(after row: Int64, limit: Int) throws(StoreError) -> [Entry] {
+        let connection = try reader().connection
+        var coder = RowCoder(store.state.sealing)
+        return try reading { () throws(SQLiteError) in
+            let select = try SQLiteStatement(
+                """
+                SELECT rowid, key, written_at, expires_at, key_number, value FROM token
+                WHERE rowid > ?1 ORDER BY rowid LIMIT ?2
+                """,
+                on: connection
+            )
+            try select.bind(row, at: 1)
+            try select.bind(Int64(limit), at: 2)
+            var entries: [Entry] = []
+            while try select.step() {
+                let key = select.blob(at: 1)
+                let token: Result<Token, SealingError>
+                do throws(SealingError) {
+                    token = .success(
+                        try select.withBlob(at: 5) { (value) throws(SealingError) in
+                            try coder.token(of: value, keyNumber: select.integer(at: 4), key: key)
+                        }
+                    )
+                } catch {
+                    token = .failure(error)
+                }
+                entries.append(
+                    Entry(
+                        row: Int64(select.integer(at: 0)), writtenAt: Int64(select.integer(at: 2)),
+                        expiresAt: select.optionalInteger(at: 3), token: token
+                    )
+                )
+            }
+            return entries
+        }
+    }
+
+    /// The store in numbers.
+    package struct Statistics: Codable, Sendable {
+        package var tokens: Int
+        /// Bytes of the database, of which so many are free pages.
+        package var databaseBytes: Int
+        package var freeBytes: Int
+        package var logBytes: Int
+        package var isSealed: Bool
+        /// The key that seals; nil in the clear.
+        package var newestKey: Int?
+        package var sqliteVersion: String
+        package var schemaVersion: Int
+        /// Rows that did not open when a client asked for them, since the start.
+        package var unreadableReads: Int
+        package var directory: String
+    }
+
+    package func statistics() async throws(StoreError) -> Statistics {
+        let (tokens, used, free) = try await store.writer.perform { (committer) throws(SQLiteError) in
+            (committer.tokenCount, try committer.usedBytes(), try committer.freeBytes())
+        }
+        return Statistics(
+            tokens: tokens, databaseBytes: used + free, freeBytes: free,
+            logBytes: Self.size(of: store.path + "-wal"), isSealed: store.state.sealing.current != nil,
+            newestKey: store.state.sealing.current?.newest.number, sqliteVersion: SQLiteLibrary.version,
+            schemaVersion: Schema.version, unreadableReads: store.state.unreadableCount.load(ordering: .relaxed),
+            directory: store.directory
+        )
+    }
+
+    private static func size(of path: String) -> Int {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 ? Int(status.st_size) : 0
+    }
+
+    // MARK: - Verifying
+
+    /// What a look at everything has found.
+    package struct Verification: Codable, Sendable {
+        package var tokens = 0
+        /// Rows that do not open, by what is wrong with them.
+        package var unreadable: [String: Int] = [:]
+        /// What SQLite's integrity check says; empty when all is well.
+        package var damages: [String] = []
+        /// The number of tokens that the store has counted, when it is not the number of rows.
+        package var wrongCount: Int?
+
+        /// None of these was found.
+        package var isSound = true
+    }
+
+    /// Rows that are looked at before others get their turn.
+    private static let verificationBatch = 500
+
+    /// Checks the database's structure, and opens every row.
+    package func verify(_ progress: (Progress) -> Void) async throws(StoreError) -> Verification {
+        var result = Verification()
+        let total = try await statistics().tokens
+        progress(Progress(done: 0, total: total))
+        let connection = try reader().connection
+        result.damages = try reading { () throws(SQLiteError) in
+            let check = try SQLiteStatement("PRAGMA integrity_check(20)", on: connection)
+            var damages: [String] = []
+            while try check.step() { damages.append(String(decoding: check.blob(at: 0), as: UTF8.self)) }
+            return damages == ["ok"] ? [] : damages
+        }
+        var row: Int64 = 0
+        while true {
+            let entries = try page(after: row, limit: Self.verificationBatch)
+            for entry in entries {
+                result.tokens += 1
+                if case .failure(let error) = entry.token { result.unreadable["\(error)", default: 0] += 1 }
+            }
+            progress(Progress(done: min(result.tokens, total), total: total))
+            guard entries.count == Self.verificationBatch, let last = entries.last else { break }
+            row = last.row
+            if Task.isCancelled { throw .refused("verifying was interrupted") }
+            await Task.yield()
+        }
+        // Only a store that stood still meanwhile can be counted.
+        let after = try await statistics().tokens
+        if after == total && result.tokens != total { result.wrongCount = total }
+        result.isSound = result.unreadable.isEmpty && result.damages.isEmpty && result.wrongCount == nil
+        return result
+    }
+}

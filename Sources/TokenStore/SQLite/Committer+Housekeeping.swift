@@ -1,0 +1,69 @@
+/// What the writer does between groups: small steps, each a transaction of its own that holds up no answer for long.
+extension Committer {
+    /// Rows that one step of an expiry removes.
+    private static let expiryBatch = 256
+    /// Pages that one step gives back to the file system, and the number of free pages that are kept for growth.
+    private static let (releaseBatch, keptFreePages) = (256, 1_024)
+
+    /// Removes some of the rows whose time is over, the oldest first.
+    ///
+    /// - Returns: How many; less than the step's size when none is left.
+    func expire(_ horizon: Retention.Horizon) throws(SQLiteError) -> (removed: Int, isDone: Bool) {
+        var removed = 0
+        try transaction { () throws(SQLiteError) in
+            if let written = horizon.written {
+                removed += try remove("written_at < ?1 ORDER BY written_at", written)
+            }
+            if let expired = horizon.expired {
+                removed += try remove("expires_at < ?1 AND expires_at IS NOT NULL ORDER BY expires_at", expired)
+            }
+            noteRemoved(removed)
+        }
+        return (removed, removed < Self.expiryBatch)
+    }
+
+    private func remove(_ condition: String, _ moment: Int64) throws(SQLiteError) -> Int {
+        let statement = try SQLiteStatement(
+            "DELETE FROM token WHERE rowid IN (SELECT rowid FROM token WHERE \(condition) LIMIT \(Self.expiryBatch))",
+            on: connection
+        )
+        try statement.bind(moment, at: 1)
+        try statement.run()
+        return connection.changeCount
+    }
+
+    /// Gives some free pages back to the file system when there are many.
+    ///
+    /// - Returns: False when there is nothing more to give back.
+    func releasePages() throws(SQLiteError) -> Bool {
+        let free = try connection.integer("PRAGMA freelist_count")
+        guard free > Self.keptFreePages, free > (try connection.integer("PRAGMA page_count")) / 8 else { return false }
+        try connection.execute("PRAGMA incremental_vacuum(\(Self.releaseBatch))")
+        return true
+    }
+
+    /// Removes the rows of some keys.
+    ///
+    /// - Returns: How many there were.
+    func remove(_ keys: [[UInt8]]) throws(SQLiteError) -> Int {
+        try transaction { () throws(SQLiteError) in
+            let statement = try SQLiteStatement("DELETE FROM token WHERE key = ?1", on: connection)
+            var removed = 0
+            for key in keys {
+                try statement.withBinding(key, at: 1) { () throws(SQLiteError) in _ = try statement.step() }
+                removed += connection.changeCount
+            }
+            noteRemoved(removed)
+            return removed
+        }
+    }
+
+    /// Moves the log into the database and cuts it to nothing, as far as readers allow.
+    ///
+    /// - Parameter milliseconds: How long readers are waited for.
+    func checkpoint(waiting milliseconds: Int32 = 10) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
+        // The first moves the pages while readers go on; only then is there a short wait for them.
+        guard try connection.checkpoint(truncating: false, waiting: 0) == .complete else { return .heldUp }
+        return try connection.checkpoint(truncating: true, waiting: milliseconds)
+    }
+}

@@ -1,0 +1,69 @@
+/// Sealing rows anew with the newest key, step by step: a row has one key or the other whenever it stops.
+extension Committer {
+    /// What became of the rows of one step.
+    struct Resealed: Sendable {
+        /// The row after which the next step begins; nil when there is none.
+        var next: Int64?
+        var seen = 0
+        var resealed = 0
+        /// Rows that could not be opened; they stay as they are.
+        var unreadable = 0
+    }
+
+    private enum Finding {
+        case current
+        case unreadable
+        case resealed(Row)
+    }
+
+    /// Seals some rows with the newest key, those that another one has sealed.
+    ///
+    /// - Parameters:
+    ///   - row: The row after which to begin.
+    ///   - count: Rows to look at.
+    ///   - coder: Has the newest key.
+    func reseal(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> Resealed {
+        let select = try SQLiteStatement(
+            "SELECT rowid, key, key_number, value FROM token WHERE rowid > ?1 ORDER BY rowid LIMIT ?2",
+            on: connection
+        )
+        let update = try SQLiteStatement(
+            "UPDATE token SET value = ?1, key_number = ?2 WHERE rowid = ?3", on: connection
+        )
+        try select.bind(row, at: 1)
+        try select.bind(Int64(count), at: 2)
+        var result = Resealed()
+        try transaction { () throws(SQLiteError) in
+            defer { select.reset() }
+            while try select.step() {
+                result.seen += 1
+                result.next = Int64(select.integer(at: 0))
+                switch Self.finding(select, &coder) {
+                case .current: break
+                case .unreadable: result.unreadable += 1
+                case .resealed(let new):
+                    result.resealed += 1
+                    try update.bind(Int64(new.keyNumber), at: 2)
+                    try update.bind(result.next, at: 3)
+                    try update.withBinding(new.value, at: 1) { () throws(SQLiteError) in _ = try update.step() }
+                }
+            }
+        }
+        if result.seen < count { result.next = nil }
+        return result
+    }
+
+    private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder) -> Finding {
+        let keyNumber = select.integer(at: 2)
+        do throws(SealingError) {
+            guard try coder.newestKeyNumber() != keyNumber else { return .current }
+            let key = select.blob(at: 1)
+            let token = try select.withBlob(at: 3) { (value) throws(SealingError) in
+                try coder.token(of: value, keyNumber: keyNumber, key: key)
+            }
+            return .resealed(try coder.row(of: token))
+        } catch {
+            return .unreadable
+        }
+    }
+}

@@ -1,0 +1,116 @@
+internal import CSQLite
+
+/// A prepared statement, finalized when it goes.
+///
+/// Used on its connection's thread.
+@safe final class SQLiteStatement {
+    private let handle: OpaquePointer
+    private let connection: SQLiteConnection
+    private let sql: String
+
+    init(_ sql: String, on connection: SQLiteConnection) throws(SQLiteError) {
+        var handle: OpaquePointer?
+        let code = unsafe sqlite3_prepare_v3(
+            connection.handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &handle, nil
+        )
+        guard code == SQLITE_OK, let prepared = unsafe handle else { throw connection.lastError(sql) }
+        unsafe self.handle = unsafe prepared
+        self.connection = connection
+        self.sql = sql
+    }
+
+    deinit {
+        _ = unsafe sqlite3_finalize(handle)
+    }
+
+    /// Binds bytes without copying them while `body` runs, which steps the statement; then resets and unbinds.
+    ///
+    /// - Parameters:
+    ///   - bytes: The value, also when empty never NULL.
+    ///   - index: The parameter's number, from 1.
+    ///   - body: Steps and reads columns. Nothing of the row is valid after it.
+    func withBinding<Result>(
+        _ bytes: [UInt8], at index: Int32, _ body: () throws(SQLiteError) -> Result
+    ) throws(SQLiteError) -> Result {
+        unsafe try bytes.withUnsafeBufferPointer { (buffer) throws(SQLiteError) -> Result in
+            let code =
+                if let base = buffer.baseAddress, !buffer.isEmpty {
+                    // A nil destructor is SQLITE_STATIC: the array stays where it is until this closure returns.
+                    unsafe sqlite3_bind_blob64(handle, index, base, UInt64(buffer.count), nil)
+                } else {
+                    // A null pointer would bind NULL.
+                    unsafe sqlite3_bind_zeroblob(handle, index, 0)
+                }
+            defer {
+                reset()
+                _ = unsafe sqlite3_bind_null(handle, index)
+            }
+            guard code == SQLITE_OK else { throw connection.lastError(sql) }
+            return try body()
+        }
+    }
+
+    /// Binds a number until the next one is bound in its place; nil is NULL.
+    func bind(_ number: Int64?, at index: Int32) throws(SQLiteError) {
+        let code =
+            if let number { unsafe sqlite3_bind_int64(handle, index, number) } else {
+                unsafe sqlite3_bind_null(handle, index)
+            }
+        guard code == SQLITE_OK else { throw connection.lastError(sql) }
+    }
+
+    /// Goes to the next row; false when there is none.
+    func step() throws(SQLiteError) -> Bool {
+        switch unsafe sqlite3_step(handle) {
+        case SQLITE_ROW: return true
+        case SQLITE_DONE: return false
+        default: throw connection.lastError(sql)
+        }
+    }
+
+    /// Runs a statement that returns no rows.
+    func run() throws(SQLiteError) {
+        defer { reset() }
+        _ = try step()
+    }
+
+    /// Ends the statement's turn, and with it the read transaction that it held.
+    func reset() {
+        _ = unsafe sqlite3_reset(handle)
+    }
+
+    func integer(at column: Int32) -> Int {
+        Int(unsafe sqlite3_column_int64(handle, column))
+    }
+
+    /// Nil for NULL.
+    func optionalInteger(at column: Int32) -> Int64? {
+        guard unsafe sqlite3_column_type(handle, column) != SQLITE_NULL else { return nil }
+        return unsafe sqlite3_column_int64(handle, column)
+    }
+
+    /// Lends a column's bytes while `body` runs, which must not step the statement.
+    func withBlob<Result, Failure>(
+        at column: Int32, _ body: (Span<UInt8>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        let pointer = unsafe sqlite3_column_blob(handle, column)
+        let count = Int(unsafe sqlite3_column_bytes(handle, column))
+        // Of an empty value there is no pointer.
+        guard let start = unsafe pointer?.assumingMemoryBound(to: UInt8.self) else { return try body(Span()) }
+        return unsafe try body(Span(_unsafeStart: start, count: count))
+    }
+
+    /// A column's bytes.
+    func blob(at column: Int32) -> [UInt8] {
+        var bytes: [UInt8] = []
+        appendBlob(at: column, to: &bytes)
+        return bytes
+    }
+
+    /// Appends a column's bytes.
+    func appendBlob(at column: Int32, to bytes: inout [UInt8]) {
+        guard let pointer = unsafe sqlite3_column_blob(handle, column) else { return }
+        let count = Int(unsafe sqlite3_column_bytes(handle, column))
+        unsafe bytes.append(contentsOf: UnsafeRawBufferPointer(start: pointer, count: count))
+    }
+}

@@ -1,0 +1,22 @@
+internal import Synchronization
+
+/// What the writer and the sessions of a store know of one another.
+///
+/// Any thread.
+final class StoreState: Sendable {
+    /// How many commits there were, each counted before anybody is told of it.
+    let commitCount = Atomic<UInt64>(0)
+    /// How often the database was opened; sessions that were opened before open theirs again.
+    let generation = Atomic<UInt64>(1)
+    /// False while the files of the store are not where they were.
+    let isInPlace = Atomic<Bool>(true)
+    /// Rows that did not open when they were asked for, since the start.
+    let unreadableCount = Atomic<Int>(0)
+    let sealing: Sealing
+    let retention: Retention
+
+    init(sealing: Sealing, retention: Retention) {
+        self.sealing = sealing
+        self.retention = retention
+    }
+}

@@ -1,0 +1,87 @@
+internal import Glibc
+internal import Synchronization
+
+/// A read-only connection that finds and opens tokens.
+///
+/// Used by one thread at a time.
+final class TokenReader {
+    let connection: SQLiteConnection
+    private let select: SQLiteStatement
+    private let begin: SQLiteStatement
+    private let end: SQLiteStatement
+    private let state: StoreState
+    private var coder: RowCoder
+    private var key: [UInt8] = []
+
+    init(path: String, state: StoreState) throws(SQLiteError) {
+        connection = try SQLiteConnection(path: path, mode: .readOnly)
+        // A checkpoint by a reader could meet a commit of the writer's: see SQLiteTokenStore.
+        try connection.execute("PRAGMA wal_autocheckpoint = 0")
+        // Hardly anything makes a reader wait (sqlite.org/wal.html, section 8), and while it does its whole loop stands.
+        connection.waitForLocks(milliseconds: 10)
+        // Enough for some ten thousand tokens; what lies beyond is read from the system's cache.
+        try connection.execute("PRAGMA cache_size = -8192")
+        begin = try SQLiteStatement("BEGIN", on: connection)
+        end = try SQLiteStatement("COMMIT", on: connection)
+        select = try SQLiteStatement(
+            "SELECT value, key_number, written_at, expires_at FROM token WHERE key = ?1", on: connection
+        )
+        self.state = state
+        coder = RowCoder(state.sealing)
+    }
+
+    /// Appends the token info of an id; false when there is none whose time is not over.
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Bool {
+        do throws(SealingError) {
+            try coder.key(of: id, into: &key)
+        } catch {
+            throw .sealing(error)
+        }
+        var fault: SealingError?
+        let isFound: Bool
+        do throws(SQLiteError) {
+            isFound = try select.withBinding(key, at: 1) { () throws(SQLiteError) -> Bool in
+                guard try select.step(), !hasExpired() else { return false }
+                do throws(SealingError) {
+                    try select.withBlob(at: 0) { (value) throws(SealingError) in
+                        try coder.appendTokenInfo(
+                            of: value, keyNumber: select.integer(at: 1), key: key, to: &tokenInfo
+                        )
+                    }
+                } catch {
+                    fault = error
+                }
+                return true
+            }
+        } catch {
+            throw .read(error)
+        }
+        if let fault {
+            state.unreadableCount.add(1, ordering: .relaxed)
+            throw .sealing(fault)
+        }
+        return isFound
+    }
+
+    /// Whether the current row is only still there because nobody has come to drop it.
+    private func hasExpired() -> Bool {
+        guard let horizon = state.retention.horizon(at: Int64(time(nil))) else { return false }
+        return horizon.hasPassed(
+            writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3)
+        )
+    }
+
+    func beginSnapshot() throws(StoreError) {
+        do throws(SQLiteError) {
+            try begin.run()
+        } catch {
+            throw .read(error)
+        }
+    }
+
+    func endSnapshot() {
+        try? end.run()
+        // Whatever kept it from ending: the next transaction must be able to begin.
+        if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+    }
+}

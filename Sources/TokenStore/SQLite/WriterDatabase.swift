@@ -1,0 +1,147 @@
+internal import Synchronization
+
+/// The writer's database and its recovery from faults.
+///
+/// After an error of the disk nobody knows what of a commit has reached it, nor whether the system's page cache still tells
+/// the truth (a failed fsync is reported once). So the connection is given up, and before the next write the database is
+/// opened again and all of the log is moved into it and synced. Until that works every write fails.
+///
+/// Used by the writer's thread.
+final class WriterDatabase {
+    private let opener: StoreOpener
+    private let state: StoreState
+    /// Nil after the end.
+    private var lock: DataDirectory?
+    private var files: StoreFiles
+    /// Nil after a fault, until the database has been opened again.
+    private var committer: Committer?
+    private var fault: StoreError
+    private var lastAttempt: ContinuousClock.Instant?
+    /// Writes that have failed since the last that did not.
+    private var failedCount = 0
+    private var isFailing = false
+    private var reportedLimit: StoreLimit?
+
+    /// Between two attempts to open the database again.
+    private static let pause = Duration.milliseconds(100)
+
+    init(_ committer: Committer, opener: StoreOpener, state: StoreState, lock: consuming DataDirectory) {
+        self.opener = opener
+        self.state = state
+        self.lock = consume lock
+        self.committer = committer
+        files = StoreFiles(directory: opener.directory, database: opener.database)
+        files.adopt()
+        fault = .vanished(path: opener.database)
+    }
+
+    /// Bytes of the log, as of the last look.
+    var logSize: Int { files.logSize }
+
+    /// Makes rows durable; see `Committer.commit`.
+    func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
+        do throws(StoreError) {
+            let outcomes = try perform { (committer) throws(SQLiteError) in try committer.commit(rows) }
+            noteLimit()
+            return outcomes
+        } catch {
+            failedCount += rows.count
+            return rows.map { _ in .failure(error) }
+        }
+    }
+
+    /// Does something with the database, opening it again first if need be.
+    func perform<Result>(
+        _ body: (Committer) throws(SQLiteError) -> Result
+    ) throws(StoreError) -> Result {
+        let committer = try usableCommitter()
+        let result: Result
+        do throws(SQLiteError) {
+            result = try body(committer)
+        } catch {
+            throw failed(.write(error), losesConnection: !error.isOfMoment)
+        }
+        state.commitCount.add(1, ordering: .releasing)
+        // Whatever was written to files that nobody will find again is lost.
+        guard files.areInPlace() else {
+            state.isInPlace.store(false, ordering: .releasing)
+            throw failed(.vanished(path: opener.database), losesConnection: true)
+        }
+        if isFailing {
+            opener.report(.writesRecovered(failed: failedCount))
+            (isFailing, failedCount) = (false, 0)
+        }
+        return result
+    }
+
+    /// Looks whether the files are where they were, and tries to open the database again if it is not open.
+    func lookAfterFiles() {
+        if committer != nil && !files.areInPlace() {
+            state.isInPlace.store(false, ordering: .releasing)
+            opener.report(.vanished(path: opener.database))
+            committer = nil
+            fault = .vanished(path: opener.database)
+        } else if committer == nil {
+            _ = try? usableCommitter()
+        }
+    }
+
+    /// Closes the database, and then gives the folder free.
+    func close() {
+        if let committer {
+            // If it fails the log stays, and the next start reads it.
+            _ = try? committer.checkpoint(waiting: 1_000)
+        }
+        committer = nil
+        lock = nil
+    }
+
+    // MARK: - Faults
+
+    private func failed(_ error: StoreError, losesConnection: Bool) -> StoreError {
+        if losesConnection {
+            committer = nil
+            fault = error
+        }
+        if !isFailing {
+            isFailing = true
+            opener.report(.writesFail(error))
+        }
+        return error
+    }
+
+    private func usableCommitter() throws(StoreError) -> Committer {
+        if let committer { return committer }
+        let now = ContinuousClock.now
+        if let lastAttempt, now - lastAttempt < Self.pause { throw fault }
+        lastAttempt = now
+        do throws(StoreOpenError) {
+            if lock?.isInPlace != true {
+                // Ours is of no use to anybody; somebody else may have locked what is there now.
+                lock = nil
+                lock = try DataDirectory(path: opener.directory, creates: false)
+            }
+            let opened = try opener.reopen()
+            if let ring = opened.ring { state.sealing.replace(ring) }
+            committer = opened.committer
+            files.adopt()
+        } catch {
+            if case .missing = error { throw fault }
+            fault = .unusable(error)
+            throw fault
+        }
+        state.generation.add(1, ordering: .releasing)
+        if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
+        return try usableCommitter()
+    }
+
+    private func noteLimit() {
+        guard let limit = committer?.reachedLimit else {
+            if reportedLimit.take() != nil { opener.report(.belowLimit) }
+            return
+        }
+        guard limit != reportedLimit else { return }
+        reportedLimit = limit
+        opener.report(.limitReached(limit))
+    }
+}

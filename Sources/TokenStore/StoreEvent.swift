@@ -1,0 +1,57 @@
+/// Something about a store that its operator should know.
+package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
+    /// The first start made a key ring.
+    case madeKeyRing(path: String)
+    /// Writes have begun to fail.
+    case writesFail(StoreError)
+    /// Writes succeed again, after so many that failed.
+    case writesRecovered(failed: Int)
+    /// The files of the store are gone.
+    case vanished(path: String)
+    /// They are back.
+    case returned(path: String)
+    /// New ids are refused from now on.
+    case limitReached(StoreLimit)
+    /// New ids are accepted again.
+    case belowLimit
+    /// So many tokens were dropped because their time was over.
+    case expired(count: Int)
+    /// Housekeeping failed: nothing is lost, and it is tried again.
+    case housekeepingFails(StoreError)
+
+    /// Whether somebody has to do something.
+    package enum Weight: Sendable {
+        case fault
+        case warning
+        case note
+        case detail
+    }
+
+    package var weight: Weight {
+        switch self {
+        case .writesFail, .vanished: .fault
+        case .madeKeyRing, .limitReached, .housekeepingFails: .warning
+        case .writesRecovered, .returned, .belowLimit: .note
+        case .expired: .detail
+        }
+    }
+
+    package var description: String {
+        switch self {
+        case .madeKeyRing(let path):
+            """
+            made the key ring \(path): back it up, apart from the database. \
+            Without it the tokens are lost, with it and the database they can be read
+            """
+        case .writesFail(let error): "tokens cannot be stored, clients are told so: \(error)"
+        case .writesRecovered(let failed): "tokens are stored again, after \(failed) that were not"
+        case .vanished(let path):
+            "the store \(path) is gone, clients are told so; put it back, or restart to begin with an empty store"
+        case .returned(let path): "the store \(path) is back"
+        case .limitReached(let limit): "\(limit)"
+        case .belowLimit: "the store is below its limits, new ids are accepted again"
+        case .expired(let count): "dropped \(count) \(count == 1 ? "token" : "tokens") whose time was over"
+        case .housekeepingFails(let error): "housekeeping failed and is tried again: \(error)"
+        }
+    }
+}

@@ -1,0 +1,16 @@
+/// What an operator decides about a store.
+package struct StoreOptions: Sendable {
+    /// Whether rows are sealed.
+    package var isSealed = true
+    /// Where the key ring is.
+    package var keyRing: KeyRingFile
+    package var retention = Retention()
+    /// Tokens beyond which new ids are refused; nil for no limit.
+    package var tokenLimit: Int?
+    /// Bytes of the database, without what is free in it, beyond which new ids are refused; nil for no limit.
+    package var byteLimit: Int?
+
+    package init(keyRing: KeyRingFile) {
+        self.keyRing = keyRing
+    }
+}

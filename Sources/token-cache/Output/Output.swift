@@ -1,0 +1,23 @@
+import ArgumentParser
+import Foundation
+
+/// What a command prints: for a person, or as JSON for a program.
+struct OutputOptions: ParsableArguments {
+    @Flag(name: .long, help: "Print JSON.")
+    var json = false
+
+    /// Prints one result.
+    ///
+    /// - Parameters:
+    ///   - value: For JSON.
+    ///   - text: For a person, without the last line end.
+    func print(_ value: some Encodable, _ text: @autoclosure () -> String) throws {
+        Swift.print(json ? try Self.text(value) : text())
+    }
+
+    static func text(_ value: some Encodable) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
+        return String(decoding: try encoder.encode(value), as: UTF8.self)
+    }
+}

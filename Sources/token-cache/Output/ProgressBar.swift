@@ -1,0 +1,41 @@
+import Foundation
+import Synchronization
+import TokenStore
+
+/// A line on the terminal that shows how far something is; nothing at all where standard error is no terminal.
+///
+/// Any thread.
+final class ProgressBar: Sendable {
+    private let title: String
+    private let isShown = isatty(STDERR_FILENO) == 1
+    private let lastLine = Mutex("")
+    private static let width = 30
+
+    /// - Parameter title: What is under way, such as `Verifying`.
+    init(_ title: String) {
+        self.title = title
+    }
+
+    func show(_ progress: StoreAdministrator.Progress) {
+        guard isShown else { return }
+        let total = max(progress.total, 1)
+        let share = min(Double(progress.done) / Double(total), 1)
+        let filled = Int(share * Double(Self.width))
+        let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: Self.width - filled)
+        write("\r\(title) [\(bar)] \(Int(share * 100)) %")
+    }
+
+    /// Leaves the terminal as it was.
+    func finish() {
+        guard isShown else { return }
+        write("\r\u{1B}[K")
+    }
+
+    private func write(_ line: String) {
+        let isNew = lastLine.withLock { last in
+            defer { last = line }
+            return last != line
+        }
+        if isNew { FileHandle.standardError.write(Data(line.utf8)) }
+    }
+}

@@ -1,0 +1,32 @@
+import ArgumentParser
+import Foundation
+import TokenCacheServer
+import TokenStore
+
+/// The command `token-cache backup`.
+struct Backup: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Write a copy of the store as of one moment, also while a server uses it.",
+        discussion: """
+            The copy is one file, checked and synced before it takes its name. It is sealed as the store is, and of no use \
+            without the key ring, which is not in it: keep a copy of that elsewhere. A running server writes the file \
+            itself, so its user needs access to the folder.
+
+            EXAMPLES
+              token-cache backup /var/backups/tokens.db
+            """
+    )
+
+    @Argument(help: "The file to write; one that is there is replaced.", completion: .file())
+    var file: String
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        let path = URL(filePath: file).standardizedFileURL.path
+        let written = try await options.perform(BackUpStore(path: path), "Backing up")
+        try options.output.print(
+            written, "\(written.path): \(Text.count(written.tokens, "token")), \(Text.bytes(written.bytes))"
+        )
+    }
+}

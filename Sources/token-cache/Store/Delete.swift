@@ -1,0 +1,36 @@
+import ArgumentParser
+import TokenCacheServer
+
+/// The command `token-cache delete`.
+struct Delete: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Remove tokens, and what the files still hold of them; the status is 1 when there was none.",
+        discussion: """
+            EXAMPLES
+              token-cache delete me you
+              token-cache delete - < ids.txt
+            """
+    )
+
+    @Argument(help: "The unique ids; - reads them from standard input, one a line.")
+    var ids: [String]
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func validate() throws {
+        if ids.contains("-") && ids.count > 1 {
+            throw ValidationError("- stands alone: the ids are read, or they are named.")
+        }
+    }
+
+    func run() async throws {
+        var ids = ids
+        if ids == ["-"] {
+            ids = try options.text("-", of: "the ids").split(separator: "\n").map(String.init)
+        }
+        let named = ids
+        let reply = try await options.withStore { try await $0.perform(RemoveTokens(ids: named)) }
+        try options.output.print(reply, "removed \(Text.count(reply.removed, "token"))")
+        if reply.removed == 0 { throw ExitCode.failure }
+    }
+}

@@ -1,0 +1,30 @@
+import ArgumentParser
+import TokenCacheServer
+
+/// The command `token-cache get`.
+struct Get: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Print the token info of an id; the status is 1 when there is none.",
+        discussion: """
+            EXAMPLES
+              token-cache get me
+              echo me | token-cache get -
+            """
+    )
+
+    @Argument(help: "The unique id; - reads it from standard input, out of sight of other users' ps.")
+    var id: String
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        let id = try options.text(id, of: "the id")
+        let reply = try await options.withStore { try await $0.perform(FetchToken(id: id)) }
+        if options.output.json {
+            print(try OutputOptions.text(reply))
+        } else if let tokenInfo = reply.tokenInfo {
+            print(tokenInfo)
+        }
+        if reply.tokenInfo == nil { throw options.configuration.fault("nothing is stored under this id") }
+    }
+}

@@ -1,0 +1,98 @@
+import ArgumentParser
+import TokenCacheServer
+import TokenStore
+
+/// The command `token-cache keys`.
+struct Keys: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show and change the keys that seal tokens.",
+        discussion: """
+            The newest key seals, all of them open. To replace a key: keys add, rekey, keys retire. Back the key ring up \
+            after each change, and seal anew after at most some 4 billion writes (NIST SP 800-38D, section 8.3).
+
+            EXAMPLES
+              token-cache keys list
+              token-cache keys add && token-cache rekey && token-cache keys retire 1
+            """,
+        subcommands: [ListCommand.self, AddCommand.self, RetireCommand.self], defaultSubcommand: ListCommand.self
+    )
+
+    /// The command `token-cache keys list`.
+    struct ListCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "list", abstract: "List the keys by their numbers, never the keys themselves."
+        )
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let reply = try await options.withStore { try await $0.perform(ListKeys()) }
+            let lines = reply.keys.map { key in
+                "\(key.number)  made \(Text.time(key.createdAt))\(key.isNewest ? "  seals" : "")"
+            }
+            try options.output.print(reply, lines.joined(separator: "\n"))
+        }
+    }
+
+    /// The command `token-cache keys add`.
+    struct AddCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "add", abstract: "Make a new key, which seals from now on."
+        )
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let key = try await options.withStore { try await $0.perform(AddKey()) }
+            try options.output.print(
+                key,
+                """
+                key \(key.number) seals from now on; back the key ring up, \
+                and seal what is there anew with token-cache rekey
+                """
+            )
+        }
+    }
+
+    /// The command `token-cache keys retire`.
+    struct RetireCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "retire",
+            abstract: "Take a key out of the ring for good; refused while a token is sealed with it."
+        )
+
+        @Argument(help: "The key's number, as token-cache keys list shows it.")
+        var number: Int
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let reply = try await options.withStore { try await $0.perform(RetireKey(number: number)) }
+            try options.output.print(
+                reply, "key \(reply.retired) is retired; keep it with the backups of its time, which need it"
+            )
+        }
+    }
+}
+
+/// The command `token-cache rekey`.
+struct Rekey: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Seal every token with the newest key, also while a server runs.",
+        discussion: "It may be interrupted at any point: every token opens before and after, and the next run goes on."
+    )
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        let result = try await options.perform(RekeyStore(), "Sealing anew")
+        var text =
+            "\(Text.count(result.resealed, "token")) sealed anew, \(Text.count(result.tokens, "token")) looked at"
+        if result.unreadable > 0 {
+            text +=
+                "; \(Text.count(result.unreadable, "row")) could not be opened and stayed as they are, see token-cache verify"
+        }
+        try options.output.print(result, text)
+        if result.unreadable > 0 { throw ExitCode.failure }
+    }
+}

@@ -1,0 +1,57 @@
+import ArgumentParser
+import Foundation
+import TokenCacheServer
+
+/// The command `token-cache list`.
+struct List: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List the tokens with their ages and sizes, never with their contents.",
+        discussion: """
+            A line a token, in the order of their first writing: how long ago it was written, how long its token info is, \
+            when it expires by its own account; then how many there are. With --json a line is an object.
+
+            EXAMPLES
+              token-cache list
+              token-cache list --show-ids --json
+            """
+    )
+
+    @Flag(name: .customLong("show-ids"), help: "Show the unique ids, which are secrets in practice.")
+    var showIDs = false
+
+    @OptionGroup var options: StoreCommandOptions
+
+    /// Tokens that are asked for at a time.
+    private static let page = 1_000
+
+    func run() async throws {
+        let now = Int64(Date.now.timeIntervalSince1970)
+        let count = try await options.withStore { store in
+            var (row, count, bytes): (Int64, Int, Int) = (0, 0, 0)
+            while true {
+                let tokens = try await store.perform(ListTokens(after: row, limit: Self.page, showsIDs: showIDs)).tokens
+                for token in tokens {
+                    print(options.output.json ? try OutputOptions.text(token) : line(token, at: now))
+                    count += 1
+                    bytes += token.size ?? 0
+                }
+                guard tokens.count == Self.page, let last = tokens.last else { return (count, bytes) }
+                row = last.row
+            }
+        }
+        if !options.output.json { print("\(Text.count(count.0, "token")), \(Text.bytes(count.1))") }
+    }
+
+    private func line(_ token: ListTokens.Entry, at now: Int64) -> String {
+        var parts = ["written \(Text.age(now - token.writtenAt)) ago"]
+        if let size = token.size { parts.append(Text.count(size, "byte")) }
+        if let expiresAt = token.expiresAt {
+            parts.append(
+                expiresAt <= now ? "expired" : "expires in \(Text.age(expiresAt - now))"
+            )
+        }
+        if let fault = token.fault { parts.append(fault) }
+        if let id = token.id { parts.append(id) }
+        return parts.joined(separator: "  ")
+    }
+}

@@ -1,0 +1,45 @@
+import ArgumentParser
+import TokenCacheServer
+
+/// The command `token-cache put`.
+struct Put: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Store a token info under an id, as a POST does.",
+        discussion: """
+            EXAMPLES
+              token-cache put me hello
+              token-cache put me - < token.json
+              printf '%s\\n%s' me hello | token-cache put -
+            """
+    )
+
+    @Argument(
+        help: "The unique id; - reads it from the first line of standard input, and the token info from the rest.")
+    var id: String
+
+    @Argument(help: "The token info; without it or with - it is read from standard input.")
+    var tokenInfo = "-"
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        var (id, tokenInfo) = (id, tokenInfo)
+        if id == "-" {
+            guard tokenInfo == "-" else {
+                throw options.configuration.fault("with the id from standard input the token info comes from there too")
+            }
+            let parts = try options.text("-", of: "the id").split(
+                separator: "\n", maxSplits: 1, omittingEmptySubsequences: false)
+            id = String(parts[0])
+            tokenInfo = parts.count == 2 ? String(parts[1]) : ""
+        } else {
+            tokenInfo = try options.text(tokenInfo, of: "the token info")
+        }
+        let entry = StoreTokens.Entry(id: id, tokenInfo: StoredText.tokenInfo(tokenInfo))
+        let reply = try await options.withStore(creates: true) {
+            try await $0.perform(StoreTokens(tokens: [entry]))
+        }
+        if let failure = reply.failures.values.first { throw options.configuration.fault(failure) }
+        try options.output.print(reply, "stored")
+    }
+}

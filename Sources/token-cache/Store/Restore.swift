@@ -1,0 +1,39 @@
+import ArgumentParser
+import Foundation
+import TokenCacheServer
+import TokenStore
+
+/// The command `token-cache restore`.
+struct Restore: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Put a backup in the place of the store, whose server must be stopped.",
+        discussion: """
+            The backup is checked first, and every row of it opened with the key ring; nothing is replaced otherwise.
+
+            EXAMPLES
+              token-cache restore /var/backups/tokens.db
+            """
+    )
+
+    @Argument(help: "A file that token-cache backup has written.", completion: .file())
+    var file: String
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        let settings = try await options.load()
+        let bar = ProgressBar("Checking")
+        defer { bar.finish() }
+        do throws(StoreAccess.Failure) {
+            let path = URL(filePath: file).standardizedFileURL.path
+            let outcome = try StoreAccess.restore(settings, from: path, logger: options.logger) { bar.show($0) }
+            bar.finish()
+            try? options.output.print(
+                outcome, "restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"
+            )
+        } catch {
+            bar.finish()
+            throw options.configuration.fault("\(error)")
+        }
+    }
+}

@@ -1,0 +1,60 @@
+import ArgumentParser
+import Logging
+import TokenCacheServer
+import TokenStore
+
+/// The flags of all commands that work on the store.
+struct StoreCommandOptions: ParsableArguments {
+    @OptionGroup var configuration: ConfigurationOptions
+    @OptionGroup var output: OutputOptions
+
+    /// The settings, with the log going to standard error.
+    func load() async throws -> Settings {
+        let settings = try await configuration.load()
+        LoggingSystem.bootstrap(StreamLogHandler.standardError)
+        return settings
+    }
+
+    var logger: Logger {
+        var logger = Logger(label: "token-cache")
+        // A command's result is what it prints; the log is for what goes wrong.
+        logger.logLevel = .warning
+        return logger
+    }
+
+    /// Finds the store, asks it for something and lets go of it.
+    ///
+    /// - Parameters:
+    ///   - creates: Whether a store is made when there is none.
+    ///   - body: What to ask.
+    func withStore<Result: Sendable>(
+        creates: Bool = false, _ body: (StoreAccess) async throws -> Result
+    ) async throws -> Result {
+        let settings = try await load()
+        do {
+            let store = try StoreAccess.open(settings, creates: creates, logger: logger)
+            defer { store.close() }
+            return try await body(store)
+        } catch let failure as StoreAccess.Failure {
+            throw configuration.fault("\(failure)")
+        }
+    }
+
+    /// Asks the store for something that takes long, with a bar on the terminal.
+    func perform<Request: StoreRequest>(_ request: Request, _ title: String) async throws -> Request.Reply {
+        try await withStore { store in
+            let bar = ProgressBar(title)
+            defer { bar.finish() }
+            return try await store.perform(request) { bar.show($0) }
+        }
+    }
+
+    /// The text of an argument; `-` stands for standard input.
+    func text(_ argument: String, of what: String) throws -> String {
+        guard argument == "-" else { return argument }
+        guard let text = StandardInput.text() else {
+            throw configuration.fault("\(what) from standard input is not UTF-8")
+        }
+        return text
+    }
+}

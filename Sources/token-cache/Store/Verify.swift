@@ -1,0 +1,25 @@
+import ArgumentParser
+import TokenCacheServer
+import TokenStore
+
+/// The command `token-cache verify`.
+struct Verify: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Check the whole store: its structure, and that every token opens; the status is 1 when not."
+    )
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        let found = try await options.perform(VerifyStore(), "Verifying")
+        var lines = ["\(Text.count(found.tokens, "token")) looked at"]
+        for (reason, count) in found.unreadable.sorted(by: { $0.key < $1.key }) {
+            lines.append("\(Text.count(count, "time")): \(reason)")
+        }
+        lines += found.damages.map { "damage: \($0)" }
+        if let count = found.wrongCount { lines.append("the store has counted \(Text.number(count)) of them") }
+        lines.append(found.isSound ? "the store is sound" : "the store is not sound; see token-cache restore")
+        try options.output.print(found, lines.joined(separator: "\n"))
+        if !found.isSound { throw ExitCode.failure }
+    }
+}

@@ -63,10 +63,7 @@ final class WriterDatabase {
         }
         state.commitCount.add(1, ordering: .releasing)
         // Whatever was written to files that nobody will find again is lost.
-        guard files.areInPlace() else {
-            state.isInPlace.store(false, ordering: .releasing)
-            throw failed(.vanished(path: opener.database), losesConnection: true)
-        }
+        guard files.areInPlace() else { throw vanished() }
         if isFailing {
             opener.report(.writesRecovered(failed: failedCount))
             (isFailing, failedCount) = (false, 0)
@@ -77,10 +74,7 @@ final class WriterDatabase {
     /// Looks whether the files are where they were, and tries to open the database again if it is not open.
     func lookAfterFiles() {
         if committer != nil && !files.areInPlace() {
-            state.isInPlace.store(false, ordering: .releasing)
-            opener.report(.vanished(path: opener.database))
-            committer = nil
-            fault = .vanished(path: opener.database)
+            _ = vanished()
         } else if committer == nil {
             _ = try? usableCommitter()
         }
@@ -108,6 +102,13 @@ final class WriterDatabase {
             opener.report(.writesFail(error))
         }
         return error
+    }
+
+    private func vanished() -> StoreError {
+        committer = nil
+        fault = .vanished(path: opener.database)
+        if state.isInPlace.exchange(false, ordering: .releasing) { opener.report(.vanished(path: opener.database)) }
+        return fault
     }
 
     private func usableCommitter() throws(StoreError) -> Committer {

@@ -1,0 +1,101 @@
+import Testing
+
+@testable import TokenStore
+
+@Suite struct HousekeepingTests {
+    private let start = ContinuousClock.now
+
+    private func step(
+        _ housekeeping: Housekeeping, at milliseconds: Int, log: Int = 0, isIdle: Bool = true
+    ) -> Housekeeping.Step? {
+        housekeeping.due(at: start + .milliseconds(milliseconds), logSize: log, isIdle: isIdle)
+    }
+
+    private func noted(_ milliseconds: Int) -> ContinuousClock.Instant { start + .milliseconds(milliseconds) }
+
+    /// One whose first checkpoint and first look at the files are over.
+    private func settled(_ retention: Retention = Retention()) -> Housekeeping {
+        var housekeeping = Housekeeping(retention: retention, at: start)
+        housekeeping.noteCheckpoint(isComplete: true, at: start)
+        housekeeping.noteLookAfterFiles(at: start)
+        return housekeeping
+    }
+
+    @Test("an idle store is left alone but for a look at its files every second")
+    func idle() {
+        var housekeeping = settled()
+        #expect(step(housekeeping, at: 999) == nil)
+        #expect(housekeeping.next == noted(1_000))
+        #expect(step(housekeeping, at: 1_000) == .lookAfterFiles)
+        housekeeping.noteLookAfterFiles(at: noted(1_000))
+        #expect(step(housekeeping, at: 1_999) == nil)
+    }
+
+    @Test("what an earlier run has left in the log is moved soon")
+    func leftovers() {
+        #expect(step(Housekeeping(retention: Retention(), at: start), at: 1_000, log: 5_000) == .checkpoint)
+    }
+
+    @Test("the log is moved a second after the last commit, not during a pause between two")
+    func quiet() {
+        var housekeeping = settled()
+        housekeeping.noteCommit(at: noted(100))
+        #expect(step(housekeeping, at: 900, log: 5_000) == nil)
+        housekeeping.noteCommit(at: noted(900))
+        #expect(housekeeping.next == noted(1_000))
+        #expect(step(housekeeping, at: 1_900, log: 5_000) == .checkpoint)
+        #expect(step(housekeeping, at: 1_899, log: 5_000) == .lookAfterFiles)
+        #expect(step(housekeeping, at: 1_900, log: 5_000, isIdle: false) == .lookAfterFiles)
+    }
+
+    @Test("a larger log is moved as soon as nobody waits, a very large one although somebody does")
+    func growth() {
+        var housekeeping = settled()
+        housekeeping.noteCommit(at: noted(10))
+        #expect(step(housekeeping, at: 10, log: Housekeeping.comfortableLog - 1) == nil)
+        #expect(step(housekeeping, at: 10, log: Housekeeping.comfortableLog) == .checkpoint)
+        #expect(step(housekeeping, at: 10, log: Housekeeping.largestLog - 1, isIdle: false) == nil)
+        #expect(step(housekeeping, at: 10, log: Housekeeping.largestLog, isIdle: false) == .checkpoint)
+    }
+
+    @Test("a checkpoint that readers held up is tried again after a pause, not at once")
+    func heldUp() {
+        var housekeeping = settled()
+        housekeeping.noteCommit(at: noted(10))
+        housekeeping.noteCheckpoint(isComplete: false, at: noted(20))
+        #expect(step(housekeeping, at: 119, log: 1 << 30, isIdle: false) == nil)
+        #expect(step(housekeeping, at: 120, log: 1 << 30, isIdle: false) == .checkpoint)
+    }
+
+    @Test("what was dropped is moved out of the log at once when nothing more is to be dropped, and pages given back")
+    func expiry() {
+        var housekeeping = settled(Retention(sinceWritten: .seconds(100)))
+        #expect(step(housekeeping, at: 0) == .expire)
+        housekeeping.noteExpiry(removed: 256, isDone: false, at: noted(1))
+        #expect(step(housekeeping, at: 1) == .expire)
+        #expect(step(housekeeping, at: 1, isIdle: false) == .expire)
+        housekeeping.noteExpiry(removed: 3, isDone: true, at: noted(2))
+        #expect(step(housekeeping, at: 2, log: 5_000) == .checkpoint)
+        housekeeping.noteCheckpoint(isComplete: true, at: noted(3))
+        #expect(step(housekeeping, at: 3) == .releasePages)
+        #expect(step(housekeeping, at: 3, isIdle: false) == nil)
+        housekeeping.noteReleasedPages(more: false)
+        #expect(step(housekeeping, at: 3) == nil)
+        housekeeping.noteLookAfterFiles(at: noted(9_500))
+        // A tenth of the time that tokens are kept.
+        #expect(step(housekeeping, at: 10_001) == nil)
+        #expect(step(housekeeping, at: 10_002) == .expire)
+    }
+
+    @Test(
+        "tokens are looked through often enough for the time they are kept, and at most once a minute",
+        arguments: [(Duration.seconds(1), 100), (.seconds(30), 3_000), (.seconds(86_400), 60_000)]
+    )
+    func expiryInterval(_ kept: Duration, _ milliseconds: Int) {
+        var housekeeping = settled(Retention(sinceExpired: kept))
+        housekeeping.noteExpiry(removed: 0, isDone: true, at: start)
+        housekeeping.noteLookAfterFiles(at: noted(milliseconds))
+        #expect(step(housekeeping, at: milliseconds - 1) == nil)
+        #expect(step(housekeeping, at: milliseconds) == .expire)
+    }
+}

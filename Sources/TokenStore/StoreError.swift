@@ -8,6 +8,8 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     case sealing(SealingError)
     /// A new id is one too many.
     case full(StoreLimit)
+    /// A token that was written later is stored under the id, and was to be kept.
+    case newer
     /// The files of the store are not where they were.
     case vanished(path: String)
     /// The store could not be opened again after a fault.
@@ -24,7 +26,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .write(let error): !error.isOfOneStatement
         case .full, .vanished, .unusable: true
-        case .read, .sealing, .keyRing, .refused, .closed: false
+        case .read, .sealing, .newer, .keyRing, .refused, .closed: false
         }
     }
 
@@ -34,6 +36,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case .write(let error): "writing failed: \(error)"
         case .sealing(let error): "\(error)"
         case .full(let limit): "\(limit)"
+        case .newer: "a newer token is stored under this id"
         case .vanished(let path): "\(path) is no longer there; put it back, or restart to begin with an empty store"
         case .unusable(let error): "\(error)"
         case .keyRing(let error): "\(error)"

@@ -57,14 +57,20 @@ package actor StoreAdministrator {
 
     /// Stores tokens, replacing those of the same id; durable when it returns.
     ///
-    /// - Parameter tokens: With the time of their writing in seconds since 1970, nil for now.
+    /// - Parameters:
+    ///   - tokens: With the time of their writing in seconds since 1970, nil for now.
+    ///   - keepsNewer: Leaves tokens alone that were written later.
     /// - Returns: An outcome for each.
-    package func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
+    package func store(
+        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool = false
+    ) async -> [Result<Void, StoreError>] {
         var rows: [Result<Row, StoreError>] = []
         var coder = RowCoder(store.state.sealing)
         for (token, writtenAt) in tokens {
             do throws(SealingError) {
-                rows.append(.success(try coder.row(of: token, writtenAt: writtenAt)))
+                var row = try coder.row(of: token, writtenAt: writtenAt)
+                row.keepsNewer = keepsNewer
+                rows.append(.success(row))
             } catch {
                 rows.append(.failure(.sealing(error)))
             }

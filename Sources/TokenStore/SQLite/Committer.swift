@@ -8,6 +8,7 @@ final class Committer {
     private let begin: SQLiteStatement
     private let end: SQLiteStatement
     private let upsert: SQLiteStatement
+    private let upsertUnlessNewer: SQLiteStatement
     private let update: SQLiteStatement
     private let setCount: SQLiteStatement
     private let pageCount: SQLiteStatement
@@ -26,13 +27,14 @@ final class Committer {
         self.options = options
         begin = try SQLiteStatement("BEGIN IMMEDIATE", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
-        upsert = try SQLiteStatement(
-            """
+        let upsert = """
             INSERT INTO token (key, value, written_at, expires_at, key_number) VALUES (?1, ?2, ?3, ?4, ?5)
             ON CONFLICT (key) DO UPDATE SET value = excluded.value, written_at = excluded.written_at,
             expires_at = excluded.expires_at, key_number = excluded.key_number
-            """,
-            on: connection
+            """
+        self.upsert = try SQLiteStatement(upsert, on: connection)
+        upsertUnlessNewer = try SQLiteStatement(
+            upsert + " WHERE excluded.written_at >= token.written_at", on: connection
         )
         update = try SQLiteStatement(
             "UPDATE token SET value = ?2, written_at = ?3, expires_at = ?4, key_number = ?5 WHERE key = ?1",
@@ -114,7 +116,8 @@ final class Committer {
             }
             // An update in the place of the insert would leave the rowid of an earlier insert here.
             connection.lastInsertedRow = 0
-            try write(row, with: upsert, at: now)
+            try write(row, with: row.keepsNewer ? upsertUnlessNewer : upsert, at: now)
+            if row.keepsNewer && connection.changeCount == 0 { return .failure(.newer) }
             if connection.lastInsertedRow != 0 {
                 tokenCount += 1
                 if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }

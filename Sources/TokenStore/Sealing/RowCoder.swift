@@ -12,6 +12,8 @@ struct Row: Sendable {
     let expiresAt: Int64?
     /// In seconds since 1970; nil for the moment of the commit.
     var writtenAt: Int64?
+    /// Leaves a row alone that was written later.
+    var keepsNewer = false
 }
 
 /// A unique id with its token info.

@@ -27,6 +27,8 @@ package struct FetchToken: StoreRequest {
 package struct StoreTokens: StoreRequest {
     package static let name = "put"
     package var tokens: [Entry]
+    /// Leaves tokens alone that were written later; nil is no.
+    package var keepsNewer: Bool?
 
     package struct Entry: Codable, Sendable {
         package var id: String
@@ -43,12 +45,15 @@ package struct StoreTokens: StoreRequest {
 
     package struct Reply: Codable, Sendable {
         package var stored = 0
+        /// Newer ones that were left alone.
+        package var newer = 0
         /// Those that were not stored, by their place in the request, and why.
         package var failures: [Int: String] = [:]
     }
 
-    package init(tokens: [Entry]) {
+    package init(tokens: [Entry], keepsNewer: Bool = false) {
         self.tokens = tokens
+        self.keepsNewer = keepsNewer
     }
 
     package func answer(
@@ -59,9 +64,10 @@ package struct StoreTokens: StoreRequest {
             rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
         }
         var reply = Reply()
-        for (index, outcome) in await administrator.store(rows).enumerated() {
+        for (index, outcome) in await administrator.store(rows, keepsNewer: keepsNewer ?? false).enumerated() {
             switch outcome {
             case .success: reply.stored += 1
+            case .failure(.newer): reply.newer += 1
             case .failure(let error): reply.failures[index] = "\(error)"
             }
         }

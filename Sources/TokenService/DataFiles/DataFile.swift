@@ -1,0 +1,93 @@
+/// A token in a file of token.php's: `data/<unique id>.txt`.
+package struct DataFile: Hashable, Sendable {
+    package let id: [UInt8]
+    package let tokenInfo: [UInt8]
+    package let format: DataFileFormat
+    /// When the file was written, in seconds since 1970.
+    package let modifiedAt: Int64
+
+    /// Why a file is passed over, or a token cannot become one.
+    package enum SkipReason: String, Codable, CaseIterable, Sendable {
+        case otherName
+        case notAFile
+        case empty
+        case idNotText
+        case idTooLong
+        case idWithTags
+        case contentNotText
+        case tooLarge
+        case unreadable
+        case idWithSlash
+        case nameTooLong
+        case newer
+        case unopened
+
+        /// For a person, to be read after a number of files or tokens.
+        package var explanation: String {
+            switch self {
+            case .otherName: "the name does not end in .txt, or there is no id before it"
+            case .notAFile: "not a regular file; folders and links are not followed"
+            case .empty: "the file is empty: what was to be stored was not UTF-8, and token.php has lost it"
+            case .idNotText: "the id is not UTF-8, which no client can ask for"
+            case .idTooLong: "the id is longer than 1024 bytes, which no client can ask for"
+            case .idWithTags: "the id has a tag in it, which no client can ask for"
+            case .contentNotText: "the token info is not UTF-8, which cannot be answered"
+            case .tooLarge: "the file is larger than 64 MiB"
+            case .unreadable: "the file cannot be read; try again as its owner or root"
+            case .idWithSlash: "the id has a slash, which cannot stand in a file's name"
+            case .nameTooLong: "the id is longer than 251 bytes, too long for a file's name"
+            case .newer: "the store has a newer token; --overwrite replaces it"
+            case .unopened: "the row does not open; see token-cache verify"
+            }
+        }
+    }
+
+    static let suffix = Array(".txt".utf8)
+
+    /// The id in a file's name.
+    static func id(ofName name: [UInt8]) -> Result<[UInt8], SkipReasonError> {
+        guard name.count > suffix.count, name.suffix(suffix.count).elementsEqual(suffix) else {
+            return .failure(SkipReasonError(.otherName))
+        }
+        let id = Array(name.dropLast(suffix.count))
+        guard (try? UTF8Span(validating: id.span)) != nil else { return .failure(SkipReasonError(.idNotText)) }
+        guard id.count <= TokenService.uniqueIDLimit else { return .failure(SkipReasonError(.idTooLong)) }
+        // Clients' ids lose their tags before they are looked up.
+        guard TagRemoval.removeTags(from: id) == id else { return .failure(SkipReasonError(.idWithTags)) }
+        return .success(id)
+    }
+
+    /// The name of an id's file.
+    static func name(ofID id: [UInt8]) -> Result<[UInt8], SkipReasonError> {
+        if id.contains(UInt8(ascii: "/")) { return .failure(SkipReasonError(.idWithSlash)) }
+        // NAME_MAX of Linux's file systems.
+        if id.count + suffix.count > 255 { return .failure(SkipReasonError(.nameTooLong)) }
+        return .success(id + suffix)
+    }
+
+    /// A name as the system takes it.
+    static func terminated(_ name: [UInt8]) -> [CChar] {
+        name.map { CChar(bitPattern: $0) } + [0]
+    }
+
+    /// A reason as an error.
+    struct SkipReasonError: Error, Hashable {
+        let reason: SkipReason
+
+        init(_ reason: SkipReason) {
+            self.reason = reason
+        }
+    }
+}
+
+/// A folder of token.php's that cannot be used; says what to do about it.
+package struct DataFolderError: Error, Hashable, CustomStringConvertible {
+    package let path: String
+    /// The system call, and what it said.
+    package let call: String
+    package let reason: String
+
+    package var description: String {
+        "the folder \(path) cannot be used (\(call): \(reason)); name token.php's data folder, as its owner or root"
+    }
+}

@@ -1,0 +1,92 @@
+internal import Glibc
+
+/// Reads token.php's files one at a time, in the order in which the file system has them.
+@safe package struct DataFolderReader: ~Copyable {
+    /// A file that was come across.
+    package enum Entry: Hashable, Sendable {
+        case token(DataFile)
+        /// The name is a secret in practice, as the id in it is.
+        case skipped(name: [UInt8], DataFile.SkipReason)
+    }
+
+    private static let sizeLimit = 64 << 20
+
+    private let path: String
+    private let stream: OpaquePointer
+
+    package init(_ path: String) throws(DataFolderError) {
+        guard let stream = unsafe opendir(path) else {
+            throw DataFolderError(path: path, call: "opendir", reason: unsafe String(cString: strerror(errno)))
+        }
+        unsafe self.stream = unsafe stream
+        self.path = path
+    }
+
+    deinit {
+        _ = unsafe closedir(stream)
+    }
+
+    /// How many files there are, of whatever kind; reads their names only, and begins anew.
+    package func count() -> Int {
+        var count = 0
+        while nextName() != nil { count += 1 }
+        unsafe rewinddir(stream)
+        return count
+    }
+
+    /// The next file; nil at the end.
+    package func next() -> Entry? {
+        guard let name = nextName() else { return nil }
+        do throws(DataFile.SkipReasonError) {
+            return .token(try read(name))
+        } catch {
+            return .skipped(name: name, error.reason)
+        }
+    }
+
+    private func nextName() -> [UInt8]? {
+        while let entry = unsafe readdir(stream) {
+            let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { unsafe Array($0.prefix { $0 != 0 }) }
+            if name != [UInt8(ascii: ".")] && name != Array("..".utf8) { return name }
+        }
+        return nil
+    }
+
+    private func read(_ name: [UInt8]) throws(DataFile.SkipReasonError) -> DataFile {
+        // Neither a link nor a pipe, at which the reading would stand still.
+        let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC
+        let descriptor = unsafe openat(dirfd(stream), DataFile.terminated(name), flags)
+        guard descriptor >= 0 else {
+            throw DataFile.SkipReasonError(errno == ELOOP || errno == ENXIO ? .notAFile : .unreadable)
+        }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { throw DataFile.SkipReasonError(.unreadable) }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw DataFile.SkipReasonError(.notAFile) }
+        let id = try DataFile.id(ofName: name).get()
+        guard status.st_size <= Self.sizeLimit else { throw DataFile.SkipReasonError(.tooLarge) }
+        let content = try content(of: descriptor, size: Int(status.st_size))
+        guard !content.isEmpty else { throw DataFile.SkipReasonError(.empty) }
+        let (tokenInfo, format) = DataFileFormat.read(content)
+        guard (try? UTF8Span(validating: tokenInfo.span)) != nil else {
+            throw DataFile.SkipReasonError(.contentNotText)
+        }
+        return DataFile(id: id, tokenInfo: tokenInfo, format: format, modifiedAt: Int64(status.st_mtim.tv_sec))
+    }
+
+    private func content(of descriptor: Int32, size: Int) throws(DataFile.SkipReasonError) -> [UInt8] {
+        var content = [UInt8](repeating: 0, count: size)
+        var count = 0
+        while count < size {
+            let received = unsafe content.withUnsafeMutableBytes { bytes in
+                unsafe Glibc.read(descriptor, bytes.baseAddress?.advanced(by: count), size - count)
+            }
+            if received < 0 && errno == EINTR { continue }
+            guard received >= 0 else { throw DataFile.SkipReasonError(.unreadable) }
+            if received == 0 { break }
+            count += received
+        }
+        content.removeLast(size - count)
+        return content
+    }
+}

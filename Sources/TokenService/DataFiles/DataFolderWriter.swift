@@ -1,0 +1,84 @@
+internal import Glibc
+
+/// Writes token.php's files, each whole or not at all.
+package struct DataFolderWriter: ~Copyable {
+    /// What could not be written; the disk's fault.
+    package struct Failure: Error, Hashable, CustomStringConvertible {
+        package let path: String
+        package let reason: String
+
+        package var description: String { "a file in \(path) cannot be written: \(reason)" }
+    }
+
+    private static let temporaryName = ".token-cache-export.new"
+
+    private let path: String
+    private let format: DataFileFormat
+    private let folder: Int32
+
+    /// Opens a folder, which is made (mode 0700) if it is missing.
+    package init(_ path: String, format: DataFileFormat) throws(DataFolderError) {
+        if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
+            throw DataFolderError(path: path, call: "mkdir", reason: unsafe String(cString: strerror(errno)))
+        }
+        let folder = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard folder >= 0 else {
+            throw DataFolderError(path: path, call: "open", reason: unsafe String(cString: strerror(errno)))
+        }
+        self.path = path
+        self.format = format
+        self.folder = folder
+    }
+
+    deinit {
+        _ = unsafe unlinkat(folder, Self.temporaryName, 0)
+        _ = close(folder)
+    }
+
+    /// Writes a token's file, for its owner alone, in the place of one that is there.
+    ///
+    /// - Returns: Why it cannot be one; nil when it is written.
+    package func write(
+        _ tokenInfo: [UInt8], id: [UInt8], modifiedAt: Int64
+    ) throws(Failure) -> DataFile.SkipReason? {
+        let name: [UInt8]
+        switch DataFile.name(ofID: id) {
+        case .success(let found): name = found
+        case .failure(let error): return error.reason
+        }
+        let descriptor = unsafe openat(
+            folder, Self.temporaryName, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o600
+        )
+        guard descriptor >= 0 else { throw failure() }
+        defer { close(descriptor) }
+        try write(format.content(of: tokenInfo), to: descriptor)
+        let time = timespec(tv_sec: Int(modifiedAt), tv_nsec: 0)
+        _ = unsafe [time, time].withUnsafeBufferPointer { unsafe futimens(descriptor, $0.baseAddress) }
+        let isRenamed = unsafe renameat(folder, Self.temporaryName, folder, DataFile.terminated(name)) == 0
+        guard isRenamed else { throw failure() }
+        return nil
+    }
+
+    /// Makes everything that was written durable.
+    package func finish() throws(Failure) {
+        // One for all files: a sync for each would take a millisecond each.
+        sync()
+        guard fsync(folder) == 0 else { throw failure() }
+    }
+
+    private func write(_ content: [UInt8], to descriptor: Int32) throws(Failure) {
+        var written = 0
+        while written < content.count {
+            let count = unsafe content.withUnsafeBytes { bytes in
+                unsafe Glibc.write(descriptor, bytes.baseAddress?.advanced(by: written), content.count - written)
+            }
+            if count < 0 && errno == EINTR { continue }
+            guard count > 0 else { throw failure() }
+            written += count
+        }
+    }
+
+    private func failure() -> Failure {
+        Failure(path: path, reason: unsafe String(cString: strerror(errno)))
+    }
+}

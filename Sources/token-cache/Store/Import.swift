@@ -1,0 +1,93 @@
+import ArgumentParser
+import Foundation
+import TokenCacheServer
+import TokenService
+import TokenStore
+
+/// The command `token-cache import`.
+struct Import: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Store the tokens of token.php's data folder, also while a server runs.",
+        discussion: """
+            Reads every file ID.txt of the folder, whatever token.php wrote into it, and keeps the time of its writing. It \
+            may be run again, for example after the clients have moved: a token that the store has got meanwhile is newer \
+            than its file and stays.
+
+            EXAMPLES
+              token-cache import /var/www/html/data
+            """
+    )
+
+    @Argument(help: "token.php's data folder.", completion: .directory)
+    var directory: String
+
+    @Flag(name: .long, help: "Replace newer tokens as well.")
+    var overwrite = false
+
+    @Flag(name: .customLong("show-skipped"), help: "Name the files that are skipped; the names hold the unique ids.")
+    var showsSkipped = false
+
+    @OptionGroup var options: StoreCommandOptions
+
+    /// Tokens that are stored in one go.
+    private static let batch = 500
+
+    func run() async throws {
+        let summary = try await options.withStore(creates: true) { store in
+            let bar = ProgressBar("Importing")
+            defer { bar.finish() }
+            do {
+                return try await self.store(bar, store)
+            } catch let error as DataFolderError {
+                throw options.configuration.fault("\(error)")
+            }
+        }
+        try options.output.print(summary, summary.text("stored"))
+    }
+
+    private func store(_ bar: ProgressBar, _ store: StoreAccess) async throws -> TransferSummary {
+        let reader = try DataFolderReader(directory)
+        let total = reader.count()
+        var summary = TransferSummary()
+        var seen = 0
+        var batch: [StoreTokens.Entry] = []
+        while let entry = reader.next() {
+            seen += 1
+            switch entry {
+            case .token(let file):
+                summary.formats[file.format.rawValue, default: 0] += 1
+                batch.append(
+                    StoreTokens.Entry(
+                        id: String(decoding: file.id, as: UTF8.self),
+                        tokenInfo: String(decoding: file.tokenInfo, as: UTF8.self), writtenAt: file.modifiedAt
+                    )
+                )
+            case .skipped(let name, let reason):
+                summary.skip(reason)
+                if showsSkipped {
+                    bar.finish()
+                    let line = "\(String(decoding: name, as: UTF8.self)): \(reason.explanation)\n"
+                    FileHandle.standardError.write(Data(line.utf8))
+                }
+            }
+            if batch.count == Self.batch { try await hand(&batch, to: store, &summary) }
+            bar.show(StoreAdministrator.Progress(done: seen, total: total))
+        }
+        try await hand(&batch, to: store, &summary)
+        return summary
+    }
+
+    private func hand(
+        _ batch: inout [StoreTokens.Entry], to store: StoreAccess, _ summary: inout TransferSummary
+    ) async throws {
+        guard !batch.isEmpty else { return }
+        let reply = try await store.perform(StoreTokens(tokens: batch, keepsNewer: !overwrite))
+        summary.done += reply.stored
+        for _ in 0..<reply.newer { summary.skip(.newer) }
+        // A full disk, say: what was stored until here stays, and the next run goes on.
+        if let failure = reply.failures.values.first {
+            throw options.configuration.fault("after \(Text.count(summary.done, "token")): \(failure)")
+        }
+        batch.removeAll(keepingCapacity: true)
+    }
+}

@@ -1,0 +1,120 @@
+"""token.php's data files move in and out: 100,000 of them, as real PHP writes them, byte for byte."""
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from contract import STORED, found
+from http_client import exchange, get, post
+from server_process import run
+
+COUNT = 100_000
+
+# What token.php does with a POST: tags removed, the token info as JSON into a file with the id as its name.
+SCRIPT = r"""<?php
+[, $folder, $count] = $argv;
+mt_srand(4711);
+$tails = ['', '-é', ' with blanks', '@example.com', '-🎉', '"quoted"', '%41+&=', "'", '..', "\u{2028}"];
+$characters = ['a', 'Z', '0', '"', '\\', '/', "\n", "\t", "\x7f", "\x01", 'é', '€', '🎉', "\u{2028}", '<b>', '< 1', '&', '{', '}'];
+for ($number = 0; $number < $count; $number++) {
+    $text = '';
+    for ($length = mt_rand(0, 60); $length > 0; $length--) $text .= $characters[mt_rand(0, count($characters) - 1)];
+    $info = $number % 7 ? $text : '{"com.facebook.sdk:TokenInformationTokenKey":"CAA' . md5($number) . '","n":"' . $text . '"}';
+    file_put_contents("$folder/" . strip_tags("user$number" . $tails[$number % 10]) . '.txt', json_encode(strip_tags($info)));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def written_by_php(tmp_path_factory):
+    """A data folder of token.php's."""
+    if not shutil.which("php"):
+        pytest.skip("there is no php here")
+    folder = tmp_path_factory.mktemp("php")
+    script = folder / "write.php"
+    script.write_text(SCRIPT)
+    data = folder / "data"
+    data.mkdir()
+    subprocess.run(["php", str(script), str(data), str(COUNT)], check=True, timeout=120)
+    assert len(os.listdir(data)) == COUNT
+    return data
+
+
+def check_same(first, second):
+    """Checks that two folders hold the same files with the same contents."""
+    names = os.listdir(first)
+    assert sorted(names) == sorted(os.listdir(second))
+    _, different, unreadable = filecmp.cmpfiles(first, second, names, shallow=False)
+    assert not different and not unreadable
+
+
+def test_what_php_wrote_goes_in_and_comes_out_byte_for_byte(written_by_php, tmp_path):
+    flags = ["--data-directory", str(tmp_path / "store")]
+    done = run("import", str(written_by_php), "--json", *flags, seconds=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"done": COUNT, "formats": {"json": COUNT}, "skipped": {}}
+    done = run("export", str(tmp_path / "out"), *flags, seconds=300)
+    assert done.returncode == 0, done.stderr
+    assert "100,000 tokens written" in done.stdout
+    check_same(written_by_php, tmp_path / "out")
+
+
+def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tmp_path):
+    source = tmp_path / "data"
+    source.mkdir()
+    for name, content in {"old.txt": '"from php"', "me.txt": '"from php"', "x.txt": '{"token_info":"o"}',
+                          "r.txt": "raw", "lost.txt": "", "other.md": "x"}.items():
+        (source / name).write_text(content)
+        os.utime(source / name, (1_400_000_000, 1_400_000_000))
+    server = serve()
+    assert exchange(server.address, post("me", "newer")).body == STORED
+    flags = ["--data-directory", str(server.data)]
+    for _ in range(2):
+        done = run("import", str(source), *flags)
+        assert done.returncode == 0, done.stderr
+        assert "3 tokens stored" in done.stdout
+        assert "1 skipped: the store has a newer token" in done.stdout
+        assert "1 skipped: the file is empty" in done.stdout
+        assert exchange(server.address, get("old")).body == found("from php")
+        assert exchange(server.address, get("x")).body == found("o")
+        assert exchange(server.address, get("r")).body == found("raw")
+        assert exchange(server.address, get("me")).body == found("newer")
+    assert "4 tokens stored" in run("import", str(source), "--overwrite", *flags).stdout
+    assert exchange(server.address, get("me")).body == found("from php")
+    done = run("export", str(tmp_path / "out"), "--format", "raw", *flags)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "x.txt").read_text() == "o"
+    assert int(os.stat(tmp_path / "out" / "x.txt").st_mtime) == 1_400_000_000
+    assert os.stat(tmp_path / "out" / "x.txt").st_mode & 0o777 == 0o600
+
+
+def test_ids_that_cannot_be_file_names_are_counted(serve, tmp_path):
+    server = serve()
+    for unique_id in ("a/b", "i" * 300, "fine"):
+        assert exchange(server.address, post(unique_id, "x")).body == STORED
+    done = run("export", str(tmp_path / "out"), "--data-directory", str(server.data))
+    assert "1 token written" in done.stdout
+    assert "1 skipped: the id has a slash" in done.stdout
+    assert "1 skipped: the id is longer than 251 bytes" in done.stdout
+    assert os.listdir(tmp_path / "out") == ["fine.txt"]
+
+
+@pytest.mark.parametrize("command", ["import", "export"])
+def test_a_folder_that_is_not_there_is_named(serve, command):
+    server = serve()
+    done = run(command, "/none/at/all", "--data-directory", str(server.data))
+    assert done.returncode == 1
+    assert "the folder /none/at/all cannot be used" in done.stderr
+
+
+def test_skipped_files_are_named_only_when_asked_for(tmp_path):
+    source = tmp_path / "data"
+    source.mkdir()
+    (source / "secret4711.txt").touch()
+    flags = ["--data-directory", str(tmp_path / "store")]
+    done = run("import", str(source), *flags)
+    assert "secret4711" not in done.stdout + done.stderr
+    assert "secret4711.txt: the file is empty" in run("import", str(source), "--show-skipped", *flags).stderr

@@ -1,0 +1,132 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenService
+
+@Suite struct DataFileTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    private func write(_ content: [UInt8], to name: String) throws {
+        try Data(content).write(to: URL(filePath: "\(folder.path)/\(name)"))
+    }
+
+    private func entries() throws -> [DataFolderReader.Entry] {
+        let reader = try DataFolderReader(folder.path)
+        var entries: [DataFolderReader.Entry] = []
+        while let entry = reader.next() { entries.append(entry) }
+        return entries
+    }
+
+    @Test(
+        "a file's format is found out, and the same content is made again of its token info",
+        arguments: [
+            (#""""#, "", DataFileFormat.json), (#""a\/b\u00e9\ud83c\udf89\"\\\n""#, "a/bé🎉\"\\\n", .json),
+            (#"{"token_info":""}"#, "", .object), (#"{"token_info":"{\"a\":1}"}"#, #"{"a":1}"#, .object),
+            (#"{"com.facebook.sdk:TokenInformationTokenKey":"CAA"}"#, nil, .raw), ("plain", nil, .raw),
+            (#"{"token_info":"a","b":"c"}"#, nil, .raw), (#"{"token_info":1}"#, nil, .raw), (#""a"b"#, nil, .raw),
+            (#""a"#, nil, .raw), ("{}", nil, .raw), ("null", nil, .raw), (#""\ud83c""#, nil, .raw),
+        ] as [(String, String?, DataFileFormat)]
+    )
+    func formats(_ content: String, _ tokenInfo: String?, _ format: DataFileFormat) {
+        let found = DataFileFormat.read(Array(content.utf8))
+        #expect(found.format == format)
+        #expect(String(decoding: found.tokenInfo, as: UTF8.self) == tokenInfo ?? content)
+        #expect(found.format.content(of: found.tokenInfo) == Array(content.utf8))
+    }
+
+    @Test("any token info survives each format that can hold it", arguments: DataFileFormat.allCases)
+    func roundTrips(_ format: DataFileFormat) {
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<500 {
+            let scalars = (0..<Int.random(in: 0...40, using: &generator)).compactMap { _ in
+                Unicode.Scalar(UInt32.random(in: 0...(Bool.random() ? 0x7f : 0x10ffff), using: &generator))
+            }
+            let tokenInfo = Array(String(String.UnicodeScalarView(scalars)).utf8)
+            let found = DataFileFormat.read(format.content(of: tokenInfo))
+            // A raw text may look like one of the others.
+            if format != .raw { #expect(found.format == format && found.tokenInfo == tokenInfo) }
+        }
+    }
+
+    @Test("files are read with their ids and times, and what cannot be a token is skipped with the reason")
+    func reading() throws {
+        try write(Array(#""hello""#.utf8), to: "me@example.txt")
+        try FileManager.default.setAttributes(
+            [.modificationDate: Date(timeIntervalSince1970: 1_400_000_000)],
+            ofItemAtPath: "\(folder.path)/me@example.txt"
+        )
+        try write([], to: "lost.txt")
+        try write(Array("x".utf8), to: "readme.md")
+        try write(Array("x".utf8), to: ".txt")
+        try write(Array("x".utf8), to: "a<b>c.txt")
+        try write([0xff], to: "bad.txt")
+        try FileManager.default.createDirectory(atPath: "\(folder.path)/sub.txt", withIntermediateDirectories: false)
+        try FileManager.default.createSymbolicLink(
+            atPath: "\(folder.path)/link.txt", withDestinationPath: "me@example.txt")
+        var reasons: [String: DataFile.SkipReason] = [:]
+        var files: [DataFile] = []
+        for entry in try entries() {
+            switch entry {
+            case .token(let file): files.append(file)
+            case .skipped(let name, let reason): reasons[String(decoding: name, as: UTF8.self)] = reason
+            }
+        }
+        let expected = DataFile(
+            id: Array("me@example".utf8), tokenInfo: Array("hello".utf8), format: .json, modifiedAt: 1_400_000_000)
+        #expect(files == [expected])
+        #expect(
+            reasons == [
+                "lost.txt": .empty, "readme.md": .otherName, ".txt": .otherName, "a<b>c.txt": .idWithTags,
+                "bad.txt": .contentNotText, "sub.txt": .notAFile, "link.txt": .notAFile,
+            ]
+        )
+        #expect(try DataFolderReader(folder.path).count() == 8)
+    }
+
+    @Test("a name that is not UTF-8 is skipped, one that looks like a folder's is read")
+    func oddNames() throws {
+        let path = folder.path
+        let name = "\(path)/".utf8.map { CChar(bitPattern: $0) } + [CChar(bitPattern: 0xff), 46, 116, 120, 116, 0]
+        let descriptor = open(name, O_WRONLY | O_CREAT, 0o600)
+        #expect(descriptor >= 0)
+        close(descriptor)
+        try write(Array("x".utf8), to: "..txt")
+        let found = try entries()
+        #expect(found.contains { if case .skipped(_, .idNotText) = $0 { true } else { false } })
+        #expect(found.contains { if case .token(let file) = $0 { file.id == [46] } else { false } })
+    }
+
+    @Test("files are written for their owner alone, with their times, and only where the id can be a name")
+    func writing() throws {
+        let path = "\(folder.path)/out"
+        let writer = try DataFolderWriter(path, format: .json)
+        for (id, reason) in [
+            ("me", nil), ("a b\"é", nil), (String(repeating: "i", count: 251), nil),
+            ("a/b", DataFile.SkipReason.idWithSlash),
+            (String(repeating: "i", count: 252), .nameTooLong),
+        ] {
+            #expect(try writer.write(Array("hé".utf8), id: Array(id.utf8), modifiedAt: 1_400_000_000) == reason)
+        }
+        #expect(try writer.write(Array("new".utf8), id: Array("me".utf8), modifiedAt: 5) == nil)
+        try writer.finish()
+        let attributes = try FileManager.default.attributesOfItem(atPath: "\(path)/me.txt")
+        #expect(attributes[.posixPermissions] as? Int == 0o600)
+        #expect((attributes[.modificationDate] as? Date)?.timeIntervalSince1970 == 5)
+        #expect(try String(contentsOfFile: "\(path)/a b\"é.txt", encoding: .utf8) == #""h\u00e9""#)
+        #expect(try String(contentsOfFile: "\(path)/me.txt", encoding: .utf8) == #""new""#)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: path).count == 3)
+    }
+
+    @Test("a folder that cannot be used is named")
+    func missingFolder() throws {
+        #expect(throws: DataFolderError(path: "/none", call: "opendir", reason: "No such file or directory")) {
+            _ = try DataFolderReader("/none")
+        }
+        #expect(throws: DataFolderError.self) { _ = try DataFolderWriter("/none/out", format: .json) }
+    }
+}

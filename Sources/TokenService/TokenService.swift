@@ -94,6 +94,9 @@ package final class TokenService {
 
     private func get(_ fields: RequestFields) -> Operation {
         guard let id = fields.uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
+        var body = spareBodies.popLast() ?? []
+        if session.recall(id, appendingTo: &body) { return .answer(Response(body: body)) }
+        recycle(body)
         return .fetch(id: id)
     }
 
@@ -109,18 +112,21 @@ package final class TokenService {
     private func fetch(_ id: [UInt8]) async -> Response {
         var tokenInfo = spareBodies.popLast() ?? []
         do throws(StoreError) {
-            guard try await session.fetch(id, appendingTo: &tokenInfo) else {
+            switch try await session.fetch(id, appendingTo: &tokenInfo) {
+            case .nothing:
                 recycle(tokenInfo)
                 return answer(.notFound)
+            case .found(let permit):
+                var body = spareBodies.popLast() ?? []
+                ContractAnswer.appendFound(tokenInfo, to: &body)
+                if let permit { session.remember(body, under: id, permit) }
+                recycle(tokenInfo)
+                return Response(body: body)
             }
         } catch {
             report(error)
             return answer(.notFound)
         }
-        var body = spareBodies.popLast() ?? []
-        ContractAnswer.appendFound(tokenInfo, to: &body)
-        recycle(tokenInfo)
-        return Response(body: body)
     }
 
     private func store(_ tokenInfo: [UInt8], under id: [UInt8]) async -> Response {

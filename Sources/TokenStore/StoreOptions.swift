@@ -10,6 +10,9 @@ package struct StoreOptions: Sendable {
     /// Bytes of the database, without what is free in it, beyond which new ids are refused; nil for no limit.
     package var byteLimit: Int?
 
+    /// Bytes of memory for answers to ids that were asked for lately; 0 for none.
+    package var cacheLimit = 64 << 20
+
     package init(keyRing: KeyRingFile) {
         self.keyRing = keyRing
     }

@@ -19,6 +19,14 @@ package protocol TokenStore: Sendable {
     func close()
 }
 
+/// What a read has found.
+package enum Fetched: Sendable {
+    /// Nothing is stored under the id.
+    case nothing
+    /// The token info was appended; what is made of it may be remembered, if there is a permit.
+    case found(CachePermit?)
+}
+
 /// One thread's way to the store.
 ///
 /// Belongs to that thread.
@@ -28,8 +36,15 @@ package protocol TokenSession: AnyObject {
     /// - Parameters:
     ///   - id: The unique id, any bytes.
     ///   - tokenInfo: The token info is appended to it.
-    /// - Returns: False when nothing is stored under the id.
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Bool
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Fetched
+
+    /// Appends what `remember` was given for an id, if that is still the answer; never waits.
+    ///
+    /// - Returns: False when it is not known: fetch it.
+    func recall(_ id: [UInt8], appendingTo answer: inout [UInt8]) -> Bool
+
+    /// Keeps what was made of a token info, to be given by `recall` until the token changes.
+    func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit)
 
     /// Stores a token info under an id, replacing what was there. Returns when it would survive a power cut.
     func store(_ tokenInfo: [UInt8], under id: [UInt8]) async throws(StoreError)

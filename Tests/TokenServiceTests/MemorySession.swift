@@ -5,17 +5,21 @@ final class MemorySession: TokenSession {
     var tokens: [[UInt8]: [UInt8]] = [:]
     var failure: StoreError?
 
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Bool {
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Fetched {
         if let failure { throw failure }
-        guard let found = tokens[id] else { return false }
+        guard let found = tokens[id] else { return .nothing }
         tokenInfo += found
-        return true
+        return .found(nil)
     }
 
     func store(_ tokenInfo: [UInt8], under id: [UInt8]) async throws(StoreError) {
         if let failure { throw failure }
         tokens[id] = tokenInfo
     }
+
+    func recall(_ id: [UInt8], appendingTo answer: inout [UInt8]) -> Bool { false }
+
+    func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit) {}
 
     func flush() {}
 }

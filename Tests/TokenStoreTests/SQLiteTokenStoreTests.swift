@@ -198,7 +198,7 @@ import Testing
     }
 
     private func row(_ key: String, _ value: [UInt8] = [1]) -> Row {
-        Row(key: Array(key.utf8), value: value, keyNumber: 0, expiresAt: nil, writtenAt: nil)
+        Row(key: Array(key.utf8), value: value, keyNumber: 0, expiresAt: nil, writtenAt: nil, cacheHash: 0)
     }
 
     @Test("a write that fails by itself leaves the others of its group alone")

@@ -20,8 +20,21 @@ actor SessionActor {
 
     func get(_ id: String) async throws -> String? {
         var value: [UInt8] = []
-        let isFound = try await session?.fetch(Array(id.utf8), appendingTo: &value) ?? false
-        return isFound ? String(decoding: value, as: UTF8.self) : nil
+        guard let session, case .found = try await session.fetch(Array(id.utf8), appendingTo: &value) else {
+            return nil
+        }
+        return String(decoding: value, as: UTF8.self)
+    }
+
+    /// Reads as clients are answered: from memory if it is there, otherwise from the database, and then it is kept.
+    func answer(_ id: String) async throws -> String? {
+        let id = Array(id.utf8)
+        var value: [UInt8] = []
+        guard let session else { return nil }
+        if session.recall(id, appendingTo: &value) { return String(decoding: value, as: UTF8.self) }
+        guard case .found(let permit) = try await session.fetch(id, appendingTo: &value) else { return nil }
+        if let permit { session.remember(value, under: id, permit) }
+        return String(decoding: value, as: UTF8.self)
     }
 
     /// Stores a value; others may store meanwhile, and share its commit.

@@ -134,6 +134,7 @@ package enum StoreAccess: Sendable {
         options.retention = settings.retention
         options.tokenLimit = settings.store.tokenLimit
         options.byteLimit = settings.store.byteLimit
+        options.cacheLimit = settings.cacheLimit
         return options
     }
 

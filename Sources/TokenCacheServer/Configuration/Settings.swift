@@ -12,6 +12,8 @@ package struct Settings: Sendable {
     package var sealing = Sealing()
     package var store = Store()
     package var retention = Retention()
+    /// Bytes of memory for answers to ids that were asked for lately.
+    package var cacheLimit = 64 << 20
     /// Nil means one for each usable core.
     package var loops: Int?
     package var paths = ["/token", "/token.php"]

@@ -70,6 +70,7 @@ extension StoreAdministrator {
         package var schemaVersion: Int
         /// Rows that did not open when a client asked for them, since the start.
         package var unreadableReads: Int
+        package var cache: TokenCache.Counts
         package var directory: String
     }
 
@@ -82,7 +83,7 @@ extension StoreAdministrator {
             logBytes: Self.size(of: store.path + "-wal"), isSealed: store.state.sealing.current != nil,
             newestKey: store.state.sealing.current?.newest.number, sqliteVersion: SQLiteLibrary.version,
             schemaVersion: Schema.version, unreadableReads: store.state.unreadableCount.load(ordering: .relaxed),
-            directory: store.directory
+            cache: store.state.cache.counts, directory: store.directory
         )
     }
 

@@ -52,7 +52,7 @@ package actor StoreAdministrator {
     /// The token info of an id; nil when there is none.
     package func fetch(_ id: [UInt8]) throws(StoreError) -> [UInt8]? {
         var tokenInfo: [UInt8] = []
-        return try reader().fetch(id, appendingTo: &tokenInfo) ? tokenInfo : nil
+        return try reader().fetch(id, appendingTo: &tokenInfo) == nil ? nil : tokenInfo
     }
 
     /// Stores tokens, replacing those of the same id; durable when it returns.
@@ -99,8 +99,10 @@ package actor StoreAdministrator {
         } catch {
             throw .sealing(error)
         }
-        let found = keys
-        let removed = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.remove(found) }
+        let (found, hashes) = (keys, ids.map { TokenCache.hash(of: $0.span) })
+        let removed = try await store.writer.perform(writing: hashes) { (committer) throws(SQLiteError) in
+            try committer.remove(found)
+        }
         // Readers let go of the log within a turn; if one does not, housekeeping does this in a second.
         _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(waiting: 200) }
         return removed

@@ -12,24 +12,28 @@ package struct Retention: Hashable, Sendable {
         self.sinceExpired = sinceExpired
     }
 
+    /// Whether everything is kept for ever.
+    var isUnlimited: Bool { sinceWritten == nil && sinceExpired == nil }
+
+    /// The first moment, in seconds since 1970, at which a row is dropped.
+    func deadline(writtenAt: Int64, expiresAt: Int64?) -> Int64 {
+        var deadline = Int64.max
+        if let sinceWritten { deadline = writtenAt + sinceWritten.components.seconds + 1 }
+        if let sinceExpired, let expiresAt { deadline = min(deadline, expiresAt + sinceExpired.components.seconds + 1) }
+        return deadline
+    }
+
     /// The moments, in seconds since 1970, before which a token is dropped.
     struct Horizon: Hashable {
         /// Of the writing.
         let written: Int64?
         /// Of the token's own expiration.
         let expired: Int64?
-
-        /// Whether a row is dropped.
-        func hasPassed(writtenAt: Int64, expiresAt: Int64?) -> Bool {
-            if let written, writtenAt < written { return true }
-            if let expired, let expiresAt, expiresAt < expired { return true }
-            return false
-        }
     }
 
     /// Nil when everything is kept.
     func horizon(at now: Int64) -> Horizon? {
-        guard sinceWritten != nil || sinceExpired != nil else { return nil }
+        guard !isUnlimited else { return nil }
         return Horizon(
             written: sinceWritten.map { now - $0.components.seconds },
             expired: sinceExpired.map { now - $0.components.seconds }

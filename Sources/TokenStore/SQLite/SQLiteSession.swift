@@ -1,9 +1,11 @@
+internal import Glibc
 internal import Synchronization
 
 /// One thread's reader, and the writes it has gathered for the writer.
 ///
 /// The reads between two calls of `flush` share one read transaction, which saves each of them the taking and giving back
-/// of the log's read lock. A commit in between ends it, so that a read never misses a write that was answered before it.
+/// of the log's read lock. A commit that begins or ends in between ends it, so that a read misses no write that was answered
+/// before it, nor one that another read has seen.
 final class SQLiteSession: TokenSession {
     private let path: String
     private let state: StoreState
@@ -17,6 +19,9 @@ final class SQLiteSession: TokenSession {
     /// The store's generation that the reader was opened in.
     private var generation: UInt64
     /// The store's count of commits before the open read transaction began; nil when none is open.
+    ///
+    /// An odd one, of a commit under way, is never that of the next read: what that commit stores may become readable at any
+    /// moment, and then has to stay so.
     private var snapshot: UInt64?
 
     init(
@@ -32,10 +37,23 @@ final class SQLiteSession: TokenSession {
         self.deliver = deliver
     }
 
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Bool {
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Fetched {
         try refreshReader()
+        // Before the database is read.
+        let ticket = state.cache.ticket(for: id.span)
         try refreshSnapshot()
-        return try reader.fetch(id, appendingTo: &tokenInfo)
+        guard let deadline = try reader.fetch(id, appendingTo: &tokenInfo) else { return .nothing }
+        return .found(ticket.map { CachePermit(ticket: $0, deadline: deadline) })
+    }
+
+    func recall(_ id: [UInt8], appendingTo answer: inout [UInt8]) -> Bool {
+        guard state.isInPlace.load(ordering: .acquiring) else { return false }
+        let now = state.retention.isUnlimited ? 0 : Int64(time(nil))
+        return state.cache.find(id.span, at: now) { answer.append(span: $0) }
+    }
+
+    func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit) {
+        state.cache.insert(answer.span, under: id.span, permit)
     }
 
     func store(_ tokenInfo: [UInt8], under id: [UInt8]) async throws(StoreError) {
@@ -70,7 +88,7 @@ final class SQLiteSession: TokenSession {
     private func refreshSnapshot() throws(StoreError) {
         // Read before the transaction begins: it may then see more than this says, never less.
         let commits = state.commitCount.load(ordering: .acquiring)
-        if snapshot == commits { return }
+        if snapshot == commits && commits % 2 == 0 { return }
         closeSnapshot()
         try reader.beginSnapshot()
         snapshot = commits

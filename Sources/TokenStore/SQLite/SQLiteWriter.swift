@@ -56,13 +56,17 @@ final class SQLiteWriter: Sendable {
     }
 
     /// Does something with the database between two groups; what it stores is durable when this returns.
+    ///
+    /// - Parameters:
+    ///   - hashes: The numbers in the cache of the ids that it changes.
+    ///   - body: What to do.
     func perform<Result: Sendable>(
-        _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> Result
+        writing hashes: [UInt64] = [], _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> Result
     ) async throws(StoreError) -> Result {
         let result: Swift.Result<Result, StoreError> = await withCheckedContinuation { continuation in
             let job: Job = { database in
                 do throws(StoreError) {
-                    continuation.resume(returning: .success(try database.perform(body)))
+                    continuation.resume(returning: .success(try database.perform(writing: hashes, body)))
                 } catch {
                     continuation.resume(returning: .failure(error))
                 }

@@ -4,7 +4,8 @@ internal import Synchronization
 ///
 /// Any thread.
 final class StoreState: Sendable {
-    /// How many commits there were, each counted before anybody is told of it.
+    /// Grows by one when a commit begins and by one when it is over, before anybody is told of it: odd while one is under
+    /// way.
     let commitCount = Atomic<UInt64>(0)
     /// How often the database was opened; sessions that were opened before open theirs again.
     let generation = Atomic<UInt64>(1)
@@ -14,9 +15,11 @@ final class StoreState: Sendable {
     let unreadableCount = Atomic<Int>(0)
     let sealing: Sealing
     let retention: Retention
+    let cache: TokenCache
 
-    init(sealing: Sealing, retention: Retention) {
+    init(sealing: Sealing, retention: Retention, cacheLimit: Int) {
         self.sealing = sealing
         self.retention = retention
+        cache = TokenCache(limit: cacheLimit)
     }
 }

@@ -30,18 +30,19 @@ final class TokenReader {
         coder = RowCoder(state.sealing)
     }
 
-    /// Appends the token info of an id; false when there is none whose time is not over.
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Bool {
+    /// Appends the token info of an id and returns the moment until which it is given; nil when there is none, or its time
+    /// is over.
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Int64? {
         do throws(SealingError) {
             try coder.key(of: id, into: &key)
         } catch {
             throw .sealing(error)
         }
         var fault: SealingError?
-        let isFound: Bool
+        let deadline: Int64?
         do throws(SQLiteError) {
-            isFound = try select.withBinding(key, at: 1) { () throws(SQLiteError) -> Bool in
-                guard try select.step(), !hasExpired() else { return false }
+            deadline = try select.withBinding(key, at: 1) { () throws(SQLiteError) -> Int64? in
+                guard try select.step(), let deadline = deadlineOfRow() else { return nil }
                 do throws(SealingError) {
                     try select.withBlob(at: 0) { (value) throws(SealingError) in
                         try coder.appendTokenInfo(
@@ -51,7 +52,7 @@ final class TokenReader {
                 } catch {
                     fault = error
                 }
-                return true
+                return deadline
             }
         } catch {
             throw .read(error)
@@ -60,15 +61,16 @@ final class TokenReader {
             state.unreadableCount.add(1, ordering: .relaxed)
             throw .sealing(fault)
         }
-        return isFound
+        return deadline
     }
 
-    /// Whether the current row is only still there because nobody has come to drop it.
-    private func hasExpired() -> Bool {
-        guard let horizon = state.retention.horizon(at: Int64(time(nil))) else { return false }
-        return horizon.hasPassed(
+    /// Until when the current row is given; nil when it is only still there because nobody has come to drop it.
+    private func deadlineOfRow() -> Int64? {
+        guard !state.retention.isUnlimited else { return TokenCache.never }
+        let deadline = state.retention.deadline(
             writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3)
         )
+        return deadline > Int64(time(nil)) ? deadline : nil
     }
 
     func beginSnapshot() throws(StoreError) {

@@ -41,7 +41,9 @@ final class WriterDatabase {
     /// Makes rows durable; see `Committer.commit`.
     func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
         do throws(StoreError) {
-            let outcomes = try perform { (committer) throws(SQLiteError) in try committer.commit(rows) }
+            let outcomes = try perform(writing: rows.map(\.cacheHash)) { (committer) throws(SQLiteError) in
+                try committer.commit(rows)
+            }
             noteLimit()
             return outcomes
         } catch {
@@ -51,17 +53,27 @@ final class WriterDatabase {
     }
 
     /// Does something with the database, opening it again first if need be.
+    ///
+    /// - Parameters:
+    ///   - hashes: The numbers in the cache of the ids that it changes.
+    ///   - body: What to do.
     func perform<Result>(
-        _ body: (Committer) throws(SQLiteError) -> Result
+        writing hashes: [UInt64] = [], _ body: (Committer) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let committer = try usableCommitter()
+        // Nobody may read what is about to change and keep it, nor go on reading from before it once it has changed.
+        for hash in hashes { state.cache.beginWrite(hash) }
+        state.commitCount.add(1, ordering: .acquiringAndReleasing)
+        defer {
+            state.commitCount.add(1, ordering: .acquiringAndReleasing)
+            for hash in hashes { state.cache.endWrite(hash) }
+        }
         let result: Result
         do throws(SQLiteError) {
             result = try body(committer)
         } catch {
             throw failed(.write(error), losesConnection: !error.isOfMoment)
         }
-        state.commitCount.add(1, ordering: .releasing)
         // Whatever was written to files that nobody will find again is lost.
         guard files.areInPlace() else { throw vanished() }
         if isFailing {
@@ -107,6 +119,7 @@ final class WriterDatabase {
     private func vanished() -> StoreError {
         committer = nil
         fault = .vanished(path: opener.database)
+        state.cache.removeAll()
         if state.isInPlace.exchange(false, ordering: .releasing) { opener.report(.vanished(path: opener.database)) }
         return fault
     }
@@ -131,6 +144,7 @@ final class WriterDatabase {
             fault = .unusable(error)
             throw fault
         }
+        state.cache.removeAll()
         state.generation.add(1, ordering: .releasing)
         if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
         return try usableCommitter()

@@ -14,6 +14,8 @@ struct Row: Sendable {
     var writtenAt: Int64?
     /// Leaves a row alone that was written later.
     var keepsNewer = false
+    /// The id's number in the cache.
+    let cacheHash: UInt64
 }
 
 /// A unique id with its token info.
@@ -56,18 +58,27 @@ struct RowCoder: ~Copyable {
     mutating func row(of token: borrowing Token, writtenAt: Int64? = nil) throws(SealingError) -> Row {
         var key: [UInt8] = []
         try self.key(of: token.id, into: &key)
+        let cacheHash = TokenCache.hash(of: token.id.span)
         let expiresAt = TokenExpiration.expiration(of: token.info.span)
         guard let value = try sealer?.seal(token.info.span, id: token.id.span, rowKey: key.span) else {
-            return Row(key: key, value: token.info, keyNumber: 0, expiresAt: expiresAt, writtenAt: writtenAt)
+            return Row(
+                key: key, value: token.info, keyNumber: 0, expiresAt: expiresAt, writtenAt: writtenAt,
+                cacheHash: cacheHash
+            )
         }
         let number = sealer?.ring.newest.number ?? 0
-        return Row(key: key, value: value, keyNumber: number, expiresAt: expiresAt, writtenAt: writtenAt)
+        return Row(
+            key: key, value: value, keyNumber: number, expiresAt: expiresAt, writtenAt: writtenAt,
+            cacheHash: cacheHash
+        )
     }
 
     /// Appends the token info of a row.
     mutating func appendTokenInfo(
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], to tokenInfo: inout [UInt8]
     ) throws(SealingError) {
+        // The row may have been sealed, after its key was looked up, with a key that was new then.
+        try refresh()
         if sealer == nil {
             tokenInfo.append(span: value)
         } else {

@@ -28,8 +28,9 @@ struct CacheTable: ~Copyable {
     private let limit: Int
     private var entries: [Entry] = []
     private var freePlaces: [Int32] = []
-    /// Places of entries by hash, found by going on from there to the first free one; -1 is free. A power of two long, and
-    /// never more than half full.
+    /// Places of entries by hash, found by going on from there to the first free one, which is -1.
+    ///
+    /// A power of two long, and never more than half full.
     private var table: [Int32] = []
     private var hand = 0
 

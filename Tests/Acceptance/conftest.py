@@ -6,6 +6,7 @@ import pytest
 
 from server_process import Server, binary
 from shared_servers import finish, shared_server
+from storage_shim import compile_library
 
 
 def pytest_configure():
@@ -18,6 +19,12 @@ def pytest_configure():
     # Some tests open more connections than the usual limit of 1,024 allows.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@pytest.fixture(scope="session")
+def shim_library(tmp_path_factory):
+    """The library that `StorageShim` puts under servers."""
+    return compile_library(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.fixture

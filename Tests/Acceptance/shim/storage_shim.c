@@ -1,0 +1,383 @@
+/* A faulty, slow or recorded disk below one folder, put under a server with LD_PRELOAD.
+ *
+ *   STORAGE_SHIM_FOLDER     the folder, as an absolute path without symbolic links
+ *   STORAGE_SHIM_CONTROL    a file that holds `struct control`; it is mapped, so that the tests turn the knobs, and
+ *                           read what happened, while the server runs
+ *   STORAGE_SHIM_RECORDING  if set: the file to which events are appended, in the one order in which they happened
+ *
+ * It sees the calls that SQLite and the server make, by name. What SQLite writes to its -shm file through mmap it does
+ * not see; that file is no part of what has to survive.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* The C library's function of this name. */
+#define REAL(name) \
+    ({ \
+        static __typeof__(&name) real; \
+        if (!real) real = dlsym(RTLD_NEXT, #name); \
+        real; \
+    })
+
+/* In storage_shim.py: FIELDS. Chances are per 65,536 calls. */
+struct control {
+    _Atomic uint32_t seed;
+    _Atomic uint32_t sync_delay_microseconds;
+    _Atomic uint32_t write_failures;
+    _Atomic uint32_t short_writes;
+    _Atomic uint32_t sync_failures;
+    _Atomic uint32_t truncate_failures;
+    _Atomic uint32_t error; /* an errno; 0 for EIO or ENOSPC, either at random */
+    _Atomic uint32_t end_after_events; /* kills the process between two recorded events; 0 for never */
+    /* What was done: */
+    _Atomic uint32_t failed_writes;
+    _Atomic uint32_t shortened_writes;
+    _Atomic uint32_t failed_syncs;
+    _Atomic uint32_t failed_truncates;
+};
+
+/* In power_cut.py: the same names. */
+enum kind { STARTED = 1, OPENED, WRITTEN, SYNCED, SYNC_FAILED, TRUNCATED, UNLINKED, RENAMED, SENT };
+
+/* What stands before an event's data in the recording. */
+struct event {
+    uint32_t kind;
+    uint32_t subject; /* the number of an opened file, or the client's port */
+    uint64_t position;
+    uint64_t length;
+};
+
+/* The server opens its files early; higher descriptors are connections. */
+enum { MOST_DESCRIPTORS = 1 << 16 };
+
+static char folder[PATH_MAX];
+static size_t folder_length;
+static struct control no_control;
+static struct control *control = &no_control;
+static int recording = -1;
+
+/* Held over a call and its event, so that the recording has the order in which things happened. */
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t event_count;
+static uint32_t opened_count;
+
+/* By descriptor, the number of the file that it was opened as; 0 for everything outside the folder. */
+static _Atomic uint32_t numbers[MOST_DESCRIPTORS];
+
+/* The descriptor whose last write was shortened: the next one to it fails, as on a disk that has just become full. */
+static _Thread_local int full_descriptor = -1;
+
+/* The recording */
+
+static void record(enum kind kind, uint32_t subject, uint64_t position, const void *data, size_t length)
+{
+    if (recording < 0) return;
+    struct event event = { kind, subject, position, length };
+    struct iovec parts[] = { { &event, sizeof event }, { (void *)data, length } };
+    if (writev(recording, parts, 2) != (ssize_t)(sizeof event + length)) {
+        static const char message[] = "storage_shim: the recording cannot be written\n";
+        (void)!REAL(write)(STDERR_FILENO, message, sizeof message - 1);
+        abort();
+    }
+    event_count += 1;
+    if (event_count == control->end_after_events) kill(getpid(), SIGKILL);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    const char *name = getenv("STORAGE_SHIM_FOLDER");
+    const char *control_file = getenv("STORAGE_SHIM_CONTROL");
+    const char *recording_file = getenv("STORAGE_SHIM_RECORDING");
+    if (!name || !control_file) return;
+    folder_length = strlen(name);
+    if (folder_length >= sizeof folder) abort();
+    memcpy(folder, name, folder_length + 1);
+
+    int descriptor = REAL(open)(control_file, O_RDWR | O_CLOEXEC);
+    if (descriptor < 0) abort();
+    void *mapped = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (mapped == MAP_FAILED) abort();
+    REAL(close)(descriptor);
+    control = mapped;
+
+    if (!recording_file) return;
+    recording = REAL(open)(recording_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (recording < 0) abort();
+    record(STARTED, 0, 0, NULL, 0);
+}
+
+/* Which files */
+
+/* The part of a path below the folder, "" for the folder itself, NULL for what lies elsewhere. */
+static const char *below_folder(const char *path)
+{
+    if (folder_length == 0 || strncmp(path, folder, folder_length) != 0) return NULL;
+    if (path[folder_length] == '\0') return path + folder_length;
+    return path[folder_length] == '/' ? path + folder_length + 1 : NULL;
+}
+
+static uint32_t number_of(int descriptor)
+{
+    return descriptor >= 0 && descriptor < MOST_DESCRIPTORS ? numbers[descriptor] : 0;
+}
+
+/* Sees what a new descriptor has been opened on. */
+static void note_opened(int descriptor, int flags)
+{
+    if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS || folder_length == 0) return;
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) return;
+    path[length] = '\0';
+    const char *relative = below_folder(path);
+    struct stat status;
+    if (!relative || fstat(descriptor, &status) != 0) return;
+    numbers[descriptor] = ++opened_count;
+    record(OPENED, opened_count, S_ISDIR(status.st_mode), relative, strlen(relative));
+    if (flags & O_TRUNC) record(TRUNCATED, opened_count, 0, NULL, 0);
+}
+
+#define OPENING(call, flags) \
+    ({ \
+        pthread_mutex_lock(&order); \
+        int descriptor = (call); \
+        int error = errno; \
+        note_opened(descriptor, flags); \
+        pthread_mutex_unlock(&order); \
+        errno = error; \
+        descriptor; \
+    })
+
+static mode_t mode_argument(int flags, va_list arguments)
+{
+    return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0;
+}
+
+#define DEFINE_OPEN(name) \
+    int name(const char *path, int flags, ...) \
+    { \
+        va_list arguments; \
+        va_start(arguments, flags); \
+        mode_t mode = mode_argument(flags, arguments); \
+        va_end(arguments); \
+        return OPENING(REAL(name)(path, flags, mode), flags); \
+    }
+
+#define DEFINE_OPENAT(name) \
+    int name(int directory, const char *path, int flags, ...) \
+    { \
+        va_list arguments; \
+        va_start(arguments, flags); \
+        mode_t mode = mode_argument(flags, arguments); \
+        va_end(arguments); \
+        return OPENING(REAL(name)(directory, path, flags, mode), flags); \
+    }
+
+DEFINE_OPEN(open)
+DEFINE_OPEN(open64)
+DEFINE_OPENAT(openat)
+DEFINE_OPENAT(openat64)
+
+int close(int descriptor)
+{
+    /* Before the call: after it another thread may already have the descriptor again. */
+    if (number_of(descriptor)) numbers[descriptor] = 0;
+    return REAL(close)(descriptor);
+}
+
+/* Faults */
+
+/* Whether a thing with this chance happens now. The seed moves on with each question (splitmix64). */
+static int strikes(uint32_t chance)
+{
+    if (chance == 0) return 0;
+    uint64_t state = (uint64_t)atomic_fetch_add(&control->seed, 1) * 0x9e3779b97f4a7c15;
+    state = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
+    state = (state ^ state >> 27) * 0x94d049bb133111eb;
+    return (state >> 40 & 0xffff) < chance;
+}
+
+static int fail(_Atomic uint32_t *count)
+{
+    atomic_fetch_add(count, 1);
+    errno = control->error ? (int)control->error : strikes(32768) ? EIO : ENOSPC;
+    return -1;
+}
+
+static ssize_t write_at(int descriptor, uint32_t number, const void *data, size_t length, off_t position)
+{
+    if (full_descriptor == descriptor) {
+        full_descriptor = -1;
+        errno = ENOSPC;
+        return -1;
+    }
+    if (strikes(control->write_failures)) return fail(&control->failed_writes);
+    if (length > 1 && strikes(control->short_writes)) {
+        atomic_fetch_add(&control->shortened_writes, 1);
+        full_descriptor = descriptor;
+        length = 1 + atomic_fetch_add(&control->seed, 1) % (length - 1);
+    }
+    pthread_mutex_lock(&order);
+    ssize_t written = REAL(pwrite64)(descriptor, data, length, position);
+    int error = errno;
+    if (written > 0) record(WRITTEN, number, position, data, written);
+    pthread_mutex_unlock(&order);
+    errno = error;
+    return written;
+}
+
+ssize_t pwrite(int descriptor, const void *data, size_t length, off_t position)
+{
+    uint32_t number = number_of(descriptor);
+    if (number) return write_at(descriptor, number, data, length, position);
+    return REAL(pwrite)(descriptor, data, length, position);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t length, off64_t position)
+{
+    uint32_t number = number_of(descriptor);
+    if (number) return write_at(descriptor, number, data, length, position);
+    return REAL(pwrite64)(descriptor, data, length, position);
+}
+
+ssize_t write(int descriptor, const void *data, size_t length)
+{
+    uint32_t number = number_of(descriptor);
+    if (!number) return REAL(write)(descriptor, data, length);
+    off_t position = lseek(descriptor, 0, SEEK_CUR);
+    ssize_t written = write_at(descriptor, number, data, length, position);
+    if (written > 0) lseek(descriptor, position + written, SEEK_SET);
+    return written;
+}
+
+static int synchronize(int descriptor, uint32_t number, int (*real)(int))
+{
+    pthread_mutex_lock(&order);
+    /* What is written while the call runs may miss it. */
+    uint64_t covered = event_count;
+    pthread_mutex_unlock(&order);
+    /* Not under the lock: an answer that does not wait for the sync has to get past it. */
+    if (control->sync_delay_microseconds) usleep(control->sync_delay_microseconds);
+    int result = strikes(control->sync_failures) ? fail(&control->failed_syncs) : real(descriptor);
+    int error = errno;
+    pthread_mutex_lock(&order);
+    record(result == 0 ? SYNCED : SYNC_FAILED, number, covered, NULL, 0);
+    pthread_mutex_unlock(&order);
+    errno = error;
+    return result;
+}
+
+int fdatasync(int descriptor)
+{
+    uint32_t number = number_of(descriptor);
+    return number ? synchronize(descriptor, number, REAL(fdatasync)) : REAL(fdatasync)(descriptor);
+}
+
+int fsync(int descriptor)
+{
+    uint32_t number = number_of(descriptor);
+    return number ? synchronize(descriptor, number, REAL(fsync)) : REAL(fsync)(descriptor);
+}
+
+static int truncate_to(int descriptor, uint32_t number, off_t size)
+{
+    if (strikes(control->truncate_failures)) return fail(&control->failed_truncates);
+    pthread_mutex_lock(&order);
+    int result = REAL(ftruncate64)(descriptor, size);
+    int error = errno;
+    if (result == 0) record(TRUNCATED, number, size, NULL, 0);
+    pthread_mutex_unlock(&order);
+    errno = error;
+    return result;
+}
+
+int ftruncate(int descriptor, off_t size)
+{
+    uint32_t number = number_of(descriptor);
+    return number ? truncate_to(descriptor, number, size) : REAL(ftruncate)(descriptor, size);
+}
+
+int ftruncate64(int descriptor, off64_t size)
+{
+    uint32_t number = number_of(descriptor);
+    return number ? truncate_to(descriptor, number, size) : REAL(ftruncate64)(descriptor, size);
+}
+
+/* Only recorded */
+
+int unlink(const char *path)
+{
+    char whole[PATH_MAX];
+    const char *relative = recording >= 0 && realpath(path, whole) ? below_folder(whole) : NULL;
+    if (!relative) return REAL(unlink)(path);
+    pthread_mutex_lock(&order);
+    int result = REAL(unlink)(path);
+    int error = errno;
+    if (result == 0) record(UNLINKED, 0, 0, relative, strlen(relative));
+    pthread_mutex_unlock(&order);
+    errno = error;
+    return result;
+}
+
+int rename(const char *from, const char *to)
+{
+    char whole_from[PATH_MAX], whole_to[PATH_MAX], names[2 * PATH_MAX];
+    const char *relative = recording >= 0 && realpath(from, whole_from) ? below_folder(whole_from) : NULL;
+    if (!relative) return REAL(rename)(from, to);
+    pthread_mutex_lock(&order);
+    int result = REAL(rename)(from, to);
+    int error = errno;
+    const char *target = result == 0 && realpath(to, whole_to) ? below_folder(whole_to) : NULL;
+    if (target) {
+        /* The zero byte between the two is part of it. */
+        int length = snprintf(names, sizeof names, "%s%c%s", relative, '\0', target);
+        record(RENAMED, 0, 0, names, length);
+    }
+    pthread_mutex_unlock(&order);
+    errno = error;
+    return result;
+}
+
+/* The port of a TCP socket's other end, 0 for anything else. */
+static uint32_t port_of(int descriptor)
+{
+    struct sockaddr_in6 address;
+    socklen_t length = sizeof address;
+    if (getpeername(descriptor, (struct sockaddr *)&address, &length) != 0) return 0;
+    /* IPv4 has its port in the same place. */
+    return address.sin6_family == AF_INET || address.sin6_family == AF_INET6 ? ntohs(address.sin6_port) : 0;
+}
+
+/* Answers: the server sends them with this call alone, on sockets that do not block; a test sees that none is missing.
+ * What it receives is not recorded: the client knows what it sent, and in which order. */
+ssize_t send(int descriptor, const void *data, size_t length, int flags)
+{
+    uint32_t port = recording >= 0 ? port_of(descriptor) : 0;
+    if (!port) return REAL(send)(descriptor, data, length, flags);
+    pthread_mutex_lock(&order);
+    ssize_t sent = REAL(send)(descriptor, data, length, flags);
+    int error = errno;
+    if (sent > 0) record(SENT, port, 0, data, sent);
+    pthread_mutex_unlock(&order);
+    errno = error;
+    return sent;
+}

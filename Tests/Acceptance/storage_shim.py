@@ -1,0 +1,77 @@
+"""A disk under a server that is slow, fails or is recorded, by the library in shim/."""
+import mmap
+import os
+import struct
+import subprocess
+from pathlib import Path
+
+from server_process import Server
+
+SOURCE = Path(__file__).parent / "shim" / "storage_shim.c"
+ALWAYS = 65_536
+# struct control in shim/storage_shim.c
+FIELDS = (
+    "seed", "sync_delay_microseconds", "write_failures", "short_writes", "sync_failures", "truncate_failures", "error",
+    "end_after_events", "failed_writes", "shortened_writes", "failed_syncs", "failed_truncates",
+)
+FAULTS = ("write_failures", "short_writes", "sync_failures", "truncate_failures")
+COUNTS = ("failed_writes", "shortened_writes", "failed_syncs", "failed_truncates")
+
+
+def compile_library(folder):
+    """Compiles the library into a folder and returns its path."""
+    library = folder / "storage_shim.so"
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(library), str(SOURCE), "-ldl"],
+        check=True)
+    return library
+
+
+class StorageShim:
+    """A disk with its knobs, in a folder of its own, and the servers that run on it."""
+
+    def __init__(self, library, folder, is_recorded=False, seed=1):
+        folder = Path(os.path.realpath(folder))
+        self.library = library
+        self.disk = folder / "disk"
+        self.disk.mkdir(parents=True)
+        self.data = self.disk / "data"
+        self.recording = folder / "recording" if is_recorded else None
+        self.control = folder / "control"
+        self.control.write_bytes(struct.pack(f"<{len(FIELDS)}I", seed, *[0] * (len(FIELDS) - 1)))
+        with open(self.control, "r+b") as file:
+            self.knobs = mmap.mmap(file.fileno(), 0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.knobs.close()
+
+    def get(self, field):
+        """A knob or a count."""
+        return struct.unpack_from("<I", self.knobs, 4 * FIELDS.index(field))[0]
+
+    def set(self, **values):
+        """Turns knobs, at once: chances are per 65,536 calls."""
+        for field, value in values.items():
+            struct.pack_into("<I", self.knobs, 4 * FIELDS.index(field), value)
+
+    def heal(self):
+        """Ends all faults."""
+        self.set(**dict.fromkeys(FAULTS, 0))
+
+    def faults(self):
+        """How many calls have failed so far."""
+        return sum(self.get(count) for count in COUNTS)
+
+    def serve(self, folder, settings=None, *flags, **options):
+        """A server whose data folder is on this disk."""
+        environment = {
+            "LD_PRELOAD": str(self.library),
+            "STORAGE_SHIM_FOLDER": str(self.disk),
+            "STORAGE_SHIM_CONTROL": str(self.control),
+        }
+        if self.recording:
+            environment["STORAGE_SHIM_RECORDING"] = str(self.recording)
+        return Server(folder, settings, *flags, environment=environment, data=self.data, **options)

@@ -9,6 +9,11 @@ from shared_servers import finish, shared_server
 from storage_shim import compile_library
 
 
+def pytest_addoption(parser):
+    """What deploy/test --long asks for."""
+    parser.addoption("--long", action="store_true", help="many more rounds of the tests that look for rare events")
+
+
 def pytest_configure():
     """Checks and prepares what all tests need."""
     try:
@@ -19,6 +24,12 @@ def pytest_configure():
     # Some tests open more connections than the usual limit of 1,024 allows.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@pytest.fixture(scope="session")
+def is_long(request):
+    """Whether time does not matter."""
+    return request.config.getoption("--long")
 
 
 @pytest.fixture(scope="session")

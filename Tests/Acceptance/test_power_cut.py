@@ -1,0 +1,314 @@
+"""What was acknowledged stays through a power cut at any moment, whatever the disk kept of what was not synced.
+
+A recorded run is replayed up to each of many moments, and the files that a disk may then hold are opened.
+"""
+import functools
+import itertools
+import random
+import shutil
+import signal
+import sqlite3
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
+from http_client import Connection, ProtocolError, exchange, get, post
+from ledger import number_of, value_of
+from power_cut import Kind, choose_cuts, read_recording, replay, write_files
+from server_process import Server, unsealed, until
+from storage_shim import ALWAYS, StorageShim
+
+CLIENTS = 6
+LONGEST = 20_000
+INTEGRITY_CHECKS = 25
+
+# An answer that does not wait for the sync comes long before its end.
+SLOW_SYNCS = {"sync_delay_microseconds": 1_000}
+# A commit makes some twenty writes and one sync.
+FAULTS = {"write_failures": 60, "short_writes": 60, "sync_failures": 4_000}
+
+
+class Client:
+    """Writes to ids of its own, ever larger numbers: some ids are new, most have been written before."""
+
+    def __init__(self, number):
+        self.name = f"client{number}"
+        self.generator = random.Random(number)
+        self.number = 0
+        self.requests = {}
+
+    def write(self, address, start, count):
+        """Sends so many requests, or as many as it can before the server is gone, some of them ahead."""
+        try:
+            with Connection(address) as connection:
+                sent = self.requests[start, connection.socket.getsockname()[1]] = []
+                while len(sent) < count:
+                    batch = [self._next() for _ in range(self.generator.randint(1, 6))]
+                    sent += batch
+                    connection.send(b"".join(post(unique_id, value_of(unique_id, number, LONGEST))
+                                             for unique_id, number in batch))
+                    for _ in batch:
+                        assert connection.receive().body in (STORED, WRITE_FAILED)
+        except (OSError, ProtocolError):
+            # The server ended itself in the middle.
+            return
+
+    def _next(self):
+        self.number += 1
+        return f"{self.name}-{self.generator.randint(0, self.number // 8)}", self.number
+
+
+@dataclass
+class Recorded:
+    """What happened while a server ran, once or more, and what the clients sent."""
+    events: list
+    requests: dict
+
+
+def write(clients, server, start, count):
+    """Lets all clients write."""
+    threads = [threading.Thread(target=client.write, args=(server.address, start, count)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def fast_folder(tmp_path_factory):
+    """A folder in memory, where there is enough: what a disk keeps is only simulated here."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
+        yield tmp_path_factory.mktemp("power_cut")
+        return
+    with tempfile.TemporaryDirectory(prefix="token-cache-", dir=memory) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def new_disk(shim_library, fast_folder):
+    """Makes recorded disks."""
+    numbers = itertools.count()
+    return lambda: StorageShim(shim_library, fast_folder / f"shim{next(numbers)}", is_recorded=True)
+
+
+@pytest.fixture(scope="module")
+def record(new_disk, fast_folder):
+    """Records a run: the server ends itself after each of some counts of events, and is stopped the last time."""
+
+    def record_run(event_counts, request_count, settings, faults):
+        clients = [Client(number) for number in range(CLIENTS)]
+        with new_disk() as shim:
+            for start, event_count in enumerate([*event_counts, 0], 1):
+                shim.set(end_after_events=event_count, **SLOW_SYNCS)
+                server = shim.serve(fast_folder / "recorded", settings)
+                try:
+                    shim.set(**faults)
+                    write(clients, server, start, 1 << 30 if event_count else request_count)
+                    shim.heal()
+                    status = server.wait() if event_count else server.stop()
+                    assert status == (-signal.SIGKILL if event_count else 0)
+                finally:
+                    server.kill()
+            assert bool(shim.faults()) == bool(faults)
+        requests = {}
+        for client in clients:
+            requests.update(client.requests)
+        return Recorded(read_recording(shim.recording), requests)
+
+    return record_run
+
+
+@pytest.fixture(scope="module")
+def calm(record):
+    return record([15_000], 900, unsealed(), {})
+
+
+@pytest.fixture(scope="module")
+def faulty(record):
+    return record([4_000, 4_000, 4_000], 500, unsealed(), FAULTS)
+
+
+# What is wrong with what the disk kept
+
+whole_number_of = functools.cache(functools.partial(number_of, longest=LONGEST))
+
+
+def rows(folder, with_integrity_check):
+    """All rows of the database in a folder, as text."""
+    database = folder / "data" / "tokens.db"
+    if not database.exists():
+        return {}
+    # Read-only, it leaves the log alone at the end, which saves time. A journal has to be rolled back first.
+    mode = "rw" if database.with_name("tokens.db-journal").exists() else "ro"
+    connection = sqlite3.connect(f"file:{database}?mode={mode}", uri=True)
+    try:
+        if with_integrity_check:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'token'").fetchone():
+            return {}
+        return {key.decode(): value.decode(errors="replace") for key, value in connection.execute("SELECT key, value FROM token")}
+    finally:
+        connection.close()
+
+
+def problem(found, acknowledged):
+    """Why these values are not what they have to be; None when they are."""
+    try:
+        numbers = {unique_id: whole_number_of(unique_id, value) for unique_id, value in found.items()}
+    except AssertionError as error:
+        return str(error)
+    for unique_id, least in acknowledged.items():
+        if numbers.get(unique_id, 0) < least:
+            return f"{unique_id} has number {numbers.get(unique_id, 0)}, but {least} was acknowledged"
+    return None
+
+
+def problems(events, requests, cuts, folder, generator):
+    """What is wrong after cuts at these moments, by moment."""
+    found = {}
+    checked = set(generator.sample(sorted(cuts), min(len(cuts), INTEGRITY_CHECKS)))
+    for cut, files, acknowledged in replay(events, requests, cuts, generator):
+        write_files(folder, files)
+        try:
+            reason = problem(rows(folder, cut in checked), acknowledged)
+        except (AssertionError, sqlite3.DatabaseError) as error:
+            reason = repr(error)
+        if reason:
+            found[cut] = reason
+    return found
+
+
+# The tests
+
+@pytest.mark.parametrize("name", ["calm", "faulty"])
+def test_no_acknowledged_write_is_lost_in_a_power_cut(request, fast_folder, is_long, name):
+    recorded = request.getfixturevalue(name)
+    generator = random.Random(22)
+    cuts = choose_cuts(recorded.events, 4_000 if is_long else 500, generator)
+    found = problems(recorded.events, recorded.requests, cuts, fast_folder / "replayed", generator)
+    assert not found, f"{len(found)} of {len(cuts)}, the first: {min(found.items())}"
+
+
+def test_the_recording_is_complete(calm):
+    *_, (_, _, acknowledged) = replay(calm.events, calm.requests, {len(calm.events)}, random.Random(23))
+    last = {}
+    for (start, _), requests in calm.requests.items():
+        last.update(requests if start == 2 else ())
+    assert last and last.items() <= acknowledged.items(), "each answer that a client has seen was recorded"
+    log_starts = sum(event.kind == Kind.WRITTEN and event.position == 0 and len(event.data) == 32
+                     for event in calm.events)
+    assert log_starts >= 3, "the log was moved to the database several times"
+
+
+def test_the_check_finds_writes_that_were_never_synced(calm, fast_folder):
+    generator = random.Random(24)
+    folders, kept = set(), []
+    for event in calm.events:
+        if event.kind == Kind.OPENED:
+            (folders.add if event.position else folders.discard)(event.subject)
+        if event.kind != Kind.SYNCED or event.subject in folders:
+            kept.append(event)
+    cuts = generator.sample(range(len(kept) // 2, len(kept)), 12)
+    assert problems(kept, calm.requests, cuts, fast_folder / "replayed", generator)
+
+
+def test_the_check_finds_answers_that_were_sent_before_their_sync(calm, fast_folder):
+    generator = random.Random(25)
+    events, cuts = list(calm.events), []
+    for number in range(len(events) - 1):
+        if (events[number].kind, events[number + 1].kind) == (Kind.SYNCED, Kind.SENT):
+            events[number], events[number + 1] = events[number + 1], events[number]
+            cuts.append(number + 1)
+    cuts = generator.sample(cuts, 40)
+    assert problems(events, calm.requests, cuts, fast_folder / "replayed", generator)
+
+
+def fetch_all(server, unique_ids):
+    """What the server has under these ids, as text."""
+    found = {}
+    with Connection(server.address) as connection:
+        for unique_id in unique_ids:
+            body = connection.exchange(get(unique_id)).body
+            if body != NOT_FOUND:
+                found[unique_id] = body.removeprefix(b'{"status":"true","token_info":"').removesuffix(b'"}').decode()
+    return found
+
+
+def test_the_server_starts_and_has_everything_after_a_power_cut(record, fast_folder, is_long):
+    """With the default settings, so that what it needs to read its own files has survived as well."""
+    recorded = record([3_000], 150, {}, {})
+    generator = random.Random(26)
+    cuts = choose_cuts(recorded.events, 250 if is_long else 25, generator)
+    folder = fast_folder / "replayed"
+    for cut, files, acknowledged in replay(recorded.events, recorded.requests, cuts, generator):
+        write_files(folder, files)
+        server = Server(fast_folder / "starting", data=folder / "data")
+        try:
+            assert problem(fetch_all(server, acknowledged), acknowledged) is None, cut
+            assert exchange(server.address, post(fresh_id(), "after")).body == STORED
+        finally:
+            server.kill()
+
+
+def exchange_recorded(server, start, requests, unique_id, number):
+    """Stores a value in a recorded run and returns the answer."""
+    with Connection(server.address) as connection:
+        requests[start, connection.socket.getsockname()[1]] = [(unique_id, number)]
+        return connection.exchange(post(unique_id, value_of(unique_id, number, LONGEST))).body
+
+
+def test_a_write_that_is_repeated_after_a_crash_is_on_disk_when_it_is_acknowledged(new_disk, fast_folder):
+    """A crash before a write's sync leaves the write in the log, where the next start sees it: it looks stored."""
+    requests = {}
+    with new_disk() as shim:
+        server = shim.serve(fast_folder / "crashed", unsealed())
+        try:
+            log = shim.data / "tokens.db-wal"
+            size = log.stat().st_size
+            # Both writes are to come in one second, so that the second one changes nothing, not even the time.
+            until(lambda: 0.02 < time.time() % 1 < 0.1, pause=0.01)
+            shim.set(sync_delay_microseconds=60_000_000)
+            with Connection(server.address) as connection:
+                connection.send(post("id", value_of("id", 1, LONGEST)))
+                until(lambda: log.stat().st_size > size, pause=0.001)
+                assert connection.is_silent(0.1)
+            server.kill()
+            shim.set(sync_delay_microseconds=0)
+            server = shim.serve(fast_folder / "crashed", unsealed())
+            assert exchange_recorded(server, 2, requests, "id", 1) == STORED
+        finally:
+            server.kill()
+    events = read_recording(shim.recording)
+    for seed in range(20):
+        found = problems(events, requests, {len(events)}, fast_folder / "replayed", random.Random(seed))
+        assert not found, found
+
+
+def test_a_write_whose_sync_failed_before_a_crash_does_not_take_later_ones_with_it(new_disk, fast_folder):
+    """The next start sees that write in the log, though the disk may never have got it; later ones follow it there."""
+    requests = {}
+    with new_disk() as shim:
+        server = shim.serve(fast_folder / "crashed", unsealed())
+        try:
+            assert exchange_recorded(server, 1, requests, "first", 1) == STORED
+            shim.set(sync_failures=ALWAYS)
+            assert exchange_recorded(server, 1, requests, "second", 1) == WRITE_FAILED
+            server.kill()
+            shim.heal()
+            server = shim.serve(fast_folder / "crashed", unsealed())
+            for number in range(1, 4):
+                assert exchange_recorded(server, 2, requests, "third", number) == STORED
+            assert server.stop() == 0
+        finally:
+            server.kill()
+    events = read_recording(shim.recording)
+    for seed in range(5):
+        cuts = range(len(events) + 1)
+        found = problems(events, requests, cuts, fast_folder / "replayed", random.Random(seed))
+        assert not found, f"{len(found)} of {len(cuts)}, the first: {min(found.items())}"

@@ -16,8 +16,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case belowLimit
     /// So many tokens were dropped because their time was over.
     case expired(count: Int)
-    /// Housekeeping failed: nothing is lost, and it is tried again.
-    case housekeepingFails(StoreError)
 
     /// Whether somebody has to do something.
     package enum Weight: Sendable {
@@ -30,7 +28,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     package var weight: Weight {
         switch self {
         case .writesFail, .vanished: .fault
-        case .madeKeyRing, .limitReached, .housekeepingFails: .warning
+        case .madeKeyRing, .limitReached: .warning
         case .writesRecovered, .returned, .belowLimit: .note
         case .expired: .detail
         }
@@ -51,7 +49,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .limitReached(let limit): "\(limit)"
         case .belowLimit: "the store is below its limits, new ids are accepted again"
         case .expired(let count): "dropped \(count) \(count == 1 ? "token" : "tokens") whose time was over"
-        case .housekeepingFails(let error): "housekeeping failed and is tried again: \(error)"
         }
     }
 }

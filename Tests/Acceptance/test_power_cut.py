@@ -20,7 +20,7 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, ProtocolError, exchange, get, post
 from ledger import number_of, value_of
 from power_cut import Kind, choose_cuts, read_recording, replay, write_files
-from server_process import Server, unsealed, until
+from server_process import UNSEALED, Server, until
 from storage_shim import ALWAYS, StorageShim
 
 CLIENTS = 6
@@ -126,12 +126,12 @@ def record(new_disk, fast_folder):
 
 @pytest.fixture(scope="module")
 def calm(record):
-    return record([15_000], 900, unsealed(), {})
+    return record([15_000], 900, UNSEALED, {})
 
 
 @pytest.fixture(scope="module")
 def faulty(record):
-    return record([4_000, 4_000, 4_000], 500, unsealed(), FAULTS)
+    return record([4_000, 4_000, 4_000], 500, UNSEALED, FAULTS)
 
 
 # What is wrong with what the disk kept
@@ -267,7 +267,7 @@ def test_a_write_that_is_repeated_after_a_crash_is_on_disk_when_it_is_acknowledg
     """A crash before a write's sync leaves the write in the log, where the next start sees it: it looks stored."""
     requests = {}
     with new_disk() as shim:
-        server = shim.serve(fast_folder / "crashed", unsealed())
+        server = shim.serve(fast_folder / "crashed", UNSEALED)
         try:
             log = shim.data / "tokens.db-wal"
             size = log.stat().st_size
@@ -280,7 +280,7 @@ def test_a_write_that_is_repeated_after_a_crash_is_on_disk_when_it_is_acknowledg
                 assert connection.is_silent(0.1)
             server.kill()
             shim.set(sync_delay_microseconds=0)
-            server = shim.serve(fast_folder / "crashed", unsealed())
+            server = shim.serve(fast_folder / "crashed", UNSEALED)
             assert exchange_recorded(server, 2, requests, "id", 1) == STORED
         finally:
             server.kill()
@@ -294,14 +294,14 @@ def test_a_write_whose_sync_failed_before_a_crash_does_not_take_later_ones_with_
     """The next start sees that write in the log, though the disk may never have got it; later ones follow it there."""
     requests = {}
     with new_disk() as shim:
-        server = shim.serve(fast_folder / "crashed", unsealed())
+        server = shim.serve(fast_folder / "crashed", UNSEALED)
         try:
             assert exchange_recorded(server, 1, requests, "first", 1) == STORED
             shim.set(sync_failures=ALWAYS)
             assert exchange_recorded(server, 1, requests, "second", 1) == WRITE_FAILED
             server.kill()
             shim.heal()
-            server = shim.serve(fast_folder / "crashed", unsealed())
+            server = shim.serve(fast_folder / "crashed", UNSEALED)
             for number in range(1, 4):
                 assert exchange_recorded(server, 2, requests, "third", number) == STORED
             assert server.stop() == 0

@@ -20,6 +20,8 @@ actor SessionActor {
 
     func get(_ id: String) async throws -> String? {
         var value: [UInt8] = []
+        // As at the end of a turn: no read transaction stays open.
+        defer { flush() }
         guard let session, case .found = try await session.fetch(Array(id.utf8), appendingTo: &value) else {
             return nil
         }

@@ -1,4 +1,5 @@
 internal import CSQLite
+internal import Glibc
 
 /// What SQLite said: the extended result code and its text.
 ///
@@ -14,6 +15,14 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
         self.code = code
         self.message = message
         self.sql = sql
+    }
+
+    /// What the system said of a call of our own on one of the database's files.
+    static func system(_ call: String, of file: String) -> SQLiteError {
+        SQLiteError(
+            code: errno == ENOSPC || errno == EDQUOT ? SQLITE_FULL : SQLITE_IOERR,
+            message: unsafe String(cString: strerror(errno)), sql: "\(call) \(file)"
+        )
     }
 
     /// What an integrity check has found.

@@ -22,22 +22,26 @@ struct StoreOpener: Sendable {
     }
 
     /// Opens a store that was open before.
-    ///
-    /// SQLite may have told readers of commits that are in the log's pages in memory but, after a failed sync, not on the
-    /// disk. All of the log is therefore moved into the database and synced there before anything else is written.
     func reopen() throws(StoreOpenError) -> Opened {
         guard unsafe access(database, F_OK) == 0 else { throw .missing(path: database) }
         let opened = try open(.readWrite)
-        let outcome = try Schema.opening(database) { () throws(SQLiteError) in
-            try opened.committer.checkpoint(waiting: 1_000)
-        }
-        guard outcome == .complete else {
-            throw .database(
-                path: database,
-                SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")
-            )
-        }
+        try Schema.opening(database) { () throws(SQLiteError) in try settle(opened.committer) }
         return opened
+    }
+
+    /// Moves all of the log into the database and syncs it there: to be done after a crash or a fault, before anything else
+    /// is written.
+    ///
+    /// What SQLite reads in the log may be in the system's memory only: it was not synced yet, or a sync that failed has
+    /// left it marked as written. A commit that follows it there would be lost together with it in a power cut, and a write
+    /// that finds its value there already would be acknowledged without ever being synced. And a power cut while the log is
+    /// being moved would leave the database half changed with no log to make it whole: so the log's bytes are first written
+    /// once more, over themselves, and synced.
+    func settle(_ committer: Committer) throws(SQLiteError) {
+        try rewriteLog()
+        guard try committer.checkpoint(waiting: 1_000) == .complete else {
+            throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")
+        }
     }
 
     /// Opens a file that is to become a store's database, without a log: a new one, or the copy of another.
@@ -49,6 +53,23 @@ struct StoreOpener: Sendable {
             try opened.committer.connection.execute("PRAGMA synchronous = OFF")
         }
         return opened
+    }
+
+    private func rewriteLog() throws(SQLiteError) {
+        let descriptor = unsafe Glibc.open(database + "-wal", O_RDWR | O_CLOEXEC)
+        // Without a log there is nothing to move either.
+        guard descriptor >= 0 else { return }
+        defer { Glibc.close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        var offset = 0
+        while true {
+            let count = unsafe pread(descriptor, &bytes, bytes.count, offset)
+            guard count >= 0 else { throw .system("read", of: "log") }
+            if count == 0 { break }
+            guard unsafe pwrite(descriptor, bytes, count, offset) == count else { throw .system("write", of: "log") }
+            offset += count
+        }
+        guard offset == 0 || fdatasync(descriptor) == 0 else { throw .system("sync", of: "log") }
     }
 
     private func open(_ mode: SQLiteConnection.Mode) throws(StoreOpenError) -> Opened {

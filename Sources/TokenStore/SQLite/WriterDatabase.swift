@@ -17,11 +17,20 @@ final class WriterDatabase {
     private var committer: Committer?
     private var fault: StoreError
     private var lastAttempt: ContinuousClock.Instant?
-    /// Writes that have failed since the last that did not.
-    private var failedCount = 0
-    private var isFailing = false
+    /// Since writes began to fail; nil while they do not.
+    private var failure: Failure?
     private var reportedLimit: StoreLimit?
 
+    /// A time in which writes fail, all of them or some.
+    private struct Failure {
+        var count = 0
+        var last: ContinuousClock.Instant
+        /// A later one did not fail.
+        var isOver = false
+    }
+
+    /// After the last failure, until it is said to be over: a disk that fails now and then is told of once.
+    private static let calmTime = Duration.seconds(1)
     /// Between two attempts to open the database again.
     private static let pause = Duration.milliseconds(100)
 
@@ -33,6 +42,12 @@ final class WriterDatabase {
         files = StoreFiles(directory: opener.directory, database: opener.database)
         files.adopt()
         fault = .vanished(path: opener.database)
+        do throws(SQLiteError) {
+            try opener.settle(committer)
+        } catch {
+            // On a full disk, say. What is there can be read all the same; for writes it is tried again.
+            _ = failed(.write(error), losesConnection: true)
+        }
     }
 
     /// Bytes of the log, as of the last look.
@@ -47,7 +62,7 @@ final class WriterDatabase {
             noteLimit()
             return outcomes
         } catch {
-            failedCount += rows.count
+            failure?.count += rows.count
             return rows.map { _ in .failure(error) }
         }
     }
@@ -76,15 +91,17 @@ final class WriterDatabase {
         }
         // Whatever was written to files that nobody will find again is lost.
         guard files.areInPlace() else { throw vanished() }
-        if isFailing {
-            opener.report(.writesRecovered(failed: failedCount))
-            (isFailing, failedCount) = (false, 0)
-        }
+        failure?.isOver = true
         return result
     }
 
-    /// Looks whether the files are where they were, and tries to open the database again if it is not open.
+    /// Looks whether the files are where they were, tries to open the database again if it is not open, and tells when
+    /// a failure is over.
     func lookAfterFiles() {
+        if let failure, failure.isOver, ContinuousClock.now - failure.last > Self.calmTime {
+            opener.report(.writesRecovered(failed: failure.count))
+            self.failure = nil
+        }
         if committer != nil && !files.areInPlace() {
             _ = vanished()
         } else if committer == nil {
@@ -109,10 +126,8 @@ final class WriterDatabase {
             committer = nil
             fault = error
         }
-        if !isFailing {
-            isFailing = true
-            opener.report(.writesFail(error))
-        }
+        if failure == nil { opener.report(.writesFail(error)) }
+        failure = Failure(count: failure?.count ?? 0, last: .now)
         return error
     }
 

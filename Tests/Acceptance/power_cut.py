@@ -237,7 +237,7 @@ class Answers:
     """What the clients have been told, from the bytes that were sent to them."""
 
     def __init__(self, requests):
-        # By start of the server and port of the client, in order: unique id and number.
+        # By start of the server and port of the client, in order: unique id and number. Others only read.
         self.requests = requests
         self.acknowledged = {}
         self.counts = dict.fromkeys(requests, 0)
@@ -247,9 +247,9 @@ class Answers:
     def apply(self, event):
         if event.kind == Kind.STARTED:
             self.starts += 1
-        if event.kind != Kind.SENT:
-            return
         client = (self.starts, event.subject)
+        if event.kind != Kind.SENT or client not in self.requests:
+            return
         unread = self.unread.get(client, b"") + bytes(event.data)
         while True:
             head, end, rest = unread.partition(b"\r\n\r\n")

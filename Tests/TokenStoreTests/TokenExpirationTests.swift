@@ -1,0 +1,198 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenStore
+
+private let key = "com.facebook.sdk:TokenInformationExpirationDateKey"
+
+private func expiration(_ tokenInfo: String) -> Int64? {
+    TokenExpiration.expiration(of: Array(tokenInfo.utf8).span)
+}
+
+@Suite struct TokenExpirationTests {
+    /// The date of the table, 2013-08-14T19:24:05Z.
+    private static let date: Int64 = 1_376_508_245
+
+    @Test(
+        "the member of the outermost object is found, however it is written",
+        arguments: [
+            #"{"KEY":"2013-08-14T19:24:05.123+0000"}"#,
+            #"{"KEY":"2013-08-14T19:24:05.123 0000"}"#,
+            " {\n\t\"KEY\"\r : \"2013-08-14T19:24:05.123Z\" } ",
+            #"{"a":1,"KEY":"2013-08-14T19:24:05.123+0000","z":[]}"#,
+            #"{"a":[1,{"KEY":"x"},"]"],"b":{"c":"}"},"d":-1.5e+3,"e":null,"KEY":"2013-08-14T19:24:05.123+0000"}"#,
+            #"{"a":"\"KEY\":\"x\"","b":"\\","KEY":"2013-08-14T19:24:05.123+0000"}"#,
+            #"{"com.facebook.sdk\u003aTokenInformationExpirationDateKey":"2013-08-14T19:24:05.123+0000"}"#,
+            #"{"\u0063om.facebook.sdk\u003ATokenInformationExpirationDate\u004bey":"2013-08-14T19:24:05Z"}"#,
+            #"{"KEY":"2013\u002d08-14T19:24:05.123\u002B0000"}"#,
+            #"{"KEY":"2010-01-01T00:00:00Z","KEY":"2013-08-14T19:24:05.123+0000"}"#,
+            #"{"KEY":null,"KEY":"2013-08-14T19:24:05.123+0000"}"#,
+            #"{"k\/e\u00e9\ud83dy":"é","KEY":"2013-08-14T19:24:05.123+0000"}"#,
+            // The unencoded form body turned this plus into a blank as well.
+            #"{"a":1e 5,"KEY":"2013-08-14T19:24:05.123 0000"}"#,
+            // Cut off or broken behind the date.
+            #"{"KEY":"2013-08-14T19:24:05.123 0000""#,
+            #"{"KEY":"2013-08-14T19:24:05.123 0000","a":"R"#,
+            #"{"KEY":"2013-08-14T19:24:05.123 0000","a"#,
+            #"{"KEY":"2013-08-14T19:24:05.123 0000",,"#,
+            #"{"KEY":"2013-08-14T19:24:05.123 0000"}{"KEY":"2010-01-01T00:00:00Z"}"#,
+        ]
+    )
+    func found(tokenInfo: String) {
+        #expect(expiration(tokenInfo.replacing("KEY", with: key)) == Self.date)
+    }
+
+    @Test(
+        "anything else has no expiration",
+        arguments: [
+            "", "{", "{}", "KEY", #""KEY""#, #"["KEY","2013-08-14T19:24:05Z"]"#, "\0", "\\", "\\u",
+            #"{"token_info":"2013-08-14T19:24:05Z"}"#, #"{"xKEY":"2013-08-14T19:24:05Z"}"#,
+            #"{"KEYx":"2013-08-14T19:24:05Z"}"#, #"{"com.facebook.sdk:TokenInformationexpirationDateKey":"x"}"#,
+            #"{"com.facebook.sdk\/TokenInformationExpirationDateKey":"2013-08-14T19:24:05Z"}"#,
+            #"{"com.facebook.sdk\u013aTokenInformationExpirationDateKey":"2013-08-14T19:24:05Z"}"#,
+            #"{"com.facebook.sdk\u3aTokenInformationExpirationDateKey":"2013-08-14T19:24:05Z"}"#,
+            #"{"KEY":1376508245}"#, #"{"KEY":null}"#, #"{"KEY":["2013-08-14T19:24:05Z"]}"#, #"{"KEY":{}}"#,
+            #"{"KEY":""}"#, #"{"KEY":"soon"}"#, #"{"KEY" "2013-08-14T19:24:05Z"}"#,
+            #"{"KEY":"2013-08-14T19:24:05Z\n"}"#,
+            // Inside another value.
+            #"{"a":{"KEY":"2013-08-14T19:24:05Z"}}"#, #"{"a":[{"KEY":"2013-08-14T19:24:05Z"}]}"#,
+            #"{"a":"\"KEY\":\"2013-08-14T19:24:05Z\""}"#, #"{"a":"{\"KEY\":\"2013-08-14T19:24:05Z\"}"}"#,
+            // The last one counts.
+            #"{"KEY":"2013-08-14T19:24:05Z","KEY":"soon"}"#, #"{"KEY":"2013-08-14T19:24:05Z","KEY":1}"#,
+            #"{"KEY":"2013-08-14T19:24:05Z","KEY":"2013-08"#,
+            // Cut off or broken before the date's end.
+            #"{"KEY":"2013-08-14T19:24:05Z"#, #"{"KEY":"2013-08-14T19:2"#, #"{"KEY":"#, #"{"KEY"#,
+            #"{a:1,"KEY":"2013-08-14T19:24:05Z"}"#, #"{"a":"x"y","KEY":"2013-08-14T19:24:05Z"}"#,
+        ]
+    )
+    func absent(tokenInfo: String) {
+        #expect(expiration(tokenInfo.replacing("KEY", with: key)) == nil)
+    }
+
+    @Test("deep nesting takes no stack")
+    func nesting() {
+        let date = #""\#(key)":"2013-08-14T19:24:05Z"}"#
+        let deep = String(repeating: "[{\"a\":", count: 200_000)
+        #expect(expiration("{\"a\":\(deep)0\(String(repeating: "}]", count: 200_000)),\(date)") == Self.date)
+        #expect(expiration("{\"a\":\(deep)0,\(date)") == nil)
+        #expect(expiration("{\(date.dropLast()),\"a\":\(deep)") == Self.date)
+    }
+
+    @Test("the scan stays inside any text that is cut off, changed or made up", arguments: 0..<40 as Range<UInt64>)
+    func fuzz(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let whole = Array(
+            (#"{"com.facebook.sdk:TokenInformationTokenKey":"CAAC\/Ed\"","a":[1,{"b":"\u00e9"}],"#
+                + #""com.facebook.sdk\u003aTokenInformationExpirationDateKey":"2013-08-14T19:24:05.123 0000","#
+                + #""\#(key)":"2013-08-14T19:24:05.123-05:30","z":true}"#).utf8
+        )
+        for count in 0...whole.count { _ = TokenExpiration.expiration(of: whole.span.extracting(0..<count)) }
+        let alphabet = Array(#"{}[]:,"\u003a0129TZ+-. "#.utf8)
+        for _ in 0..<500 {
+            var changed = whole
+            for _ in 0..<Int.random(in: 1...6, using: &random) {
+                changed[Int.random(in: 0..<changed.count, using: &random)] = alphabet.randomElement(using: &random) ?? 0
+            }
+            _ = TokenExpiration.expiration(of: changed.span)
+            // With the escape in front it gets past the search for the key.
+            let made =
+                Array("{\"\\u".utf8)
+                + (0..<Int.random(in: 0...80, using: &random)).map { _ in
+                    Bool.random(using: &random)
+                        ? alphabet.randomElement(using: &random) ?? 0 : UInt8.random(in: 0...255, using: &random)
+                }
+            _ = TokenExpiration.expiration(of: made.span)
+        }
+    }
+}
+
+@Suite struct ExpirationDateTests {
+    private func seconds(_ text: String) -> Int64? {
+        ExpirationDate.seconds(Array(text.utf8).span)
+    }
+
+    @Test(
+        "dates are read with any zone and fraction",
+        arguments: [
+            ("1970-01-01T00:00:00.000+0000", 0), ("1970-01-01T00:00:00Z", 0), ("1969-12-31T23:59:59.999 0000", -1),
+            ("2013-08-14T19:24:05.123+0000", 1_376_508_245), ("2013-08-14T12:24:05.123-0700", 1_376_508_245),
+            ("2013-08-15T00:54:05.123+05:30", 1_376_508_245), ("2013-08-14T21:24:05.123 02:00", 1_376_508_245),
+            ("2013-08-14T19:24:05.1-00:00", 1_376_508_245), ("2013-08-14T19:24:05.123456789Z", 1_376_508_245),
+            ("2013-08-14T19:24:05+0000", 1_376_508_245), ("2012-02-29T23:59:59.000+0000", 1_330_559_999),
+            ("2000-02-29T00:00:00Z", 951_782_400), ("2038-01-19T03:14:08Z", 2_147_483_648),
+            // The SDK's distant past and future; the last two in Los Angeles and Berlin before there were time zones.
+            ("0001-01-01T00:00:00.000 0000", -62_135_596_800), ("4001-01-01T00:00:00.000 0000", 64_092_211_200),
+            ("0001-12-31T16:07:02.000-075258", -62_104_060_800), ("0001-01-01T00:53:28.000 00:53:28", -62_135_596_800),
+            ("0000-12-30T00:00:00.000+0000", -62_135_769_600), ("9999-12-31T23:59:59.999-2359", 253_402_387_139),
+        ] as [(String, Int64)]
+    )
+    func dates(text: String, expected: Int64) {
+        #expect(seconds(text) == expected)
+    }
+
+    @Test(
+        "what is no such date gives nothing",
+        arguments: [
+            "", "2013", "2013-08-14", "2013-08-14T19:24:05", "2013-08-14T19:24:05.123", "2013-08-14T19:24:05.Z",
+            "2013-08-14T19:24:05.1234567890Z", "2013-08-14T19:24:05,123Z", "2013-08-14 19:24:05Z",
+            "2013-08-14t19:24:05z", "2013-8-14T19:24:05Z", "13-08-14T19:24:05.123+0000", "12013-08-14T19:24:05Z",
+            "-013-08-14T19:24:05Z", "2013-00-14T19:24:05Z", "2013-13-14T19:24:05Z", "2013-08-00T19:24:05Z",
+            "2013-08-32T19:24:05Z", "2013-06-31T19:24:05Z", "2013-02-29T19:24:05Z", "1900-02-29T19:24:05Z",
+            "2013-08-14T24:00:00Z", "2013-08-14T19:60:05Z", "2013-08-14T19:24:60Z", "2013-08-14T19.24.05Z",
+            "2013-08-14T19:24:05ZZ", "2013-08-14T19:24:05Z ", " 2013-08-14T19:24:05Z", "2013-08-14T19:24:05*0000",
+            "2013-08-14T19:24:05+", "2013-08-14T19:24:05+00", "2013-08-14T19:24:05+000", "2013-08-14T19:24:05+00000",
+            "2013-08-14T19:24:05+2400", "2013-08-14T19:24:05+0060", "2013-08-14T19:24:05+000060",
+            "2013-08-14T19:24:05+00:0000", "2013-08-14T19:24:05+0000:00", "2013-08-14T19:24:05+00:00:",
+            "2013-08-14T19:24:05+00000000", "2013-08-14T19:24:05 GMT", "2013-08-14T19:24:05++000",
+            "2013-08-14T+9:24:05Z",
+        ]
+    )
+    func refused(text: String) {
+        #expect(seconds(text) == nil)
+    }
+
+    /// Foundation counts in the Julian calendar before 1582: for those years it is asked about 2,000 years later, when
+    /// the Gregorian calendar has gone round five times, 146,097 days each.
+    @Test("the days agree with Foundation's", arguments: 0..<20 as Range<UInt64>)
+    func foundation(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        var calendar = Calendar(identifier: .gregorian)
+        calendar.timeZone = try #require(TimeZone(secondsFromGMT: 0))
+        for _ in 0..<500 {
+            let year = Int.random(in: 1...9_999, using: &random)
+            let isEarly = year < 1583
+            let start = try #require(calendar.date(from: DateComponents(year: isEarly ? year + 2_000 : year, month: 1)))
+            let second = Int.random(in: 0..<365 * 86_400, using: &random)
+            let date = start.addingTimeInterval(TimeInterval(second))
+            let parts = calendar.dateComponents([.month, .day, .hour, .minute, .second], from: date)
+            let zone = Int.random(in: -1_439...1_439, using: &random)
+            let text = try String(
+                format: "%04d-%02d-%02dT%02d:%02d:%02d.%03d%@%02d%02d", year, #require(parts.month),
+                #require(parts.day),
+                #require(parts.hour), #require(parts.minute), #require(parts.second),
+                Int.random(in: 0...999, using: &random), zone < 0 ? "-" : "+", abs(zone) / 60, abs(zone) % 60
+            )
+            let expected = Int64(date.timeIntervalSince1970) - Int64(zone * 60) - (isEarly ? 5 * 146_097 * 86_400 : 0)
+            #expect(seconds(text) == expected, "\(text)")
+        }
+    }
+
+    @Test("each day of 400 years is the one after the last, and no month has another")
+    func everyDay() {
+        var last = seconds("1599-12-31T00:00:00Z") ?? 0
+        var days = 0
+        for year in 1600..<2000 {
+            for month in 1...12 {
+                for day in 0...32 {
+                    let text = String(format: "%04d-%02d-%02dT00:00:00Z", year, month, day)
+                    guard let date = seconds(text) else { continue }
+                    #expect(date == last + 86_400, "\(text)")
+                    last = date
+                    days += 1
+                }
+            }
+        }
+        #expect(days == 146_097)
+    }
+}

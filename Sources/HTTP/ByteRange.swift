@@ -26,6 +26,16 @@ extension Span<UInt8> {
     }
 
     /// Whether the bytes of a range are `text`, which is ASCII.
+    package func equals(_ range: ByteRange, _ text: StaticString) -> Bool {
+        guard range.count == text.utf8CodeUnitCount else { return false }
+        // A literal, whose length was checked.
+        for index in 0..<range.count where unsafe self[Int(range.start) + index] != text.utf8Start[index] {
+            return false
+        }
+        return true
+    }
+
+    /// Whether the bytes of a range are these.
     package func equals(_ range: ByteRange, _ text: [UInt8]) -> Bool {
         guard range.count == text.count else { return false }
         for index in 0..<text.count where self[Int(range.start) + index] != text[index] { return false }
@@ -33,12 +43,13 @@ extension Span<UInt8> {
     }
 
     /// Whether the bytes of a range are `text` in any case; `text` is lower-case letters, digits and hyphens.
-    package func equalsIgnoringCase(_ range: ByteRange, _ text: [UInt8]) -> Bool {
-        guard range.count == text.count else { return false }
-        for index in 0..<text.count {
+    package func equalsIgnoringCase(_ range: ByteRange, _ text: StaticString) -> Bool {
+        guard range.count == text.utf8CodeUnitCount else { return false }
+        for index in 0..<range.count {
             let byte = self[Int(range.start) + index]
             let lower = byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z") ? byte | 0x20 : byte
-            if lower != text[index] { return false }
+            // A literal, whose length was checked.
+            if unsafe lower != text.utf8Start[index] { return false }
         }
         return true
     }
@@ -63,8 +74,8 @@ extension Span<UInt8> {
     }
 
     /// Whether all bytes of a range of indices are in a class.
-    func all(_ range: Range<Int>, in table: [Bool]) -> Bool {
-        for index in range where !table[Int(self[index])] { return false }
+    func all(_ range: Range<Int>, in byteClass: ByteClass) -> Bool {
+        for index in range where !byteClass.contains(self[index]) { return false }
         return true
     }
 }

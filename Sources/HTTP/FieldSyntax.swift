@@ -1,8 +1,9 @@
 extension Span<UInt8> {
     /// Whether a range of indices starts with `text` in any case.
-    package func hasPrefix(_ text: [UInt8], in range: Range<Int>) -> Bool {
-        guard range.count >= text.count else { return false }
-        return equalsIgnoringCase(ByteRange(range.lowerBound, range.lowerBound + text.count), text)
+    package func hasPrefix(_ text: StaticString, in range: Range<Int>) -> Bool {
+        let count = text.utf8CodeUnitCount
+        guard range.count >= count else { return false }
+        return equalsIgnoringCase(ByteRange(range.lowerBound, range.lowerBound + count), text)
     }
 
     /// The elements of a comma-separated list without the white space around them, empty ones left out
@@ -32,7 +33,7 @@ extension Span<UInt8> {
             index = close + 1
         } else {
             let start = index
-            while index < end && ByteClass.host[Int(self[index])] { index += 1 }
+            while index < end && ByteClass.host.contains(self[index]) { index += 1 }
             guard index > start else { return false }
         }
         guard index < end else { return true }

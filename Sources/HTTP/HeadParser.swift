@@ -85,9 +85,9 @@ struct HeadParser {
     private mutating func readAuthority(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) -> Int {
         let start: Int
         if bytes.hasPrefix(Names.httpScheme, in: range) {
-            start = range.lowerBound + Names.httpScheme.count
+            start = range.lowerBound + Names.httpScheme.utf8CodeUnitCount
         } else if bytes.hasPrefix(Names.httpsScheme, in: range) {
-            start = range.lowerBound + Names.httpsScheme.count
+            start = range.lowerBound + Names.httpsScheme.utf8CodeUnitCount
         } else {
             throw .malformedTarget
         }
@@ -152,11 +152,11 @@ struct HeadParser {
         let start = line.lowerBound
         if bytes[start] == .space || bytes[start] == .tab { throw .foldedField }
         var colon = start
-        while colon < line.upperBound && ByteClass.token[Int(bytes[colon])] { colon += 1 }
+        while colon < line.upperBound && ByteClass.token.contains(bytes[colon]) { colon += 1 }
         guard colon > start, colon < line.upperBound, bytes[colon] == UInt8(ascii: ":") else {
             throw .malformedFieldName
         }
-        for index in (colon + 1)..<line.upperBound where !ByteClass.fieldValue[Int(bytes[index])] {
+        for index in (colon + 1)..<line.upperBound where !ByteClass.fieldValue.contains(bytes[index]) {
             throw bytes[index] == .carriageReturn ? .bareCarriageReturn : .malformedFieldValue
         }
         return (ByteRange(start, colon), bytes.trimmed(ByteRange(colon + 1, line.upperBound)))
@@ -228,27 +228,27 @@ struct HeadParser {
 
 /// The names and words that are compared with, in the case they are compared in.
 private enum Names {
-    static let get = Array("GET".utf8)
-    static let post = Array("POST".utf8)
-    static let head = Array("HEAD".utf8)
-    static let options = Array("OPTIONS".utf8)
-    static let connect = Array("CONNECT".utf8)
-    static let http = Array("HTTP/".utf8)
-    static let httpScheme = Array("http://".utf8)
-    static let httpsScheme = Array("https://".utf8)
-    static let host = Array("host".utf8)
-    static let expect = Array("expect".utf8)
-    static let connection = Array("connection".utf8)
-    static let contentType = Array("content-type".utf8)
-    static let contentLength = Array("content-length".utf8)
-    static let transferEncoding = Array("transfer-encoding".utf8)
-    static let forwarded = Array("forwarded".utf8)
-    static let forwardedPrefix = Array("x-forwarded-".utf8)
-    static let forwardedProto = Array("x-forwarded-proto".utf8)
-    static let forwardedFor = Array("x-forwarded-for".utf8)
-    static let realAddress = Array("x-real-ip".utf8)
-    static let continueExpectation = Array("100-continue".utf8)
-    static let close = Array("close".utf8)
-    static let keepAlive = Array("keep-alive".utf8)
-    static let chunked = Array("chunked".utf8)
+    static let get: StaticString = "GET"
+    static let post: StaticString = "POST"
+    static let head: StaticString = "HEAD"
+    static let options: StaticString = "OPTIONS"
+    static let connect: StaticString = "CONNECT"
+    static let http: StaticString = "HTTP/"
+    static let httpScheme: StaticString = "http://"
+    static let httpsScheme: StaticString = "https://"
+    static let host: StaticString = "host"
+    static let expect: StaticString = "expect"
+    static let connection: StaticString = "connection"
+    static let contentType: StaticString = "content-type"
+    static let contentLength: StaticString = "content-length"
+    static let transferEncoding: StaticString = "transfer-encoding"
+    static let forwarded: StaticString = "forwarded"
+    static let forwardedPrefix: StaticString = "x-forwarded-"
+    static let forwardedProto: StaticString = "x-forwarded-proto"
+    static let forwardedFor: StaticString = "x-forwarded-for"
+    static let realAddress: StaticString = "x-real-ip"
+    static let continueExpectation: StaticString = "100-continue"
+    static let close: StaticString = "close"
+    static let keepAlive: StaticString = "keep-alive"
+    static let chunked: StaticString = "chunked"
 }

@@ -47,9 +47,9 @@ package enum MediaType: Hashable, Sendable {
     }
 
     private enum Types {
-        static let urlEncoded = Array("application/x-www-form-urlencoded".utf8)
-        static let multipart = Array("multipart/form-data".utf8)
-        static let json = Array("application/json".utf8)
-        static let boundary = Array("boundary".utf8)
+        static let urlEncoded: StaticString = "application/x-www-form-urlencoded"
+        static let multipart: StaticString = "multipart/form-data"
+        static let json: StaticString = "application/json"
+        static let boundary: StaticString = "boundary"
     }
 }

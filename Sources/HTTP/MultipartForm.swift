@@ -150,8 +150,8 @@ package struct MultipartForm {
     }
 
     private enum Names {
-        static let disposition = Array("content-disposition".utf8)
-        static let name = Array("name".utf8)
-        static let filename = Array("filename".utf8)
+        static let disposition: StaticString = "content-disposition"
+        static let name: StaticString = "name"
+        static let filename: StaticString = "filename"
     }
 }

@@ -23,30 +23,39 @@ package enum URLEncodedForm {
     }
 
     /// Whether an undecoded name stands for `name`.
-    package static func name(_ range: ByteRange, of bytes: Span<UInt8>, standsFor name: [UInt8]) -> Bool {
+    package static func name(_ range: ByteRange, of bytes: Span<UInt8>, standsFor name: StaticString) -> Bool {
         if bytes.equals(range, name) { return true }
         // Decoding never makes a name longer, so that most strangers are dismissed by their length.
-        guard range.count > name.count, range.count <= name.count * 3 else { return false }
-        return decoded(range, of: bytes) == name
+        let count = name.utf8CodeUnitCount
+        guard range.count > count, range.count <= count * 3 else { return false }
+        let decoded = decoded(range, of: bytes)
+        return decoded.span.equals(ByteRange(0, decoded.count), name)
     }
 
     /// The bytes that a name or value stands for.
     package static func decoded(_ range: ByteRange, of bytes: Span<UInt8>) -> [UInt8] {
         let end = Int(range.end)
-        return [UInt8](capacity: range.count) { decoded in
+        let isPlain =
+            bytes.firstIndex(of: UInt8(ascii: "%"), in: range.indices) == nil
+            && bytes.firstIndex(of: UInt8(ascii: "+"), in: range.indices) == nil
+        if isPlain { return [UInt8](range, in: bytes) }
+        // Not through an OutputSpan, whose checks for each byte take longer than the decoding: a byte that is written has
+        // been read before, so that the room for as many cannot run out.
+        return unsafe [UInt8](unsafeUninitializedCapacity: range.count) { decoded, count in
             var index = Int(range.start)
             while index < end {
                 let byte = bytes[index]
                 if byte == UInt8(ascii: "+") {
-                    decoded.append(.space)
+                    unsafe decoded[count] = .space
                 } else if byte == UInt8(ascii: "%"), index + 2 < end,
                     let high = ByteClass.hexValue(bytes[index + 1]), let low = ByteClass.hexValue(bytes[index + 2])
                 {
-                    decoded.append(high << 4 | low)
+                    unsafe decoded[count] = high << 4 | low
                     index += 2
                 } else {
-                    decoded.append(byte)
+                    unsafe decoded[count] = byte
                 }
+                count += 1
                 index += 1
             }
         }

@@ -60,7 +60,7 @@ struct ForwardedElements {
     }
 
     private enum Names {
-        static let proto = Array("proto".utf8)
-        static let client = Array("for".utf8)
+        static let proto: StaticString = "proto"
+        static let client: StaticString = "for"
     }
 }

@@ -132,7 +132,7 @@ package struct HTTPSPolicy: Sendable {
         // As sent, from the path on; `*` and an absent path have no place of their own.
         let target = ByteRange(Int(head.path.start), Int(head.target.end))
         if target.isEmpty || bytes[Int(target.start)] != UInt8(ascii: "/") { location.append(UInt8(ascii: "/")) }
-        if !bytes.equals(head.path, [UInt8(ascii: "*")]) { location.append(target, in: bytes) }
+        if !bytes.equals(head.path, "*") { location.append(target, in: bytes) }
         let keepsMethod = head.method != .get && head.method != .head
         return Response(status: keepsMethod ? .permanentRedirect : .found, body: [], location: location)
     }
@@ -157,8 +157,8 @@ package struct HTTPSPolicy: Sendable {
     }
 
     private enum Words {
-        static let http = Array("http".utf8)
-        static let https = Array("https".utf8)
+        static let http: StaticString = "http"
+        static let https: StaticString = "https"
         static let scheme = Array("https://".utf8)
     }
 }

@@ -9,13 +9,16 @@ package enum JSONText {
         // No byte takes more than six: one becomes `\u00xx`, two or three become one unit, four become two.
         output.append(addingCapacity: text.count * 6) { escaped in
             let bytes = text.span
+            let escapes = escapes
             var index = 0
             while index < bytes.count {
+                let run = plainBytes(bytes, from: index, escapes)
+                append(bytes.extracting(index..<(index + run)), to: &escaped)
+                index += run
+                guard index < bytes.count else { return }
                 let byte = bytes[index]
                 let escape = escapes[Int(byte)]
-                if escape == .none {
-                    escaped.append(byte)
-                } else if escape.rawValue > Escape.unicode.rawValue {
+                if escape.rawValue > Escape.unicode.rawValue {
                     escaped.append(UInt8(ascii: "\\"))
                     escaped.append(escape.rawValue)
                 } else if byte < 0x80 {
@@ -27,6 +30,24 @@ package enum JSONText {
                 }
                 index += 1
             }
+        }
+    }
+
+    /// How many bytes from an index on stay as they are.
+    private static func plainBytes(_ bytes: Span<UInt8>, from start: Int, _ escapes: [Escape]) -> Int {
+        var index = start
+        while index < bytes.count, escapes[Int(bytes[index])] == .none { index += 1 }
+        return index - start
+    }
+
+    private static func append(_ bytes: Span<UInt8>, to output: inout OutputSpan<UInt8>) {
+        precondition(bytes.count <= output.freeCapacity, "there is room for six times the text")
+        unsafe output.withUnsafeMutableBufferPointer { target, count in
+            unsafe bytes.withUnsafeBufferPointer { source in
+                guard let from = source.baseAddress, let to = target.baseAddress else { return }
+                unsafe (to + count).update(from: from, count: source.count)
+            }
+            count += bytes.count
         }
     }
 

@@ -21,8 +21,9 @@ struct RequestFields {
         case .multipartForm(.some(let boundary)):
             var form = MultipartForm(in: request.body, boundary: boundary)
             while let (name, value) = form.nextField(of: bytes) {
-                if name == Names.uniqueID { uniqueID = [UInt8](value, in: bytes) }
-                if name == Names.tokenInfo { tokenInfo = [UInt8](value, in: bytes) }
+                let whole = ByteRange(0, name.count)
+                if name.span.equals(whole, Names.uniqueID) { uniqueID = [UInt8](value, in: bytes) }
+                if name.span.equals(whole, Names.tokenInfo) { tokenInfo = [UInt8](value, in: bytes) }
             }
         case .json where readsJSON:
             guard let body = JSONBody(request.body, of: bytes) else { return }
@@ -48,7 +49,7 @@ struct RequestFields {
     }
 
     private enum Names {
-        static let uniqueID = Array("unique_id".utf8)
-        static let tokenInfo = Array("token_info".utf8)
+        static let uniqueID: StaticString = "unique_id"
+        static let tokenInfo: StaticString = "token_info"
     }
 }

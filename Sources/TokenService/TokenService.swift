@@ -71,7 +71,7 @@ package final class TokenService {
         for known in paths where bytes.equals(path, known) { return true }
         // A proxy's form of both: http://host stands for `*` with OPTIONS and otherwise for / (RFC 9112, section 3.2.4).
         if path.isEmpty { return method == .options || paths.contains([UInt8(ascii: "/")]) }
-        return method == .options && bytes.equals(path, [UInt8(ascii: "*")])
+        return method == .options && bytes.equals(path, "*")
     }
 
     /// Takes back a body that has been sent, so that the next one needs no allocation.

@@ -36,7 +36,7 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
     )
     func names(name: String, matches: Bool) {
         let bytes = Array(name.utf8)
-        #expect(URLEncodedForm.name(whole(bytes), of: bytes.span, standsFor: Array("unique_id".utf8)) == matches)
+        #expect(URLEncodedForm.name(whole(bytes), of: bytes.span, standsFor: "unique_id") == matches)
     }
 }
 

@@ -19,7 +19,7 @@ enum ExpirationDate {
         return days * 86_400 + time - offset
     }
 
-    /// The seconds of a `hh:mm:ss`.
+    /// Seconds since midnight of `hh:mm:ss`.
     private static func timeOfDay(_ text: Span<UInt8>, at start: Int) -> Int64? {
         guard let hour = number(text, at: start, digits: 2), hour < 24, text[start + 2] == UInt8(ascii: ":"),
             let minute = number(text, at: start + 3, digits: 2), minute < 60, text[start + 5] == UInt8(ascii: ":"),

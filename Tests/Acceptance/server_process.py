@@ -30,10 +30,10 @@ def clean_environment(additions=None):
     return {**kept, **(additions or {})}
 
 
-def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS):
+def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS, input=""):
     """Runs a command of the program that ends by itself."""
     return subprocess.run(
-        [*prefix, binary(), *arguments], env=clean_environment(environment), cwd=folder,
+        [*prefix, binary(), *arguments], env=clean_environment(environment), cwd=folder, input=input,
         capture_output=True, text=True, timeout=seconds, check=False,
     )
 

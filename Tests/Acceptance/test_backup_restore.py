@@ -1,0 +1,173 @@
+"""A backup is the store as of one moment; a restore puts it back whole or leaves everything as it was."""
+import os
+import shutil
+import sqlite3
+import threading
+
+import pytest
+
+from contract import NOT_FOUND, STORED, found
+from http_client import Connection, exchange, get, post
+from server_process import until
+from store_files import printed, refused
+
+
+def fill(address, count, prefix="id"):
+    """Stores some tokens."""
+    with Connection(address) as connection:
+        for start in range(0, count, 100):
+            numbers = range(start, min(start + 100, count))
+            connection.send(b"".join(post(f"{prefix}{number}", f"value{number}" * 20) for number in numbers))
+            assert all(connection.receive().body == STORED for _ in numbers)
+
+
+def test_a_backup_under_load_is_one_moment_of_the_store(serve, tmp_path):
+    server = serve()
+    fill(server.address, 5_000)
+    stop = threading.Event()
+    written = []
+
+    def write():
+        # The second is never ahead of the first.
+        with Connection(server.address) as connection:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                for unique_id in ("first", "second"):
+                    assert connection.exchange(post(unique_id, f"{number}")).body == STORED
+                written.append(number)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    pairs = []
+    try:
+        for turn in range(5):
+            until(lambda: len(written) > 20 * turn)
+            before = len(written)
+            shown = printed(server.data, "backup", str(tmp_path / f"{turn}.db"))
+            assert shown.startswith(f"{tmp_path}/{turn}.db: 5,002 tokens")
+            pairs.append(before)
+    finally:
+        stop.set()
+        thread.join()
+    assert server.stop() == 0
+    for turn, before in enumerate(pairs):
+        printed(server.data, "restore", str(tmp_path / f"{turn}.db"))
+        first, second = (int(printed(server.data, "get", unique_id)) for unique_id in ("first", "second"))
+        assert before <= second <= first <= second + 1
+        assert "the store is sound" in printed(server.data, "verify")
+
+
+def test_a_backup_is_one_sealed_file_for_its_owner_and_replaces_the_former(serve, tmp_path):
+    server = serve()
+    assert exchange(server.address, post("somebody4711", "secret4711")).body == STORED
+    backup = tmp_path / "folder" / "backup.db"
+    backup.parent.mkdir()
+    backup.write_text("former")
+    printed(server.data, "backup", str(backup))
+    assert os.listdir(backup.parent) == ["backup.db"]
+    assert backup.stat().st_mode & 0o777 == 0o600
+    content = backup.read_bytes()
+    assert content.startswith(b"SQLite format 3") and b"4711" not in content
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
+def test_a_backup_that_cannot_be_written_leaves_nothing_behind(serve, tmp_path, is_running):
+    server = serve()
+    fill(server.address, 100)
+    if not is_running:
+        server.stop()
+    message = refused(server.data, "backup", str(tmp_path / "none" / "backup.db"))
+    assert "No such file or directory" in message
+    (tmp_path / "folder").mkdir()
+    message = refused(server.data, "backup", str(tmp_path / "folder"))
+    assert "cannot be renamed" in message
+    assert os.listdir(tmp_path / "folder") == [] and not (tmp_path / "folder.partial").exists()
+    if is_running:
+        # The store is none the worse for it.
+        assert exchange(server.address, post("after", "x")).body == STORED
+        assert "cannot be stored" not in server.log()
+
+
+def test_a_restore_over_a_running_server_is_refused(serve, tmp_path):
+    server = serve()
+    printed(server.data, "backup", str(tmp_path / "backup.db"))
+    assert f"in use by process {server.process.pid}" in refused(server.data, "restore", str(tmp_path / "backup.db"))
+
+
+def test_a_restore_leaves_nothing_of_the_former_log(serve, tmp_path):
+    server = serve()
+    fill(server.address, 50)
+    printed(server.data, "backup", str(tmp_path / "backup.db"))
+    fill(server.address, 500, "later")
+    server.kill()
+    assert (server.data / "tokens.db-wal").stat().st_size > 0
+    assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
+    assert sorted(os.listdir(server.data)) == ["control.sock", "keys", "lock", "tokens.db"]
+    server = serve(data=server.data)
+    assert exchange(server.address, get("id49")).body == found("value49" * 20)
+    assert exchange(server.address, get("later0")).body == NOT_FOUND
+    assert "the store is sound" in printed(server.data, "verify")
+
+
+def test_a_backup_can_be_restored_into_an_empty_folder_with_its_key_ring(serve, tmp_path):
+    server = serve()
+    fill(server.address, 10)
+    printed(server.data, "backup", str(tmp_path / "backup.db"))
+    target = tmp_path / "elsewhere"
+    target.mkdir()
+    message = refused(target, "restore", str(tmp_path / "backup.db"))
+    assert "is sealed and its key ring" in message and "is missing" in message
+    assert not (target / "tokens.db").exists()
+    shutil.copy(server.data / "keys", target / "keys")
+    assert "restored 10 tokens" in printed(target, "restore", str(tmp_path / "backup.db"))
+    assert printed(target, "get", "id3") == "value3" * 20 + "\n"
+
+
+def damage(path):
+    """Overwrites a page in the middle."""
+    with open(path, "r+b") as file:
+        file.seek(4096 * 4)
+        file.write(b"\xff" * 4096)
+
+
+def bad_backups(folder, other):
+    """Files that are no backups of this store, and a part of what is said of each."""
+    good = folder / "good.db"
+    shutil.copy(good, folder / "damaged.db")
+    damage(folder / "damaged.db")
+    (folder / "short.db").write_bytes(good.read_bytes()[:8192])
+    (folder / "text.db").write_text("no database at all" * 1000)
+    (folder / "empty.db").touch()
+    with sqlite3.connect(folder / "foreign.db") as database:
+        database.execute("CREATE TABLE other (a)")
+    printed(other, "backup", str(folder / "other.db"))
+    return {"damaged.db": "", "short.db": "", "text.db": "is not a usable database", "foreign.db": "of another program",
+            "other.db": "is not the one that the store was sealed with", "none.db": "there is no file"}
+
+
+def test_what_is_no_backup_of_this_store_replaces_nothing(serve, tmp_path):
+    server, other = serve(), serve()
+    for running in (server, other):
+        fill(running.address, 300)
+    printed(server.data, "backup", str(tmp_path / "good.db"))
+    assert exchange(server.address, post("now", "here")).body == STORED
+    server.stop()
+    for name, fragment in bad_backups(tmp_path, other.data).items():
+        message = refused(server.data, "restore", str(tmp_path / name))
+        assert fragment in message, (name, message)
+        assert printed(server.data, "get", "now") == "here\n", name
+    assert "301 tokens looked at\nthe store is sound" in printed(server.data, "verify")
+    assert not [name for name in os.listdir(server.data) if ".new" in name]
+
+
+def test_a_damaged_store_is_replaced_by_its_backup(serve, tmp_path):
+    server = serve()
+    fill(server.address, 300)
+    printed(server.data, "backup", str(tmp_path / "backup.db"))
+    server.stop()
+    (server.data / "tokens.db").write_bytes(b"nothing of use" * 1000)
+    message = refused(server.data, "serve", "--listen", "127.0.0.1:0")
+    assert "is not a usable database" in message and "token-cache restore" in message
+    assert "restored 300 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
+    assert printed(server.data, "get", "id7") == "value7" * 20 + "\n"

@@ -1,0 +1,205 @@
+"""A stolen disk tells nothing: rows are sealed, and whoever changes one is found out."""
+import os
+import re
+import threading
+
+import pytest
+
+from contract import NOT_FOUND, STORED, found, fresh_id
+from http_client import Connection, exchange, get, post
+from server_process import UNSEALED, until
+from store_files import command, holds, opened, printed, refused
+
+SECRET_ID = "somebody4711@example"
+SECRET_INFO = "CAAsecret4711token"
+
+
+def test_no_file_holds_an_id_or_a_token_info_in_clear(serve):
+    server = serve()
+    for number in range(200):
+        assert exchange(server.address, post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}" * 20)).body == STORED
+    # With the log, before and after it has been moved into the database.
+    assert holds(server.data, SECRET_ID, SECRET_INFO) == []
+    server.kill()
+    assert holds(server.data, SECRET_ID, SECRET_INFO) == []
+    assert printed(server.data, "get", f"{SECRET_ID}7").startswith(SECRET_INFO)
+    assert holds(server.data, SECRET_ID, SECRET_INFO) == []
+
+
+def test_without_sealing_they_do_so_the_search_can_find_them(serve):
+    server = serve(UNSEALED)
+    assert exchange(server.address, post(SECRET_ID, SECRET_INFO)).body == STORED
+    assert holds(server.data, SECRET_ID) and holds(server.data, SECRET_INFO)
+
+
+def test_the_first_start_makes_a_key_ring_for_its_owner_alone_and_says_so_once(serve):
+    server = serve()
+    ring = server.data / "keys"
+    assert ring.stat().st_mode & 0o777 == 0o600
+    assert f"made the key ring {ring}: back it up" in server.log()
+    content = ring.read_bytes()
+    server.stop()
+    again = serve(data=server.data)
+    assert "made the key ring" not in again.log()
+    assert ring.read_bytes() == content
+    keys = [word for word in ring.read_text().split() if re.fullmatch("[0-9a-f]{64}", word)]
+    assert len(keys) == 2 and all(key not in server.log() + again.log() for key in keys)
+
+
+def test_the_key_ring_may_be_a_credential_of_systemds(serve, tmp_path):
+    first = serve()
+    assert exchange(first.address, post("me", "hello")).body == STORED
+    first.stop()
+    credentials = tmp_path / "credentials"
+    credentials.mkdir()
+    os.rename(first.data / "keys", credentials / "token-cache.keys")
+    os.chmod(credentials / "token-cache.keys", 0o440)
+    server = serve(data=first.data, environment={"CREDENTIALS_DIRECTORY": str(credentials)})
+    assert exchange(server.address, get("me")).body == found("hello")
+    assert not (first.data / "keys").exists()
+    message = refused(server.data, "keys", "add")
+    assert "token-cache.keys is a credential, which cannot be changed here" in message
+
+
+@pytest.mark.parametrize("change, fragment", [
+    (lambda ring: ring.unlink(), "is missing; put a backup of the file in its place"),
+    (lambda ring: ring.chmod(0o644), "can be read by others (mode 0644)"),
+    (lambda ring: ring.write_text("index 12\n"), "line 1: expected: index KEY"),
+    (lambda ring: ring.write_text(re.sub("index [0-9a-f]{4}", "index 0000", ring.read_text())),
+     "is not the one that the store was sealed with"),
+], ids=["missing", "readable by others", "malformed", "another store's"])
+def test_a_key_ring_that_cannot_be_used_stops_the_start_and_changes_nothing(serve, change, fragment):
+    server = serve()
+    assert exchange(server.address, post("me", "hello")).body == STORED
+    server.stop()
+    ring = server.data / "keys"
+    content = ring.read_text()
+    change(ring)
+    message = refused(server.data, "serve", "--listen", "127.0.0.1:0")
+    assert str(ring) in message and fragment in message
+    ring.write_text(content)
+    ring.chmod(0o600)
+    assert printed(server.data, "get", "me") == "hello\n"
+
+
+CHANGES = {
+    "a byte of the value": """
+        UPDATE token SET value = CAST(substr(value, 1, 20)
+        || CASE substr(value, 21, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(value, 22) AS BLOB) WHERE rowid = 1""",
+    "the value of another row": "UPDATE token SET value = (SELECT value FROM token WHERE rowid = 2) WHERE rowid = 1",
+    "the number of a key that is missing": "UPDATE token SET key_number = 9 WHERE rowid = 1",
+    "a value cut short": "UPDATE token SET value = substr(value, 1, 10) WHERE rowid = 1",
+    "an empty value": "UPDATE token SET value = x'' WHERE rowid = 1",
+    "text": "UPDATE token SET value = CAST('hello' AS BLOB) WHERE rowid = 1",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_row_is_an_error_of_its_own(serve, change):
+    server = serve()
+    for number in range(3):
+        assert exchange(server.address, post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}")).body == STORED
+    server.stop()
+    with opened(server.data) as database:
+        database.execute(CHANGES[change])
+    server = serve(data=server.data)
+    for _ in range(50):
+        assert exchange(server.address, get(f"{SECRET_ID}0")).body == NOT_FOUND
+        assert exchange(server.address, get(f"{SECRET_ID}1")).body == found(f"{SECRET_INFO}1")
+    # Told, without a line a request and without what it is about.
+    told = [line for line in server.log().splitlines() if "the store failed" in line]
+    assert 1 <= len(told) <= 2
+    assert SECRET_ID not in server.log() and SECRET_INFO not in server.log()
+    assert '"unreadableReads":50' in printed(server.data, "stats", "--json")
+    done = command(server.data, "verify")
+    assert done.returncode == 1 and "1 time: a row" in done.stdout and "3 tokens looked at" in done.stdout
+    # It can be written anew.
+    assert exchange(server.address, post(f"{SECRET_ID}0", "new")).body == STORED
+    assert exchange(server.address, get(f"{SECRET_ID}0")).body == found("new")
+    assert "the store is sound" in printed(server.data, "verify")
+
+
+def test_keys_are_replaced_while_the_server_works(serve):
+    server = serve()
+    stop = threading.Event()
+    wrong = []
+
+    def work(name):
+        with Connection(server.address) as connection:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                unique_id = f"{name}{number % 300}"
+                if connection.exchange(post(unique_id, f"value{number}")).body != STORED:
+                    wrong.append("post")
+                if connection.exchange(get(unique_id)).body != found(f"value{number}"):
+                    wrong.append("get")
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: "300 tokens" in printed(server.data, "list") or "600 tokens" in printed(server.data, "list"))
+        for number in range(1, 4):
+            assert f"key {number + 1} seals from now on" in printed(server.data, "keys", "add")
+            assert "still sealed with key" in refused(server.data, "keys", "retire", str(number))
+            printed(server.data, "rekey")
+            assert f"key {number} is retired" in printed(server.data, "keys", "retire", str(number))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+    assert printed(server.data, "keys", "list").split()[0] == "4"
+    assert "the store is sound" in printed(server.data, "verify")
+    server.stop()
+    assert "the store is sound" in printed(server.data, "verify")
+
+
+def test_a_rekey_that_is_cut_off_loses_nothing_and_can_go_on(serve):
+    server = serve()
+    with Connection(server.address) as connection:
+        for start in range(0, 6_000, 100):
+            connection.send(b"".join(post(f"id{number}", f"value{number}") for number in range(start, start + 100)))
+            assert all(connection.receive().body == STORED for _ in range(100))
+    for round_ in range(3):
+        printed(server.data, "keys", "add")
+        rekeying = threading.Thread(target=command, args=(server.data, "rekey"))
+        rekeying.start()
+        until(lambda: f'"newestKey":{round_ + 2}' in printed(server.data, "stats", "--json"))
+        server.kill()
+        rekeying.join()
+        server = serve(data=server.data)
+        done = command(server.data, "verify")
+        assert done.returncode == 0 and "6,000 tokens looked at" in done.stdout, done.stdout
+    assert "6,000 tokens looked at" in printed(server.data, "rekey")
+    for number in range(1, 4):
+        printed(server.data, "keys", "retire", str(number))
+    assert exchange(server.address, get("id5999")).body == found("value5999")
+
+
+def test_a_store_is_sealed_and_put_in_the_clear_again(serve):
+    server = serve(UNSEALED)
+    for number in range(20):
+        assert exchange(server.address, post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}")).body == STORED
+    assert f"in use by process {server.process.pid}" in refused(server.data, "seal")
+    server.stop()
+    assert "holds tokens in the clear, and sealing is on; seal it with token-cache seal" in refused(
+        server.data, "serve", "--listen", "127.0.0.1:0")
+    assert "20 tokens are sealed now" in printed(server.data, "seal")
+    assert holds(server.data, SECRET_ID, SECRET_INFO) == []
+    assert "is sealed already" in refused(server.data, "seal")
+    sealed = serve(data=server.data)
+    assert exchange(sealed.address, get(f"{SECRET_ID}19")).body == found(f"{SECRET_INFO}19")
+    sealed.stop()
+    assert "20 tokens are in the clear now; set sealing.enabled to off" in printed(server.data, "unseal")
+    off = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
+    assert printed(server.data, "get", f"{SECRET_ID}3", environment=off) == f"{SECRET_INFO}3\n"
+
+
+def test_sealing_can_be_off_from_the_start_only(serve):
+    server = serve()
+    assert exchange(server.address, post(fresh_id(), "x")).body == STORED
+    server.stop()
+    message = refused(server.data, "stats", environment={"TOKEN_CACHE_SEALING_ENABLED": "off"})
+    assert "is sealed, and sealing is off" in message

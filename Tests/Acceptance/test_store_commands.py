@@ -1,0 +1,157 @@
+"""The commands on a store, with a server that runs on it and without one."""
+import json
+import re
+import stat
+import subprocess
+
+import pytest
+
+from contract import STORED, found
+from http_client import exchange, get, post
+from server_process import run
+from store_files import command, printed, refused
+
+SECRET = "secret4711"
+
+
+@pytest.fixture(params=["running", "stopped"])
+def data(request, serve):
+    """The data folder of a server with three tokens, which runs on or not."""
+    server = serve()
+    for number in range(3):
+        assert exchange(server.address, post(f"{SECRET}-{number}", f"info {number}")).body == STORED
+    if request.param == "stopped":
+        assert server.stop() == 0
+    return server.data
+
+
+def test_get_prints_the_token_info(data):
+    assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
+    assert printed(data, "get", "-", input=f"{SECRET}-2\n") == "info 2\n"
+    assert json.loads(printed(data, "get", f"{SECRET}-1", "--json")) == {"tokenInfo": "info 1"}
+    # As a client's is, the id is looked up without its tags.
+    assert printed(data, "get", f"<b>{SECRET}</b>-1") == "info 1\n"
+
+
+def test_get_of_an_unknown_id_fails_without_repeating_it(data):
+    message = refused(data, "get", f"{SECRET}-9")
+    assert "nothing is stored under this id" in message and SECRET not in message
+
+
+def test_put_stores_as_a_post_does(data):
+    assert printed(data, "put", "new", "a<b>c") == "stored\n"
+    assert printed(data, "get", "new") == "ac\n"
+    printed(data, "put", "new", input="from input\n")
+    assert printed(data, "get", "new") == "from input\n"
+    printed(data, "put", "-", input="other\nfirst\nsecond")
+    assert printed(data, "get", "other") == "first\nsecond\n"
+    assert json.loads(printed(data, "put", "new", "x", "--json"))["stored"] == 1
+
+
+@pytest.mark.parametrize("unique_id", ["", "<b>", "i" * 1025], ids=["empty", "a tag", "long"])
+def test_an_id_that_no_client_could_have_is_refused(data, unique_id):
+    assert "the id is empty, longer than 1024 bytes, or holds a NUL" in refused(data, "put", unique_id, "x")
+
+
+def test_delete_removes_tokens(data):
+    assert printed(data, "delete", f"{SECRET}-0", "nobody") == "removed 1 token\n"
+    assert printed(data, "delete", "-", input=f"{SECRET}-1\n{SECRET}-2\n") == "removed 2 tokens\n"
+    assert command(data, "delete", f"{SECRET}-0").returncode == 1
+    assert "0 tokens" in printed(data, "list")
+
+
+def test_list_shows_ages_and_sizes_and_ids_only_when_asked(data):
+    lines = printed(data, "list").splitlines()
+    assert len(lines) == 4 and lines[3] == "3 tokens, 18 bytes"
+    assert all(re.fullmatch(r"written \d+s ago  6 bytes", line) for line in lines[:3])
+    shown = printed(data, "list", "--show-ids")
+    assert all(f"{SECRET}-{number}" in shown for number in range(3)) and "info" not in shown
+    entries = [json.loads(line) for line in printed(data, "list", "--json").splitlines()]
+    assert [entry["size"] for entry in entries] == [6, 6, 6] and all("id" not in entry for entry in entries)
+
+
+def test_stats_are_numbers(data):
+    found_stats = json.loads(printed(data, "stats", "--json"))
+    assert found_stats["tokens"] == 3 and found_stats["isSealed"] and found_stats["newestKey"] == 1
+    assert re.search(r"^tokens +3$", printed(data, "stats"), re.MULTILINE)
+
+
+def test_verify_looks_at_everything(data):
+    assert printed(data, "verify") == "3 tokens looked at\nthe store is sound\n"
+    assert json.loads(printed(data, "verify", "--json"))["isSound"] is True
+
+
+def test_keys_are_listed_without_the_keys(data):
+    ring = (data / "keys").read_text()
+    shown = printed(data, "keys", "list") + printed(data, "keys", "list", "--json")
+    assert not any(word in shown for word in ring.split() if re.fullmatch("[0-9a-f]{64}", word))
+    assert "the key ring has no key 7" in refused(data, "keys", "retire", "7")
+    assert "key 1 is the newest" in refused(data, "keys", "retire", "1")
+
+
+def test_what_a_command_stores_a_client_gets_at_once(serve):
+    server = serve()
+    for number in range(20):
+        printed(server.data, "put", "me", f"value{number}")
+        for _ in range(3):
+            assert exchange(server.address, get("me")).body == found(f"value{number}")
+    printed(server.data, "delete", "me")
+    assert b"50002" in exchange(server.address, get("me")).body
+
+
+@pytest.mark.parametrize("arguments", [
+    ["get", "x"], ["delete", "x"], ["list"], ["stats"], ["verify"], ["backup", "/tmp/never"], ["rekey"], ["keys", "list"],
+    ["export", "/tmp/never"], ["seal"], ["unseal"],
+], ids=lambda arguments: arguments[0])
+def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
+    message = refused(tmp_path / "none", *arguments)
+    assert "there is no store at" in message and "--data-directory" in message
+    assert not (tmp_path / "none" / "tokens.db").exists()
+
+
+def test_the_control_socket_is_the_servers_own(serve):
+    server = serve()
+    mode = (server.data / "control.sock").stat().st_mode
+    assert stat.S_ISSOCK(mode) and mode & 0o777 == 0o600
+    server.stop()
+    assert not (server.data / "control.sock").exists()
+
+
+def test_a_control_socket_that_a_crash_left_behind_is_replaced(serve):
+    server = serve()
+    server.kill()
+    assert (server.data / "control.sock").exists()
+    assert "0 tokens" in printed(server.data, "list")
+    again = serve(data=server.data)
+    assert "0 tokens" in printed(again.data, "list")
+
+
+def test_without_the_control_socket_a_command_says_what_to_do(serve):
+    server = serve()
+    (server.data / "control.sock").unlink()
+    message = refused(server.data, "stats")
+    assert f"in use by process {server.process.pid}" in message and "stop the server first" in message
+
+
+def test_curl_can_ask_as_well(serve):
+    server = serve()
+    assert exchange(server.address, post("me", "hello")).body == STORED
+
+    def ask(path, *arguments):
+        return subprocess.run(
+            ["curl", "-s", "--unix-socket", str(server.data / "control.sock"), *arguments, f"http://localhost{path}"],
+            capture_output=True, text=True, check=True, timeout=30).stdout
+
+    assert ask("/store/get", "-d", '{"id": "me"}') == '{"reply":{"tokenInfo":"hello"}}\n'
+    assert "id is missing" in ask("/store/get", "-d", "{}")
+    assert "cannot be read" in ask("/store/get", "-d", "{")
+    assert "there is nothing at this path; there are /store/get" in ask("/nothing")
+    assert "allowed is POST" in ask("/store/stats")
+    # And the public address knows nothing of it.
+    assert exchange(server.address, post("me", "x", path="/store/get")).status == 404
+
+
+def test_a_second_server_names_the_first(serve, tmp_path):
+    server = serve()
+    done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(server.data))
+    assert done.returncode == 1 and f"in use by process {server.process.pid}" in done.stderr

@@ -164,3 +164,15 @@ import Testing
         #expect(SQLiteLibrary.hasWALResetBug(number) == isAffected)
     }
 }
+
+@Suite struct RetentionTests {
+    @Test("no number of a row is too large or too small for the reckoning")
+    func extremes() {
+        let retention = Retention(sinceWritten: .seconds(10), sinceExpired: .seconds(20))
+        #expect(retention.deadline(writtenAt: 100, expiresAt: nil) == 111)
+        #expect(retention.deadline(writtenAt: 100, expiresAt: 80) == 101)
+        #expect(retention.deadline(writtenAt: .max, expiresAt: .max) == .max)
+        #expect(retention.deadline(writtenAt: .min, expiresAt: .min) == .min + 11)
+        #expect(Retention().deadline(writtenAt: 0, expiresAt: 0) == .max)
+    }
+}

@@ -135,11 +135,20 @@ struct ControlConnection: ~Copyable {
             continuation.yield(Self.text(line))
             continuation.finish()
         }
-        for await line in lines {
-            // Nobody waits for it any more, or the server is to stop: each request may be given up at any point.
-            let isTaken = await send(line)
-            if !isTaken || loop.isDraining { work.cancel() }
+        let watching = Task(executorPreference: loop) { [loop] in
+            // The server is to stop: each request may be given up at any point.
+            while !loop.isDraining && !Task.isCancelled {
+                await loop.sleep(until: loop.now + Nanoseconds(Self.progressInterval))
+            }
+            work.cancel()
+            continuation.finish()
         }
+        for await line in lines {
+            // Nobody waits for it any more.
+            guard await send(line) else { break }
+        }
+        work.cancel()
+        watching.cancel()
     }
 
     private static func text(_ line: some Encodable) -> Data {

@@ -18,9 +18,15 @@ package struct Retention: Hashable, Sendable {
     /// The first moment, in seconds since 1970, at which a row is dropped.
     func deadline(writtenAt: Int64, expiresAt: Int64?) -> Int64 {
         var deadline = Int64.max
-        if let sinceWritten { deadline = writtenAt + sinceWritten.components.seconds + 1 }
-        if let sinceExpired, let expiresAt { deadline = min(deadline, expiresAt + sinceExpired.components.seconds + 1) }
+        if let sinceWritten { deadline = Self.end(of: sinceWritten, from: writtenAt) }
+        if let sinceExpired, let expiresAt { deadline = min(deadline, Self.end(of: sinceExpired, from: expiresAt)) }
         return deadline
+    }
+
+    /// The moment after a time; at most the last there is, for the rows of a changed file may hold any number.
+    private static func end(of time: Duration, from start: Int64) -> Int64 {
+        let (end, hasOverflowed) = start.addingReportingOverflow(time.components.seconds + 1)
+        return hasOverflowed ? .max : end
     }
 
     /// The moments, in seconds since 1970, before which a token is dropped.

@@ -44,7 +44,8 @@ final class Committer {
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
         pageSize = try connection.integer("PRAGMA page_size")
-        tokenCount = try connection.integer("SELECT tokens FROM store")
+        // A changed file may hold any number.
+        tokenCount = min(max(0, try connection.integer("SELECT tokens FROM store")), Int.max / 2)
     }
 
     /// Makes rows durable, all in one transaction and in their order.

@@ -1,5 +1,6 @@
 """The commands on a store, with a server that runs on it and without one."""
 import json
+import os
 import re
 import stat
 import subprocess
@@ -107,6 +108,14 @@ def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
     message = refused(tmp_path / "none", *arguments)
     assert "there is no store at" in message and "--data-directory" in message
     assert not (tmp_path / "none" / "tokens.db").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
+def test_a_store_of_somebody_elses_is_not_said_to_be_missing(serve):
+    server = serve()
+    somebody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    done = run("stats", "--data-directory", str(server.data), prefix=somebody, folder="/")
+    assert done.returncode == 1 and "Permission denied" in done.stderr, done.stderr
 
 
 def test_the_control_socket_is_the_servers_own(serve):

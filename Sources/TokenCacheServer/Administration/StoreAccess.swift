@@ -1,4 +1,5 @@
 internal import Foundation
+internal import Glibc
 package import Logging
 package import TokenStore
 
@@ -31,7 +32,9 @@ package enum StoreAccess: Sendable {
     package static func open(_ settings: Settings, creates: Bool, logger: Logger) throws(Failure) -> StoreAccess {
         let directory = directory(settings)
         let database = directory + "/" + SQLiteTokenStore.fileName
-        guard creates || FileManager.default.fileExists(atPath: database) else {
+        // What may not be looked at is told of when it is opened.
+        let isThere = unsafe access(database, F_OK) == 0
+        guard creates || isThere || (errno != ENOENT && errno != ENOTDIR) else {
             throw Failure("\(StoreOpenError.missing(path: database))")
         }
         do throws(StartError) {

@@ -298,7 +298,14 @@ struct Connection: ~Copyable {
 
     /// Sends what was written; false when the client does not take it, and then nothing more is sent.
     private mutating func flush() async -> Bool {
-        defer { output.removeAll(keepingCapacity: true) }
+        let isTaken = await sendOutput()
+        output.removeAll(keepingCapacity: true)
+        // Who has not taken this will take nothing else.
+        if !isTaken { lingers = false }
+        return isTaken
+    }
+
+    private mutating func sendOutput() async -> Bool {
         var (sent, sentAtRenewal) = (0, 0)
         var deadline = worker.loop.now + worker.deadlines.send
         while sent < output.count {
@@ -331,18 +338,21 @@ struct Connection: ~Copyable {
     /// where the client may still be sending the rest is read and dropped for a moment.
     @inline(never)
     private mutating func finish() async {
-        if await flush(), lingers {
+        let isTaken = await flush()
+        // Before the wait: large ones would be held by nobody's count.
+        reader.bytes.removeAll(keepingCapacity: true)
+        worker.giveBuffer(&reader.bytes)
+        worker.giveBuffer(&output)
+        if isTaken && lingers {
             stream.finishSending()
             await linger()
         }
-        reader.bytes.removeAll(keepingCapacity: true)
-        output.removeAll(keepingCapacity: true)
-        worker.giveBuffer(&reader.bytes)
-        worker.giveBuffer(&output)
     }
 
     private mutating func linger() async {
         let deadline = worker.loop.now + worker.deadlines.linger
+        reader.bytes = worker.takeBuffer()
+        defer { worker.giveBuffer(&reader.bytes) }
         while worker.loop.now < deadline {
             reader.bytes.removeAll(keepingCapacity: true)
             switch try? stream.receive(into: &reader.bytes, room: BufferPool.bufferSize) {

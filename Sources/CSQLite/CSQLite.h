@@ -13,7 +13,11 @@ static inline int csqlite_disable_checkpoint_on_close(sqlite3 *database) {
     return sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)0);
 }
 
-// sqlite3_db_config is variadic. A damaged or hostile database file can then run no SQL of its own.
-static inline int csqlite_enable_defensive(sqlite3 *database) {
-    return sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)0);
+// sqlite3_db_config is variadic. A changed database file can then run no SQL of its own: no triggers, no views, no
+// functions with effects in its schema.
+static inline void csqlite_distrust_file(sqlite3 *database) {
+    sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)0);
+    sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)0);
+    sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_VIEW, 0, (int *)0);
+    sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)0);
 }

@@ -10,6 +10,8 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     case full(StoreLimit)
     /// A token that was written later is stored under the id, and was to be kept.
     case newer
+    /// The key that the row was sealed with is being retired, or the ring was changed.
+    case staleKey
     /// The files of the store are not where they were.
     case vanished(path: String)
     /// The store could not be opened again after a fault.
@@ -26,7 +28,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .write(let error): !error.isOfOneStatement
         case .full, .vanished, .unusable: true
-        case .read, .sealing, .newer, .keyRing, .refused, .closed: false
+        case .read, .sealing, .staleKey, .newer, .keyRing, .refused, .closed: false
         }
     }
 
@@ -36,6 +38,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case .write(let error): "writing failed: \(error)"
         case .sealing(let error): "\(error)"
         case .full(let limit): "\(limit)"
+        case .staleKey: "the key ring was changed meanwhile; try again"
         case .newer: "a newer token is stored under this id"
         case .vanished(let path): "\(path) is no longer there; put it back, or restart to begin with an empty store"
         case .unusable(let error): "\(error)"

@@ -63,8 +63,8 @@ def test_a_backup_is_one_sealed_file_for_its_owner_and_replaces_the_former(serve
     assert exchange(server.address, post("somebody4711", "secret4711")).body == STORED
     backup = tmp_path / "folder" / "backup.db"
     backup.parent.mkdir()
-    backup.write_text("former")
-    printed(server.data, "backup", str(backup))
+    for _ in range(2):
+        printed(server.data, "backup", str(backup))
     assert os.listdir(backup.parent) == ["backup.db"]
     assert backup.stat().st_mode & 0o777 == 0o600
     content = backup.read_bytes()
@@ -87,6 +87,37 @@ def test_a_backup_that_cannot_be_written_leaves_nothing_behind(serve, tmp_path, 
         # The store is none the worse for it.
         assert exchange(server.address, post("after", "x")).body == STORED
         assert "cannot be stored" not in server.log()
+
+
+def test_a_backup_replaces_nothing_but_a_backup(serve, tmp_path):
+    server = serve()
+    assert exchange(server.address, post("me", "hello")).body == STORED
+    (tmp_path / "letter").write_text("not to be lost")
+    contents = {name: (server.data / name).read_bytes() for name in ("keys", "lock")}
+    for path in (tmp_path / "letter", *(server.data / name for name in ("keys", "lock", "tokens.db", "tokens.db-wal"))):
+        message = refused(server.data, "backup", str(path))
+        assert "is a file of the store itself" in message or "is there and is no backup" in message
+    assert (tmp_path / "letter").read_text() == "not to be lost"
+    assert contents == {name: (server.data / name).read_bytes() for name in contents}
+    assert exchange(server.address, post("me", "again")).body == STORED
+    assert server.stop() == 0
+    assert "is the store itself" in refused(server.data, "restore", str(server.data / "tokens.db"))
+    assert printed(server.data, "get", "me") == "again\n"
+
+
+def test_what_a_killed_command_left_is_not_taken_for_a_part_of_a_backup(serve, tmp_path):
+    server = serve()
+    fill(server.address, 10)
+    printed(server.data, "backup", str(tmp_path / "backup.db"))
+    fill(server.address, 20, "later")
+    for suffix in ("-wal", "-shm"):
+        shutil.copy(server.data / f"tokens.db{suffix}", server.data / f"tokens.db.new{suffix}")
+    server.kill()
+    assert "restored 10 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
+    (server.data / "tokens.db.new").write_text("left behind")
+    again = serve(data=server.data)
+    assert exchange(again.address, get("id7")).body == found("value7" * 20)
+    assert not (server.data / "tokens.db.new").exists()
 
 
 def test_a_restore_over_a_running_server_is_refused(serve, tmp_path):

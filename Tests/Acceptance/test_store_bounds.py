@@ -61,6 +61,15 @@ def test_a_token_that_has_expired_by_its_own_account_is_dropped(serve, encode):
         assert b'"status":"true"' in exchange(server.address, get(f"kept{number}")).body, KEPT[number]
 
 
+def test_exactly_a_steps_worth_of_expired_tokens_leaves_the_files_as_well(serve):
+    server = serve({**UNSEALED, "retention": {"after_written": "2s"}})
+    with Connection(server.address) as connection:
+        for number in range(256):
+            assert connection.exchange(post(f"id{number}", "secret4711")).body == STORED
+    assert holds(server.data, "secret4711")
+    until(lambda: holds(server.data, "secret4711") == [], seconds=15)
+
+
 def test_many_expired_rows_hold_up_no_answer(serve):
     count = 20_000
     server = serve(UNSEALED)

@@ -99,6 +99,26 @@ import Testing
         #expect(try await session.get("1") == "one")
     }
 
+    @Test("a row of a key that is being retired, or of another ring, is not written any more")
+    func staleRows() async throws {
+        let first = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2)
+        let sealing = Sealing(first)
+        var coder = RowCoder(sealing)
+        let row = try coder.row(of: Token(id: [65], info: [66]))
+        #expect(sealing.accepts(row))
+        sealing.retiring.store(2, ordering: .releasing)
+        #expect(!sealing.accepts(row))
+        sealing.retiring.store(0, ordering: .releasing)
+        sealing.replace(try first.addingKey(createdAt: 3))
+        #expect(sealing.accepts(row))
+        sealing.replace(try first.addingKey(createdAt: 3).removingKey(numbered: 2))
+        #expect(!sealing.accepts(row))
+        sealing.replace(try KeyRing.random(createdAt: 1).addingKey(createdAt: 2))
+        #expect(!sealing.accepts(row))
+        var plain = RowCoder(Sealing(nil))
+        #expect(Sealing(nil).accepts(try plain.row(of: Token(id: [65], info: [66]))))
+    }
+
     @Test("rows that do not open are counted, and fail by themselves")
     func unreadable() async throws {
         let first = try SQLiteTokenStore(at: data)

@@ -79,7 +79,7 @@ import Testing
         housekeeping.noteCheckpoint(isComplete: true, at: noted(3))
         #expect(step(housekeeping, at: 3) == .releasePages)
         #expect(step(housekeeping, at: 3, isIdle: false) == nil)
-        housekeeping.noteReleasedPages(more: false)
+        housekeeping.noteReleasedPages(more: false, at: noted(3))
         #expect(step(housekeeping, at: 3) == nil)
         housekeeping.noteLookAfterFiles(at: noted(9_500))
         // A tenth of the time that tokens are kept.

@@ -203,14 +203,9 @@ import Testing
 
     @Test("a write that fails by itself leaves the others of its group alone")
     func oneBadWrite() throws {
-        try connection.execute(
-            """
-            CREATE TRIGGER refuse BEFORE INSERT ON token WHEN NEW.key = CAST('bad' AS BLOB)
-            BEGIN SELECT RAISE(ABORT, 'refused'); END
-            """
-        )
+        try connection.execute("CREATE UNIQUE INDEX refuse ON token (value)")
         let committer = try committer()
-        let outcomes = try committer.commit([row("a"), row("bad"), row("b")])
+        let outcomes = try committer.commit([row("a", [1]), row("bad", [1]), row("b", [2])])
         #expect(outcomes.map { (try? $0.get()) != nil } == [true, false, true])
         #expect(try connection.integer("SELECT count(*) FROM token") == 2)
         #expect(committer.tokenCount == 2)
@@ -256,6 +251,23 @@ import Testing
         #expect(error == .full(.tokens(2)))
         _ = try committer.remove([Array("b".utf8)])
         #expect(try committer.commit([row("d")])[0].isSuccess)
+    }
+
+    @Test("a newer token is kept where that is asked for, at the limit as well")
+    func keepingNewer() throws {
+        for limit in [nil, 1] {
+            let committer = try committer(tokenLimit: limit)
+            var row = row("a", [1])
+            (row.keepsNewer, row.writtenAt) = (true, 1_000)
+            #expect(try committer.commit([row])[0].isSuccess)
+            row.writtenAt = 999
+            guard case .failure(.newer) = try committer.commit([row])[0] else {
+                Issue.record("an older token was stored, with the limit \(limit ?? 0)")
+                return
+            }
+            row.writtenAt = 1_000
+            #expect(try committer.commit([row])[0].isSuccess)
+        }
     }
 
     @Test("at the limit of bytes new ids are refused and known ones are not, until there is room")

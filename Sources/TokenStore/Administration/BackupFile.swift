@@ -17,6 +17,13 @@ enum BackupFile {
         return tokens
     }
 
+    /// Whether a file begins as a database of this program (sqlite.org/fileformat.html, section 1.3).
+    static func isOne(_ path: String) -> Bool {
+        guard let head = PrivateFile.head(of: path, count: 72), head.count == 72 else { return false }
+        let application = head[68..<72].reduce(0) { $0 << 8 | Int($1) }
+        return head.starts(with: Array("SQLite format 3\0".utf8)) && application == Schema.applicationID
+    }
+
     /// The number of tokens of a sound database.
     static func check(_ connection: SQLiteConnection) throws(SQLiteError) -> Int {
         let result = try connection.text("PRAGMA integrity_check(1)")

@@ -20,8 +20,46 @@ enum PrivateFile {
 
     /// Puts a file in the place of another one, durably.
     static func rename(_ path: String, to target: String) throws(StoreError) {
+        adoptOwner(path, of: target)
         guard unsafe Glibc.rename(path, target) == 0 else { throw refused("renamed to \(target)", path) }
         DataDirectory.synchronize(folder(of: target))
+    }
+
+    /// Gives a file that root has made to the owner of what it replaces, or otherwise of the folder: a server that is not
+    /// root has to open it.
+    static func adoptOwner(_ path: String, of target: String) {
+        var status = stat()
+        guard geteuid() == 0, unsafe stat(target, &status) == 0 || stat(folder(of: target), &status) == 0 else {
+            return
+        }
+        _ = unsafe chown(path, status.st_uid, status.st_gid)
+    }
+
+    /// Whether two paths lead to one file.
+    static func areSame(_ first: String, _ second: String) -> Bool {
+        var (one, other) = (stat(), stat())
+        return unsafe stat(first, &one) == 0 && stat(second, &other) == 0
+            && one.st_dev == other.st_dev && one.st_ino == other.st_ino
+    }
+
+    static func isFolder(_ path: String) -> Bool {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+    }
+
+    /// The first bytes of a file; nil when it cannot be read.
+    static func head(of path: String, count: Int) -> [UInt8]? {
+        let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: count)
+        let received = unsafe read(descriptor, &bytes, count)
+        return received < 0 ? nil : Array(bytes[..<received])
+    }
+
+    /// Removes a database with all that may lie beside it.
+    static func discardDatabase(_ path: String) {
+        for suffix in ["", "-wal", "-shm", "-journal"] { _ = unsafe unlink(path + suffix) }
     }
 
     static func remove(_ path: String) throws(StoreError) {
@@ -51,7 +89,8 @@ enum PrivateFile {
     /// Overwrites an open file with zeros, as far as the disk lets itself be overwritten.
     static func overwrite(_ descriptor: Int32) {
         var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0 else { return }
+        // One that has another name as well, of a snapshot say, is somebody else's too.
+        guard unsafe fstat(descriptor, &status) == 0, status.st_nlink == 0 else { return }
         let zeros = [UInt8](repeating: 0, count: 1 << 20)
         var offset = 0
         while offset < Int(status.st_size) {

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Synchronization
 
 extension StoreAdministrator {
     /// Pages of 4 KiB that are copied before clients' writes get their turn.
@@ -20,14 +21,16 @@ extension StoreAdministrator {
     ///   - path: An absolute path; this process writes it.
     ///   - progress: Counted in bytes.
     package func backUp(to path: String, _ progress: (Progress) -> Void) async throws(StoreError) -> Backup {
+        guard !store.state.isBackingUp.exchange(true, ordering: .acquiring) else {
+            throw .refused("another backup is under way; try again when it is done")
+        }
+        defer { store.state.isBackingUp.store(false, ordering: .releasing) }
+        try refuseForeignFile(path)
         let temporary = path + ".partial"
         try PrivateFile.create(temporary)
         // Without effect once it has its final name.
-        defer { _ = unsafe unlink(temporary) }
+        defer { PrivateFile.discardDatabase(temporary) }
         _ = try await withCopy { (committer) throws(SQLiteError) -> CopyOutcome<Bool> in
-            guard committer.copy == nil else {
-                return .refused("another backup is under way; try again when it is done")
-            }
             committer.copy = try DatabaseCopy(of: committer.connection, to: temporary)
             return .success(true)
         }
@@ -41,6 +44,18 @@ extension StoreAdministrator {
         let tokens = try BackupFile.finish(temporary)
         try PrivateFile.rename(temporary, to: path)
         return Backup(path: path, tokens: tokens, bytes: PrivateFile.size(path))
+    }
+
+    /// A backup replaces nothing but a backup: not the key ring, the store itself, or what a slip of the hand has named.
+    private func refuseForeignFile(_ path: String) throws(StoreError) {
+        var own = ["", "-wal", "-shm", ".new"].map { store.path + $0 }
+        own += [store.options.keyRing.path, store.directory + "/lock"]
+        guard !own.contains(where: { $0 == path || PrivateFile.areSame($0, path) }) else {
+            throw .refused("\(path) is a file of the store itself; name another one")
+        }
+        guard PrivateFile.size(path) == 0 || BackupFile.isOne(path) || PrivateFile.isFolder(path) else {
+            throw .refused("\(path) is there and is no backup; name another file, or remove it first")
+        }
     }
 
     private func copyPages(_ progress: (Progress) -> Void) async throws(StoreError) {

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Synchronization
 
 extension StoreAdministrator {
     /// A key without the key.
@@ -22,6 +23,9 @@ extension StoreAdministrator {
     package func addKey() throws(StoreError) -> Key {
         try reloadRing()
         let ring = try ring()
+        guard ring.newest.number < KeyRing.numbers.upperBound else {
+            throw .refused("the key ring is at its last number, \(ring.newest.number)")
+        }
         let longer: KeyRing
         do throws(SealingError) {
             longer = try ring.addingKey(createdAt: Int64(time(nil)))
@@ -45,6 +49,11 @@ extension StoreAdministrator {
         guard number != ring.newest.number else {
             throw .refused("key \(number) is the newest, which seals; add another one first with token-cache keys add")
         }
+        // From here on no row that it has sealed is written any more, and what was under way is when the job has run.
+        let sealing = store.state.sealing
+        sealing.retiring.store(number, ordering: .releasing)
+        defer { sealing.retiring.store(0, ordering: .releasing) }
+        try await store.writer.perform { (_) throws(SQLiteError) in }
         let connection = try reader().connection
         let isUsed = try reading { () throws(SQLiteError) in
             try connection.integer("SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))") == 1
@@ -67,9 +76,12 @@ extension StoreAdministrator {
         do throws(KeyRingError) {
             let file = store.options.keyRing
             guard let found = try file.load() else { throw .missing(path: file.path) }
-            let isSame = (try? found.identity()) == (try? store.state.sealing.current?.identity())
-            guard isSame else { throw .ofAnotherStore(path: file.path) }
-            store.state.sealing.replace(found)
+            let current = store.state.sealing.current
+            guard let current, (try? found.identity()) == (try? current.identity()) else {
+                throw .ofAnotherStore(path: file.path)
+            }
+            // The index key stays the one that rows under way were sealed with.
+            store.state.sealing.replace(KeyRing(index: current.index, keys: found.keys))
         } catch {
             throw .keyRing(error)
         }

@@ -40,7 +40,7 @@ package struct StoreReplacement: ~Copyable {
 
     /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
     private func discardNew() {
-        for suffix in ["", "-wal", "-shm", "-journal"] { _ = unsafe unlink(new + suffix) }
+        PrivateFile.discardDatabase(new)
     }
 
     // MARK: - Restoring
@@ -51,6 +51,13 @@ package struct StoreReplacement: ~Copyable {
     package func restore(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
         defer { discardNew() }
         guard PrivateFile.exists(path) else { throw .refused("there is no file \(path)") }
+        guard !PrivateFile.areSame(path, database) else { throw .refused("\(path) is the store itself") }
+        guard PrivateFile.size(path + "-wal") == 0 else {
+            throw .refused(
+                "\(path)-wal belongs to it and would be left out; restore a file that token-cache backup has written"
+            )
+        }
+        discardNew()
         try PrivateFile.copy(path, to: new)
         let tokens = try check(path, progress)
         try PrivateFile.synchronize(new)
@@ -99,6 +106,9 @@ package struct StoreReplacement: ~Copyable {
         defer { discardNew() }
         var (from, to) = (options, options)
         (from.isSealed, to.isSealed) = (!isSealed, isSealed)
+        // No limit keeps out what is there already.
+        (from.tokenLimit, to.tokenLimit, from.byteLimit, to.byteLimit) = (nil, nil, nil, nil)
+        discardNew()
         try PrivateFile.create(new)
         let (source, target): (StoreOpener.Opened, StoreOpener.Opened)
         do throws(StoreOpenError) {
@@ -181,6 +191,22 @@ package struct StoreReplacement: ~Copyable {
         progress(Progress(done: total, total: total))
     }
 
+    /// Moves the old database's log into it; a damaged one cannot be read, which may be why it is replaced.
+    private func settleLog() throws(StoreError) {
+        guard let connection = try? SQLiteConnection(path: database, mode: .readWrite),
+            (try? connection.integer("SELECT count(*) FROM sqlite_schema")) != nil
+        else { return }
+        do throws(SQLiteError) {
+            let outcome = try connection.checkpoint(truncating: true, waiting: 1_000)
+            // Without a log there is nothing to move.
+            guard outcome == .complete || PrivateFile.size(database + "-wal") == 0 else {
+                throw .damaged("its log is held by another program")
+            }
+        } catch {
+            throw .refused("the log of \(database) cannot be moved into it, and nothing was replaced: \(error)")
+        }
+    }
+
     /// Has the new file take the old one's place.
     ///
     /// A log that stays behind would be taken for the new file's and damage it. So the old one is moved into its database
@@ -189,10 +215,7 @@ package struct StoreReplacement: ~Copyable {
     /// - Parameter erasing: Overwrites what the old file held.
     private func replace(erasing: Bool) throws(StoreError) {
         if PrivateFile.exists(database) {
-            // A damaged one cannot be opened, which may be why it is replaced.
-            if let connection = try? SQLiteConnection(path: database, mode: .readWrite) {
-                _ = try? connection.checkpoint(truncating: true, waiting: 0)
-            }
+            try settleLog()
             for suffix in ["-wal", "-shm"] { try PrivateFile.remove(database + suffix) }
             DataDirectory.synchronize(directory)
         }

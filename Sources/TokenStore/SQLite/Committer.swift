@@ -10,6 +10,7 @@ final class Committer {
     private let upsert: SQLiteStatement
     private let upsertUnlessNewer: SQLiteStatement
     private let update: SQLiteStatement
+    private let updateUnlessNewer: SQLiteStatement
     private let setCount: SQLiteStatement
     private let pageCount: SQLiteStatement
     private let freePageCount: SQLiteStatement
@@ -40,6 +41,13 @@ final class Committer {
             "UPDATE token SET value = ?2, written_at = ?3, expires_at = ?4, key_number = ?5 WHERE key = ?1",
             on: connection
         )
+        updateUnlessNewer = try SQLiteStatement(
+            """
+            UPDATE token SET value = ?2, written_at = ?3, expires_at = ?4, key_number = ?5
+            WHERE key = ?1 AND ?3 >= written_at
+            """,
+            on: connection
+        )
         setCount = try SQLiteStatement("UPDATE store SET tokens = ?1", on: connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
@@ -53,14 +61,19 @@ final class Committer {
     /// A row that fails by itself leaves the others alone; a fault of the disk or of the transaction is thrown, and then
     /// none of them is stored.
     ///
+    /// - Parameters:
+    ///   - rows: The rows.
+    ///   - isAccepted: Whether a row's key is still there; the others fail.
     /// - Returns: An outcome for each row.
-    func commit(_ rows: [Row]) throws(SQLiteError) -> [Result<Void, StoreError>] {
+    func commit(
+        _ rows: [Row], _ isAccepted: (Row) -> Bool = { _ in true }
+    ) throws(SQLiteError) -> [Result<Void, StoreError>] {
         try transaction { () throws(SQLiteError) in
             try lookAtLimits()
             let now = Int64(time(nil))
             var outcomes: [Result<Void, StoreError>] = []
             outcomes.reserveCapacity(rows.count)
-            for row in rows { outcomes.append(try outcome(of: row, at: now)) }
+            for row in rows { outcomes.append(isAccepted(row) ? try outcome(of: row, at: now) : .failure(.staleKey)) }
             return outcomes
         }
     }
@@ -112,8 +125,10 @@ final class Committer {
     private func outcome(of row: Row, at now: Int64) throws(SQLiteError) -> Result<Void, StoreError> {
         do throws(SQLiteError) {
             if let limit = reachedLimit {
-                try write(row, with: update, at: now)
-                return connection.changeCount == 0 ? .failure(.full(limit)) : .success(())
+                try write(row, with: row.keepsNewer ? updateUnlessNewer : update, at: now)
+                if connection.changeCount > 0 { return .success(()) }
+                let isNewer = row.keepsNewer ? try contains(row.key) : false
+                return .failure(isNewer ? .newer : .full(limit))
             }
             // An update in the place of the insert would leave the rowid of an earlier insert here.
             connection.lastInsertedRow = 0
@@ -139,6 +154,11 @@ final class Committer {
                 _ = try statement.step()
             }
         }
+    }
+
+    private func contains(_ key: [UInt8]) throws(SQLiteError) -> Bool {
+        let select = try SQLiteStatement("SELECT 1 FROM token WHERE key = ?1", on: connection)
+        return try select.withBinding(key, at: 1) { () throws(SQLiteError) in try select.step() }
     }
 
     private func lookAtLimits() throws(SQLiteError) {

@@ -29,6 +29,8 @@ struct Housekeeping {
     /// Nil when the log is empty.
     private var quietCheckpoint: ContinuousClock.Instant?
     private var releasesPages = false
+    /// Rows were dropped since the log was last emptied for it.
+    private var hasRemoved = false
 
     init(retention: Retention, at now: ContinuousClock.Instant) {
         // A tenth of the time that tokens are kept is exact enough, and a minute often enough.
@@ -55,15 +57,14 @@ struct Housekeeping {
     /// - Parameter isDone: Nothing is left to be dropped for now.
     mutating func noteExpiry(removed: Int, isDone: Bool, at now: ContinuousClock.Instant) {
         nextExpiry = isDone ? expiryInterval.map { now + $0 } : now
-        if removed > 0 {
-            releasesPages = true
-            // Until then what was dropped can be read in the log.
-            if isDone { quietCheckpoint = now }
-        }
+        if removed > 0 { (releasesPages, hasRemoved) = (true, true) }
+        // Until then what was dropped can be read in the log.
+        if isDone && hasRemoved { (quietCheckpoint, hasRemoved) = (now, false) }
     }
 
-    mutating func noteReleasedPages(more: Bool) {
+    mutating func noteReleasedPages(more: Bool, at now: ContinuousClock.Instant) {
         releasesPages = more
+        if more { quietCheckpoint = now + Self.quietTime }
     }
 
     mutating func noteLookAfterFiles(at now: ContinuousClock.Instant) {

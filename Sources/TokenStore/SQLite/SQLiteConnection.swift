@@ -28,7 +28,7 @@ internal import CSQLite
         }
         unsafe self.handle = unsafe opened
         if code != SQLITE_OK { throw lastError("open") }
-        _ = unsafe csqlite_enable_defensive(opened)
+        unsafe csqlite_distrust_file(opened)
         _ = unsafe csqlite_disable_checkpoint_on_close(opened)
     }
 
@@ -77,7 +77,9 @@ internal import CSQLite
         defer { _ = unsafe sqlite3_busy_timeout(handle, Self.busyMilliseconds) }
         let mode = truncating ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE
         switch unsafe sqlite3_wal_checkpoint_v2(handle, nil, mode, &logged, &moved) {
-        case SQLITE_OK: return logged == moved ? .complete : .heldUp
+        case SQLITE_OK:
+            // Below 0 no log is open, as before the first read: nothing was moved.
+            return logged == moved && logged >= 0 ? .complete : .heldUp
         case SQLITE_BUSY: return .heldUp
         default: throw lastError("checkpoint")
         }

@@ -38,9 +38,9 @@ final class SQLiteSession: TokenSession {
     }
 
     func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Fetched {
-        try refreshReader()
-        // Before the database is read.
+        // Before the database is read, and before it is known which one.
         let ticket = state.cache.ticket(for: id.span)
+        try refreshReader()
         try refreshSnapshot()
         guard let deadline = try reader.fetch(id, appendingTo: &tokenInfo) else { return .nothing }
         return .found(ticket.map { CachePermit(ticket: $0, deadline: deadline) })

@@ -29,6 +29,8 @@ package final class SQLiteTokenStore: TokenStore {
         _ = csqlite_disable_memory_statistics()
         let lock = try DataDirectory(path: directory, creates: true)
         path = directory + "/" + Self.fileName
+        // What a restore or a conversion has left that was cut off, which may be in the clear.
+        PrivateFile.discardDatabase(path + ".new")
         self.directory = directory
         self.options = options
         let opener = StoreOpener(directory: directory, database: path, options: options, report: report)

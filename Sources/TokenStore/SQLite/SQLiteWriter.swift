@@ -179,9 +179,9 @@ final class SQLiteWriter: Sendable {
                 housekeeping.noteExpiry(removed: removed, isDone: isDone, at: .now)
                 if removed > 0 { report(.expired(count: removed)) }
             case .releasePages:
-                housekeeping.noteReleasedPages(more: false)
+                housekeeping.noteReleasedPages(more: false, at: .now)
                 let more = try database.perform { (committer) throws(SQLiteError) in try committer.releasePages() }
-                housekeeping.noteReleasedPages(more: more)
+                housekeeping.noteReleasedPages(more: more, at: .now)
             }
         } catch {
             // The database has reported it, as it does the first of a row of failures, and it is tried again.

@@ -13,6 +13,8 @@ final class StoreState: Sendable {
     let isInPlace = Atomic<Bool>(true)
     /// Rows that did not open when they were asked for, since the start.
     let unreadableCount = Atomic<Int>(0)
+    /// One backup at a time.
+    let isBackingUp = Atomic<Bool>(false)
     let sealing: Sealing
     let retention: Retention
     let cache: TokenCache

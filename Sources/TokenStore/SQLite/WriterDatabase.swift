@@ -55,9 +55,10 @@ final class WriterDatabase {
 
     /// Makes rows durable; see `Committer.commit`.
     func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
+        let sealing = state.sealing
         do throws(StoreError) {
             let outcomes = try perform(writing: rows.map(\.cacheHash)) { (committer) throws(SQLiteError) in
-                try committer.commit(rows)
+                try committer.commit(rows) { sealing.accepts($0) }
             }
             noteLimit()
             return outcomes
@@ -151,7 +152,10 @@ final class WriterDatabase {
                 lock = try DataDirectory(path: opener.directory, creates: false)
             }
             let opened = try opener.reopen()
-            if let ring = opened.ring { state.sealing.replace(ring) }
+            // The same keys stay the same, or rows that were sealed with them meanwhile would be refused.
+            if let ring = opened.ring, (try? ring.identity()) != (try? state.sealing.current?.identity()) {
+                state.sealing.replace(ring)
+            }
             committer = opened.committer
             files.adopt()
         } catch {
@@ -159,8 +163,9 @@ final class WriterDatabase {
             fault = .unusable(error)
             throw fault
         }
-        state.cache.removeAll()
+        // In this order: what a reader of the former database puts in late is forgotten with the rest.
         state.generation.add(1, ordering: .releasing)
+        state.cache.removeAll()
         if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
         return try usableCommitter()
     }

@@ -72,6 +72,7 @@ package struct KeyRingFile: Hashable, Sendable {
         guard descriptor >= 0 else { throw .file(path: temporary, call: "open", reason: Self.lastReason()) }
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
+        PrivateFile.adoptOwner(temporary, of: path)
         let isWritten =
             unsafe write(descriptor, text, text.count) == text.count && fsync(descriptor) == 0
             && rename(temporary, path) == 0

@@ -16,6 +16,8 @@ struct Row: Sendable {
     var keepsNewer = false
     /// The id's number in the cache.
     let cacheHash: UInt64
+    /// The index key of the ring that sealed it; nil in the clear.
+    var ring: ObjectIdentifier?
 }
 
 /// A unique id with its token info.
@@ -66,10 +68,10 @@ struct RowCoder: ~Copyable {
                 cacheHash: cacheHash
             )
         }
-        let number = sealer?.ring.newest.number ?? 0
+        let (number, ring) = (sealer?.ring.newest.number ?? 0, sealer?.ring.index.identity)
         return Row(
             key: key, value: value, keyNumber: number, expiresAt: expiresAt, writtenAt: writtenAt,
-            cacheHash: cacheHash
+            cacheHash: cacheHash, ring: ring
         )
     }
 

@@ -7,6 +7,8 @@ final class Sealing: Sendable {
     private let ring: Mutex<KeyRing?>
     /// Grows with each change of the ring, after it.
     let version = Atomic<UInt64>(1)
+    /// The key that is being taken out of the ring; 0 for none.
+    let retiring = Atomic<Int>(0)
 
     /// - Parameter ring: Nil for rows in the clear.
     init(_ ring: KeyRing?) {
@@ -19,5 +21,13 @@ final class Sealing: Sendable {
     func replace(_ new: KeyRing) {
         ring.withLock { $0 = new }
         version.add(1, ordering: .releasing)
+    }
+
+    /// Whether a row that was sealed a while ago may still be written: with a key that is there to stay, of this ring.
+    func accepts(_ row: Row) -> Bool {
+        let ring = current
+        guard row.ring == ring?.index.identity else { return false }
+        guard let ring else { return true }
+        return row.keyNumber != retiring.load(ordering: .acquiring) && ring.key(numbered: row.keyNumber) != nil
     }
 }

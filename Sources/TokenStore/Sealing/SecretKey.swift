@@ -35,6 +35,9 @@ internal import Glibc
         return SecretKey(bytes.span)
     }
 
+    /// Tells this key from others while both are in use.
+    var identity: ObjectIdentifier { ObjectIdentifier(self) }
+
     /// Lends the bytes while `body` runs.
     func withBytes<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
         unsafe body(Span(_unsafeStart: storage, count: Self.length))

@@ -19,7 +19,7 @@ final class ProgressBar: Sendable {
     func show(_ progress: StoreAdministrator.Progress) {
         guard isShown else { return }
         let total = max(progress.total, 1)
-        let share = min(Double(progress.done) / Double(total), 1)
+        let share = min(max(Double(progress.done) / Double(total), 0), 1)
         let filled = Int(share * Double(Self.width))
         let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: Self.width - filled)
         write("\r\(title) [\(bar)] \(Int(share * 100)) %")

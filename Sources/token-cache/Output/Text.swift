@@ -42,6 +42,12 @@ enum Text {
         }
     }
 
+    /// How long it is from one moment to another, 0 where it is less or out of all reason.
+    static func age(from start: Int64, to end: Int64) -> String {
+        let (seconds, hasOverflowed) = end.subtractingReportingOverflow(start)
+        return age(hasOverflowed ? 0 : seconds)
+    }
+
     /// As in `2026-11-21T02:03:04Z`.
     static func time(_ unixTime: Int64) -> String {
         Date(timeIntervalSince1970: TimeInterval(unixTime)).formatted(.iso8601)

@@ -29,8 +29,8 @@ struct Import: AsyncParsableCommand {
 
     @OptionGroup var options: StoreCommandOptions
 
-    /// Tokens that are stored in one go.
-    private static let batch = 500
+    /// Tokens that are stored in one go, or fewer with so many bytes.
+    private static let (batch, batchBytes) = (500, 8 << 20)
 
     func run() async throws {
         let summary = try await options.withStore(creates: true) { store in
@@ -50,11 +50,12 @@ struct Import: AsyncParsableCommand {
         let total = reader.count()
         var summary = TransferSummary()
         var seen = 0
-        var batch: [StoreTokens.Entry] = []
+        var (batch, bytes): ([StoreTokens.Entry], Int) = ([], 0)
         while let entry = reader.next() {
             seen += 1
             switch entry {
             case .token(let file):
+                bytes += file.tokenInfo.count
                 summary.formats[file.format.rawValue, default: 0] += 1
                 batch.append(
                     StoreTokens.Entry(
@@ -70,7 +71,10 @@ struct Import: AsyncParsableCommand {
                     FileHandle.standardError.write(Data(line.utf8))
                 }
             }
-            if batch.count == Self.batch { try await hand(&batch, to: store, &summary) }
+            if batch.count == Self.batch || bytes >= Self.batchBytes {
+                try await hand(&batch, to: store, &summary)
+                bytes = 0
+            }
             bar.show(StoreAdministrator.Progress(done: seen, total: total))
         }
         try await hand(&batch, to: store, &summary)

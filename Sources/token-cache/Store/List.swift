@@ -43,11 +43,11 @@ struct List: AsyncParsableCommand {
     }
 
     private func line(_ token: ListTokens.Entry, at now: Int64) -> String {
-        var parts = ["written \(Text.age(now - token.writtenAt)) ago"]
+        var parts = ["written \(Text.age(from: token.writtenAt, to: now)) ago"]
         if let size = token.size { parts.append(Text.count(size, "byte")) }
         if let expiresAt = token.expiresAt {
             parts.append(
-                expiresAt <= now ? "expired" : "expires in \(Text.age(expiresAt - now))"
+                expiresAt <= now ? "expired" : "expires in \(Text.age(from: now, to: expiresAt))"
             )
         }
         if let fault = token.fault { parts.append(fault) }

@@ -4,18 +4,38 @@ import contextlib
 import dataclasses
 import statistics
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from client import CONNECTIONS, ask, open_connections
 from machine import BenchmarkError, stolen_seconds
-from peers import Peer, RunningPeer
+from peers import Peer, RunningPeer, stop
 from workloads import SEED, Workload
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """The numbers that `figures.lua` prints."""
+
+    requests: int
+    microseconds: int
+    received_bytes: int
+    failed: int
+    p50_microseconds: int
+    p99_microseconds: int
+    max_microseconds: int
+
+    @property
+    def requests_per_second(self) -> float:
+        """Over the whole run."""
+        return self.requests / self.microseconds * 1e6
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
     """One run of wrk against one peer, or the medians of several."""
 
+    requests: float
     requests_per_second: float
     p50_microseconds: float
     p99_microseconds: float
@@ -46,69 +66,82 @@ def median(samples: list[Sample]) -> Sample:
 
 
 class Wrk:
-    """The load: 64 keep-alive connections from one thread on a core of its own."""
+    """The load: keep-alive connections from one thread on a core of its own."""
 
-    def __init__(self, core: int, server_core: int, folder: Path, seconds: int) -> None:
+    def __init__(
+        self, core: int, server_core: int, folder: Path, seconds: int, connections: int = CONNECTIONS
+    ) -> None:
         self.core = core
         self.server_core = server_core
         self.folder = folder
         self.seconds = seconds
+        self.connections = connections
 
     def run(self, peer: RunningPeer, workload: Workload, seed: int) -> Sample:
         """Drives a peer once."""
         stolen_before, cpu_before = stolen_seconds(self.server_core), peer.cpu_seconds()
-        requests, microseconds, received, failed, p50, p99 = self.figures(peer.port, workload, seed)
+        with self.driving(peer.port, workload, seed) as process:
+            figures = self.figures(process, f"{peer.name}, {workload.name}", len(peer.answer))
         cpu, stolen = peer.cpu_seconds() - cpu_before, stolen_seconds(self.server_core) - stolen_before
-        if failed:
-            raise BenchmarkError(f"{peer.name}, {workload.name}: {failed} requests failed")
-        # The answers cut off at the end of the run are in the bytes and not in the requests.
-        surplus = received - requests * len(peer.answer)
-        if not 0 <= surplus <= CONNECTIONS * len(peer.answer):
-            raise BenchmarkError(f"{peer.name}, {workload.name}: answers of an unexpected length")
         return Sample(
-            requests_per_second=requests / microseconds * 1e6,
-            p50_microseconds=p50,
-            p99_microseconds=p99,
-            cpu_microseconds=cpu / requests * 1e6,
-            busy=cpu / microseconds * 1e6,
-            stolen=stolen / microseconds * 1e6,
+            requests=figures.requests,
+            requests_per_second=figures.requests_per_second,
+            p50_microseconds=figures.p50_microseconds,
+            p99_microseconds=figures.p99_microseconds,
+            cpu_microseconds=cpu / figures.requests * 1e6,
+            busy=cpu / figures.microseconds * 1e6,
+            stolen=stolen / figures.microseconds * 1e6,
             resident_bytes=peer.resident_bytes(),
         )
 
-    def figures(self, port: int, workload: Workload, seed: int) -> list[int]:
-        """The numbers that `replay.lua` prints."""
-        requests = self.folder / "requests"
-        requests.write_bytes(b"".join(workload.requests))
-        script = str(Path(__file__).with_name("replay.lua"))
-        command = ["taskset", "--cpu-list", str(self.core), "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{self.seconds}s"]
-        arguments = [str(requests), str(workload.request_bytes), str(seed)]
-        scheme = "https" if workload.is_tls else "http"
-        result = subprocess.run(
-            [*command, "-s", script, f"{scheme}://127.0.0.1:{port}", "--", *arguments],
-            capture_output=True, text=True, timeout=self.seconds + 60, check=False,
+    @contextlib.contextmanager
+    def driving(self, port: int, workload: Workload, seed: int) -> Iterator[subprocess.Popen]:
+        """Runs wrk, for as long as the block lasts at most."""
+        scripts, scheme = Path(__file__).parent, "https" if workload.is_tls else "http"
+        script, *arguments = workload.script(self.folder, seed)
+        process = subprocess.Popen(
+            ["taskset", "--cpu-list", str(self.core), "wrk", "-t1", f"-c{self.connections}", f"-d{self.seconds}s",
+             "--timeout", "10s", "-s", str(scripts / script), f"{scheme}://127.0.0.1:{port}", "--", *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
-        last = result.stdout.strip().rpartition("\n")[2].split()
-        if result.returncode != 0 or last[:1] != ["figures"]:
-            raise BenchmarkError(f"wrk failed:\n{result.stdout}{result.stderr}")
-        return [int(number) for number in last[1:]]
+        try:
+            yield process
+        finally:
+            stop(process)
+
+    def figures(self, process: subprocess.Popen, what: str, answer_bytes: int) -> Figures:
+        """What wrk has found when it is done; all answers have to have that length."""
+        output, errors = process.communicate(timeout=self.seconds + 60)
+        last = output.strip().rpartition("\n")[2].split()
+        if process.returncode != 0 or last[:1] != ["figures"]:
+            raise BenchmarkError(f"wrk failed:\n{output}{errors}")
+        figures = Figures(*(int(number) for number in last[1:]))
+        if figures.failed:
+            raise BenchmarkError(f"{what}: {figures.failed} requests failed")
+        # The answers cut off at the end of the run are in the bytes and not in the requests.
+        surplus = figures.received_bytes - figures.requests * answer_bytes
+        if not 0 <= surplus <= self.connections * answer_bytes:
+            raise BenchmarkError(f"{what}: answers of an unexpected length")
+        return figures
 
 
-def compare(peers: list[Peer], workload: Workload, wrk: Wrk, rounds: int) -> list[Result]:
-    """Drives the peers in turn, A B A B, so that a change of the machine's mood meets them all.
+def compare(entrants: list[tuple[Peer, Workload]], wrk: Wrk, rounds: int) -> list[Result]:
+    """Drives peers in turn, each with its workload, A B A B, so that a change of the machine's mood meets them all.
 
     The last peer is the one the others are compared with.
     """
-    samples: dict[str, list[Sample]] = {peer.name: [] for peer in peers}
+    samples: dict[str, list[Sample]] = {peer.name: [] for peer, _ in entrants}
     with contextlib.ExitStack() as stack:
-        running = [stack.enter_context(peer.serving(workload)) for peer in peers]
+        running = [(stack.enter_context(peer.serving(workload)), workload) for peer, workload in entrants]
         for number in range(rounds):
-            for peer in running:
+            for peer, workload in running:
                 samples[peer.name].append(wrk.run(peer, workload, SEED + number))
-    reference = samples[peers[-1].name]
+    reference = samples[entrants[-1][0].name]
     results = []
-    for name, own in samples.items():
+    for peer, workload in entrants:
+        own = samples[peer.name]
         ratios = [one.cpu_microseconds / other.cpu_microseconds for one, other in zip(own, reference)]
-        results.append(Result(workload.name, name, median(own), ratios))
+        results.append(Result(workload.name, peer.name, median(own), ratios))
     return results
 
 

@@ -1,5 +1,7 @@
 -- Sends requests of a file in random order: wrk -s replay.lua URL -- FILE REQUEST_BYTES SEED
--- All requests of the file have the same length. The last line of the output is for measurement.py.
+-- All requests of the file have the same length.
+
+dofile(debug.getinfo(1, "S").source:match("@(.*/)") .. "figures.lua")
 
 local requests = {}
 
@@ -15,13 +17,4 @@ end
 
 function request()
    return requests[math.random(#requests)]
-end
-
-function done(summary, latency)
-   local errors = summary.errors
-   local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
-   io.write(string.format(
-      "figures %d %d %d %d %d %d\n",
-      summary.requests, summary.duration, summary.bytes, failed, latency:percentile(50), latency:percentile(99)
-   ))
 end

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import statistics
-from pathlib import Path
 
 from measurement import Result
 
@@ -55,14 +54,18 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
+def head(machine: dict[str, str]) -> str:
+    """The machine, a line each."""
+    width = max(len(name) for name in machine)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in machine.items())
+
+
 def as_text(report: Report) -> str:
     """What the benchmark prints."""
-    width = max(len(name) for name in report.machine)
-    head = "\n".join(f"{name.ljust(width)}  {value}" for name, value in report.machine.items())
     figures = table([TITLES, *(cells(result) for result in report.results)])
     idle_tls = ", ".join(f"{name} {size:,.0f}" for name, size in report.idle_tls_bytes.items())
     return (
-        f"{head}\n\n{report.method}\n\n{figures}\n\n"
+        f"{head(report.machine)}\n\n{report.method}\n\n{figures}\n\n"
         f"idle keep-alive connection: {report.idle_connection_bytes:,.0f} bytes resident"
         f" ({report.idle_connections:,} connections, one answer each)\n"
         f"idle TLS connection: {idle_tls} bytes resident\n"
@@ -70,6 +73,6 @@ def as_text(report: Report) -> str:
     )
 
 
-def write_json(report: Report, path: Path) -> None:
-    """Writes the figures with their units in the names."""
-    path.write_text(json.dumps(dataclasses.asdict(report), indent=2) + "\n")
+def as_json(report: object) -> str:
+    """The figures of a dataclass, with their units in the names."""
+    return json.dumps(dataclasses.asdict(report), indent=2) + "\n"

@@ -4,6 +4,7 @@ import dataclasses
 import random
 import string
 import uuid
+from pathlib import Path
 from urllib.parse import quote
 
 TOKEN_COUNT = 10_000
@@ -25,6 +26,12 @@ class Workload:
     def request_bytes(self) -> int:
         """The length of each request."""
         return len(self.requests[0])
+
+    def script(self, folder: Path, seed: int) -> list[str]:
+        """A script of wrk's and its arguments, with its files in a folder."""
+        requests = folder / "requests"
+        requests.write_bytes(b"".join(self.requests))
+        return ["replay.lua", str(requests), str(self.request_bytes), str(seed)]
 
 
 def unique_ids(seed: int) -> list[str]:

@@ -151,17 +151,20 @@ class TokenCache(Peer):
         super().__init__(core, folder)
         self.binary = binary
         self.certificate = certificate
+        self.data = folder / "data"
+        self.settings: dict[str, str] = {}
+        """Further variables of its environment."""
 
     def command(self, port: int, workload: Workload) -> list[str]:
         listen = f"{'https' if workload.is_tls else 'http'}://127.0.0.1:{port}"
-        return [str(self.binary), "serve", "--listen", listen, "--data-directory", str(self.folder / "data")]
+        return [str(self.binary), "serve", "--listen", listen, "--data-directory", str(self.data)]
 
     def environment(self) -> dict[str, str]:
         """Without the settings of whoever runs the benchmark."""
         others = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
         return {
             **others, "TOKEN_CACHE_LOOPS": "1", "TOKEN_CACHE_TLS_CERTIFICATE": str(self.certificate.chain),
-            "TOKEN_CACHE_TLS_PRIVATE_KEY": str(self.certificate.key),
+            "TOKEN_CACHE_TLS_PRIVATE_KEY": str(self.certificate.key), **self.settings,
         }
 
 

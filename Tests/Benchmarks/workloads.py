@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 TOKEN_COUNT = 10_000
 SEED = 20_240_229
+# Of numbered tokens, for printf here, in SQLite and in Lua.
+ID_FORMAT = "00000000-0000-4000-8000-%012d"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,19 @@ class Workload:
         requests = folder / "requests"
         requests.write_bytes(b"".join(self.requests))
         return ["replay.lua", str(requests), str(self.request_bytes), str(seed)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbered(Workload):
+    """Requests for random ones of many tokens, whose ids are made from numbers: the first request is the template."""
+
+    count: int = 0
+    pause_milliseconds: int = 0
+    """What a connection waits on average before each request."""
+
+    def script(self, folder: Path, seed: int) -> list[str]:
+        template = self.requests[0].decode().replace("%", "%%").replace(ID_FORMAT % 0, ID_FORMAT)
+        return ["numbered.lua", template, str(self.count), str(seed), str(self.pause_milliseconds)]
 
 
 def unique_ids(seed: int) -> list[str]:
@@ -86,12 +101,21 @@ def posts(name: str, ids: list[str], infos: list[str]) -> Workload:
     return Workload(name, [post(body) for body in bodies], len(bodies[0]), b'{"status":"true"}')
 
 
+def numbered_posts(count: int, pause_milliseconds: int = 0) -> Numbered:
+    """POST requests that replace numbered tokens."""
+    body = form(ID_FORMAT % 0, NUMBERED_INFO)
+    return Numbered(
+        "POST", [post(body)], len(body), b'{"status":"true"}', count=count, pause_milliseconds=pause_milliseconds
+    )
+
+
 def over_tls(name: str, workload: Workload, field: str = "") -> Workload:
     """The same requests over TLS, with a further header line."""
     requests = [request.replace(b"\r\n", f"\r\n{field}".encode(), 1) for request in workload.requests]
     return dataclasses.replace(workload, name=name, requests=requests, is_tls=True)
 
 
+NUMBERED_INFO = token_infos(SEED + 4)[0]
 STORED_IDS = unique_ids(SEED)
 LOADING = posts("loading", STORED_IDS, token_infos(SEED + 1))
 GET_HIT = gets("GET hit", STORED_IDS, b'"token_info":')

@@ -1,0 +1,137 @@
+"""The store under load: group commit on slow disks."""
+
+import contextlib
+import dataclasses
+import os
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import machine
+import measurement
+from client import CONNECTIONS
+from measurement import Sample, Wrk
+from peers import Certificate, RunningPeer
+from stores import Store
+from sync_delay import SyncDelay
+from workloads import SEED, TOKEN_COUNT, Numbered, numbered_posts
+
+SYNC_DELAYS = [0, 1, 5]
+GROUP_CONNECTIONS = [1, 64, 512]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How much to measure, and how long."""
+
+    rounds: int
+    seconds: int
+
+
+FULL = Plan(rounds=3, seconds=3)
+QUICK = Plan(rounds=1, seconds=2)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupResult:
+    """POST at one delay and one number of connections."""
+
+    delay_milliseconds: int
+    connections: int
+    medians: Sample
+    requests_per_commit: float
+    sync_milliseconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class StorageReport:
+    """All that one run found out."""
+
+    machine: dict[str, str]
+    method: str
+    groups: list[GroupResult]
+    plan: Plan
+
+
+class StorageBenchmark:
+    """The measurements, with all their files in a folder."""
+
+    def __init__(self, binary: Path, plan: Plan, folder: Path) -> None:
+        self.binary = binary
+        self.plan = plan
+        self.folder = folder
+        self.server_core, self.client_core = machine.choose_cores()
+        self.certificate = Certificate.make(folder)
+        self.delay = SyncDelay(folder)
+
+    def measure(self) -> StorageReport:
+        """Runs everything."""
+        machine.raise_descriptor_limit()
+        os.sched_setaffinity(0, {self.client_core})
+        small = self.made(TOKEN_COUNT)
+        note("measuring group commit")
+        groups = self.groups(small)
+        return StorageReport(
+            machine=machine.describe(self.binary, self.folder),
+            method=(
+                f"server on core {self.server_core}, wrk on core {self.client_core}; sealed stores, random ids;\n"
+                "latencies with wrk's correction for what was not asked while an answer was late"
+            ),
+            groups=groups, plan=self.plan,
+        )
+
+    def made(self, count: int) -> Store:
+        """A new store."""
+        note(f"making a store of {count:,} tokens")
+        store = Store(self.server_core, self.folder, self.binary, self.certificate, count)
+        store.make()
+        return store
+
+    def wrk(self, seconds: int, connections: int = CONNECTIONS) -> Wrk:
+        """A load on the client's core."""
+        return Wrk(self.client_core, self.server_core, self.folder, seconds, connections)
+
+    @contextlib.contextmanager
+    def counting(self, store: Store, workload: Numbered) -> Iterator[RunningPeer]:
+        """Serves with syncs that are counted, and take as long as they do."""
+        self.delay.set(0)
+        store.settings = self.delay.settings
+        try:
+            with store.serving(workload) as running:
+                yield running
+        finally:
+            store.settings = {}
+
+    # Group commit
+
+    def groups(self, store: Store) -> list[GroupResult]:
+        """POST at each delay with each number of connections."""
+        cells = [(delay, connections) for delay in SYNC_DELAYS for connections in GROUP_CONNECTIONS]
+        found: dict[tuple[int, int], list[tuple[Sample, float, float]]] = {cell: [] for cell in cells}
+        workload = numbered_posts(store.count)
+        with self.counting(store, workload) as running:
+            for number in range(self.plan.rounds):
+                for delay, connections in cells:
+                    self.delay.set(delay)
+                    wrk = self.wrk(self.plan.seconds, connections)
+                    before = self.delay.syncs()
+                    sample = wrk.run(running, workload, SEED + number)
+                    syncs = self.delay.syncs() - before
+                    group = sample.requests / max(1, syncs.commits)
+                    found[delay, connections].append((sample, group, syncs.milliseconds))
+            self.delay.set(0)
+        return [
+            GroupResult(
+                delay, connections,
+                measurement.median([sample for sample, _, _ in runs]),
+                statistics.median(group for _, group, _ in runs),
+                statistics.median(milliseconds for _, _, milliseconds in runs),
+            )
+            for (delay, connections), runs in found.items()
+        ]
+
+
+def note(text: str) -> None:
+    """Says what is going on."""
+    print(text, file=sys.stderr)

@@ -1,0 +1,40 @@
+"""The figures of the storage benchmark as text."""
+
+import report
+from storage import GroupResult, StorageReport
+
+GROUP_TITLES = [
+    "sync delay", "connections", "requests/s", "p50 ms", "p99 ms", "requests/commit", "ms/sync", "CPU µs/request",
+    "stolen",
+]
+
+
+def milliseconds(microseconds: float) -> str:
+    """With as many digits as tell something."""
+    return f"{microseconds / 1e3:,.2f}"
+
+
+def group_cells(result: GroupResult) -> list[str]:
+    """One line of the first table."""
+    figures = result.medians
+    return [
+        f"{result.delay_milliseconds} ms",
+        f"{result.connections}",
+        f"{figures.requests_per_second:,.0f}",
+        milliseconds(figures.p50_microseconds),
+        milliseconds(figures.p99_microseconds),
+        f"{result.requests_per_commit:,.1f}",
+        f"{result.sync_milliseconds:.2f}",
+        f"{figures.cpu_microseconds:.2f}",
+        f"{figures.stolen:.0%}",
+    ]
+
+
+def as_text(found: StorageReport) -> str:
+    """What the benchmark prints."""
+    plan = found.plan
+    groups = report.table([GROUP_TITLES, *(group_cells(result) for result in found.groups)])
+    return (
+        f"{report.head(found.machine)}\n\n{found.method}\n\n"
+        f"POST with syncs that take longer by a delay (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}"
+    )

@@ -1,0 +1,69 @@
+"""Stores of many tokens, made without a POST for each."""
+
+import contextlib
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from machine import BenchmarkError
+from peers import Certificate, TokenCache
+from workloads import GET_MISS, ID_FORMAT, NUMBERED_INFO
+
+# Rows that are inserted at a time, between which an interrupt is noticed.
+BATCH = 100_000
+
+
+class Store(TokenCache):
+    """token-cache on a sealed store of numbered tokens."""
+
+    def __init__(self, core: int, folder: Path, binary: Path, certificate: Certificate, count: int) -> None:
+        super().__init__(core, folder, binary, certificate)
+        self.count = count
+        self.name = f"{count:,} tokens"
+        self.data = folder / f"{count}-tokens"
+        self.making_seconds = 0.0
+
+    @property
+    def database(self) -> Path:
+        """The database's file."""
+        return self.data / "tokens.db"
+
+    def make(self) -> None:
+        """Makes the store: the server its schema, SQLite its rows in the clear, and `token-cache seal` what it is."""
+        begin = time.monotonic()
+        settings, self.settings = self.settings, {"TOKEN_CACHE_SEALING_ENABLED": "off"}
+        with self.serving(GET_MISS):
+            pass
+        self.settings = settings
+        self.insert_rows()
+        # On a terminal it shows how far it is.
+        command = [str(self.binary), "seal", "--data-directory", str(self.data)]
+        errors = None if sys.stderr.isatty() else subprocess.PIPE
+        result = subprocess.run(
+            command, env=self.environment(), stdout=subprocess.DEVNULL, stderr=errors, text=True, check=False
+        )
+        if result.returncode != 0:
+            raise BenchmarkError(f"the store of {self.name} could not be sealed:\n{result.stderr or ''}")
+        self.making_seconds = time.monotonic() - begin
+
+    def insert_rows(self) -> None:
+        """Fills the database, which nobody has open."""
+        with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
+            for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
+                connection.execute(f"PRAGMA {setting}")
+            connection.execute("BEGIN")
+            for start in range(0, self.count, BATCH):
+                connection.execute(
+                    """
+                    WITH RECURSIVE numbers (number) AS (
+                        VALUES (?1) UNION ALL SELECT number + 1 FROM numbers WHERE number < ?2 - 1
+                    )
+                    INSERT INTO token (key, written_at, expires_at, key_number, value)
+                    SELECT CAST(printf(?3, number) AS BLOB), unixepoch(), NULL, 0, CAST(?4 AS BLOB) FROM numbers
+                    """,
+                    (start, min(start + BATCH, self.count), ID_FORMAT, NUMBERED_INFO),
+                )
+            connection.execute("UPDATE store SET tokens = ?", (self.count,))
+            connection.execute("COMMIT")

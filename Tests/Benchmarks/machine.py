@@ -64,6 +64,11 @@ def stolen_seconds(core: int) -> float:
     return int(value_of("/proc/stat", f"cpu{core}", " ").split()[7]) / CLOCK_TICKS
 
 
+def bytes_from_disk() -> int:
+    """What all programs have had read from disks so far, and not from the system's memory (proc_vmstat(5))."""
+    return int(value_of("/proc/vmstat", "pgpgin", " ")) * 1024
+
+
 def describe(binary: Path, folder: Path) -> dict[str, str]:
     """Machine, versions and date."""
     memory = int(value_of("/proc/meminfo", "MemTotal", ":").split()[0]) / (1 << 20)

@@ -1,4 +1,4 @@
-"""The store under load: group commit on slow disks."""
+"""The store under load: group commit on slow disks, and many tokens."""
 
 import contextlib
 import dataclasses
@@ -10,12 +10,13 @@ from pathlib import Path
 
 import machine
 import measurement
+import stores
 from client import CONNECTIONS
 from measurement import Sample, Wrk
 from peers import Certificate, RunningPeer
 from stores import Store
 from sync_delay import SyncDelay
-from workloads import SEED, TOKEN_COUNT, Numbered, numbered_posts
+from workloads import SEED, TOKEN_COUNT, Numbered, numbered_gets, numbered_posts
 
 SYNC_DELAYS = [0, 1, 5]
 GROUP_CONNECTIONS = [1, 64, 512]
@@ -27,10 +28,13 @@ class Plan:
 
     rounds: int
     seconds: int
+    many_tokens: int
+    lookup_rounds: int
+    starts: int
 
 
-FULL = Plan(rounds=3, seconds=3)
-QUICK = Plan(rounds=1, seconds=2)
+FULL = Plan(rounds=3, seconds=3, many_tokens=10_000_000, lookup_rounds=10, starts=10)
+QUICK = Plan(rounds=1, seconds=2, many_tokens=200_000, lookup_rounds=3, starts=5)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +49,25 @@ class GroupResult:
 
 
 @dataclasses.dataclass(frozen=True)
+class LookupResult:
+    """GET of random ids in stores of different sizes."""
+
+    results: list[measurement.Result]
+    database_bytes: dict[str, int]
+    disk_bytes: int
+    """What was read from disks, and not from the system's memory, in all runs."""
+    start_milliseconds: dict[str, float]
+    making_seconds: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
 class StorageReport:
     """All that one run found out."""
 
     machine: dict[str, str]
     method: str
     groups: list[GroupResult]
+    lookup: LookupResult
     plan: Plan
 
 
@@ -67,18 +84,22 @@ class StorageBenchmark:
 
     def measure(self) -> StorageReport:
         """Runs everything."""
+        stores.check_space(self.folder, self.plan.many_tokens)
         machine.raise_descriptor_limit()
         os.sched_setaffinity(0, {self.client_core})
         small = self.made(TOKEN_COUNT)
         note("measuring group commit")
         groups = self.groups(small)
+        many = self.made(self.plan.many_tokens)
+        note("measuring many tokens")
+        lookup = self.lookup(many, small)
         return StorageReport(
             machine=machine.describe(self.binary, self.folder),
             method=(
                 f"server on core {self.server_core}, wrk on core {self.client_core}; sealed stores, random ids;\n"
                 "latencies with wrk's correction for what was not asked while an answer was late"
             ),
-            groups=groups, plan=self.plan,
+            groups=groups, lookup=lookup, plan=self.plan,
         )
 
     def made(self, count: int) -> Store:
@@ -130,6 +151,29 @@ class StorageBenchmark:
             )
             for (delay, connections), runs in found.items()
         ]
+
+    # Many tokens
+
+    def lookup(self, many: Store, few: Store) -> LookupResult:
+        """GET in both in turn, and starts."""
+        entrants = [many, few]
+        for store in entrants:
+            store.read_through()
+        disk_bytes = machine.bytes_from_disk()
+        workloads = {store.name: numbered_gets(store.count) for store in entrants}
+        results = measurement.compare(
+            [(store, workloads[store.name]) for store in entrants], self.wrk(self.plan.seconds), self.plan.lookup_rounds
+        )
+        return LookupResult(
+            results=results,
+            database_bytes={store.name: store.database.stat().st_size for store in entrants},
+            disk_bytes=machine.bytes_from_disk() - disk_bytes,
+            start_milliseconds={
+                store.name: measurement.start_milliseconds(store, workloads[store.name], self.plan.starts)
+                for store in entrants
+            },
+            making_seconds={store.name: store.making_seconds for store in entrants},
+        )
 
 
 def note(text: str) -> None:

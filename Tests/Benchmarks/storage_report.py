@@ -1,7 +1,7 @@
 """The figures of the storage benchmark as text."""
 
 import report
-from storage import GroupResult, StorageReport
+from storage import GroupResult, LookupResult, StorageReport
 
 GROUP_TITLES = [
     "sync delay", "connections", "requests/s", "p50 ms", "p99 ms", "requests/commit", "ms/sync", "CPU µs/request",
@@ -30,11 +30,29 @@ def group_cells(result: GroupResult) -> list[str]:
     ]
 
 
+def mebibytes(count: int) -> str:
+    """A size."""
+    return f"{count / (1 << 20):,.0f} MiB"
+
+
+def lookup_text(lookup: LookupResult) -> str:
+    """The second table and what belongs to it."""
+    figures = report.table([report.TITLES, *(report.cells(result) for result in lookup.results)])
+    stores = "\n".join(
+        f"{name}: {mebibytes(size)}, exec to first answer {lookup.start_milliseconds[name]:.1f} ms, "
+        f"made and sealed in {lookup.making_seconds[name]:.0f} s"
+        for name, size in lookup.database_bytes.items()
+    )
+    return f"{figures}\n{stores}\nread from the disk in all runs: {mebibytes(lookup.disk_bytes)}"
+
+
 def as_text(found: StorageReport) -> str:
     """What the benchmark prints."""
     plan = found.plan
     groups = report.table([GROUP_TITLES, *(group_cells(result) for result in found.groups)])
     return (
         f"{report.head(found.machine)}\n\n{found.method}\n\n"
-        f"POST with syncs that take longer by a delay (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}"
+        f"POST with syncs that take longer by a delay (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}\n\n"
+        f"GET hit of many tokens and of few (medians of {plan.lookup_rounds} paired runs of {plan.seconds} s)\n\n"
+        f"{lookup_text(found.lookup)}"
     )

@@ -1,6 +1,7 @@
 """Stores of many tokens, made without a POST for each."""
 
 import contextlib
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,18 @@ from workloads import GET_MISS, ID_FORMAT, NUMBERED_INFO
 
 # Rows that are inserted at a time, between which an interrupt is noticed.
 BATCH = 100_000
+# What a token takes on the disk while its store is made, which holds it in the clear and sealed.
+BYTES_PER_TOKEN = 1_000
+
+
+def check_space(folder: Path, count: int) -> None:
+    """Refuses to start what would fill the disk."""
+    needed, free = count * BYTES_PER_TOKEN + (1 << 28), shutil.disk_usage(folder).free
+    if free < needed:
+        raise BenchmarkError(
+            f"{folder} has {free / (1 << 30):.1f} GiB free, and to make a store of {count:,} tokens takes "
+            f"{needed / (1 << 30):.1f} GiB; make room, or measure a smaller one with --quick"
+        )
 
 
 class Store(TokenCache):
@@ -67,3 +80,9 @@ class Store(TokenCache):
                 )
             connection.execute("UPDATE store SET tokens = ?", (self.count,))
             connection.execute("COMMIT")
+
+    def read_through(self) -> None:
+        """Has the system keep the database in its memory, as far as it fits."""
+        with self.database.open("rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass

@@ -101,6 +101,13 @@ def posts(name: str, ids: list[str], infos: list[str]) -> Workload:
     return Workload(name, [post(body) for body in bodies], len(bodies[0]), b'{"status":"true"}')
 
 
+def numbered_gets(count: int, pause_milliseconds: int = 0) -> Numbered:
+    """GET requests for numbered tokens."""
+    return Numbered(
+        "GET hit", [get(ID_FORMAT % 0)], 0, b'"token_info":', count=count, pause_milliseconds=pause_milliseconds
+    )
+
+
 def numbered_posts(count: int, pause_milliseconds: int = 0) -> Numbered:
     """POST requests that replace numbered tokens."""
     body = form(ID_FORMAT % 0, NUMBERED_INFO)

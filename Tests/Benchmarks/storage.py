@@ -1,18 +1,21 @@
-"""The store under load: group commit on slow disks, and many tokens."""
+"""The store under load: group commit on slow disks, many tokens, and what checkpoints do to the latency."""
 
 import contextlib
 import dataclasses
 import os
 import statistics
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import machine
 import measurement
 import stores
-from client import CONNECTIONS
-from measurement import Sample, Wrk
+from client import CONNECTIONS, ask_all
+from machine import BenchmarkError
+from measurement import Figures, Sample, Wrk
 from peers import Certificate, RunningPeer
 from stores import Store
 from sync_delay import SyncDelay
@@ -20,6 +23,9 @@ from workloads import SEED, TOKEN_COUNT, Numbered, numbered_gets, numbered_posts
 
 SYNC_DELAYS = [0, 1, 5]
 GROUP_CONNECTIONS = [1, 64, 512]
+# Milliseconds that each connection waits on average before a request; 0 is all that the server can do.
+PAUSES = [10, 0]
+SAMPLE_SECONDS = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +37,20 @@ class Plan:
     many_tokens: int
     lookup_rounds: int
     starts: int
+    large_store_tokens: int
+    """Whose database has 1 GiB, or 128 MiB in a hurry."""
+    checkpoint_rounds: int
+    checkpoint_seconds: int
 
 
-FULL = Plan(rounds=3, seconds=3, many_tokens=10_000_000, lookup_rounds=10, starts=10)
-QUICK = Plan(rounds=1, seconds=2, many_tokens=200_000, lookup_rounds=3, starts=5)
+FULL = Plan(
+    rounds=3, seconds=3, many_tokens=10_000_000, lookup_rounds=10, starts=10, large_store_tokens=2_140_000,
+    checkpoint_rounds=3, checkpoint_seconds=8,
+)
+QUICK = Plan(
+    rounds=1, seconds=2, many_tokens=200_000, lookup_rounds=3, starts=5, large_store_tokens=267_000,
+    checkpoint_rounds=1, checkpoint_seconds=4,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +77,20 @@ class LookupResult:
 
 
 @dataclasses.dataclass(frozen=True)
+class CheckpointResult:
+    """POST and GET beside each other, on one store under one load."""
+
+    pause_milliseconds: int
+    store: str
+    database_bytes: int
+    post: Figures
+    """The medians, but the largest maximum; so in the others."""
+    get: Figures
+    checkpoints_per_second: float
+    largest_log_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
 class StorageReport:
     """All that one run found out."""
 
@@ -68,11 +98,12 @@ class StorageReport:
     method: str
     groups: list[GroupResult]
     lookup: LookupResult
+    checkpoints: list[CheckpointResult]
     plan: Plan
 
 
 class StorageBenchmark:
-    """The measurements, with all their files in a folder."""
+    """The three measurements, with all their files in a folder."""
 
     def __init__(self, binary: Path, plan: Plan, folder: Path) -> None:
         self.binary = binary
@@ -84,12 +115,16 @@ class StorageBenchmark:
 
     def measure(self) -> StorageReport:
         """Runs everything."""
-        stores.check_space(self.folder, self.plan.many_tokens)
+        stores.check_space(self.folder, max(self.plan.many_tokens, self.plan.large_store_tokens))
         machine.raise_descriptor_limit()
         os.sched_setaffinity(0, {self.client_core})
         small = self.made(TOKEN_COUNT)
         note("measuring group commit")
         groups = self.groups(small)
+        large = self.made(self.plan.large_store_tokens)
+        note("measuring checkpoints")
+        checkpoints = self.checkpoints([large, small])
+        large.remove()
         many = self.made(self.plan.many_tokens)
         note("measuring many tokens")
         lookup = self.lookup(many, small)
@@ -99,7 +134,7 @@ class StorageBenchmark:
                 f"server on core {self.server_core}, wrk on core {self.client_core}; sealed stores, random ids;\n"
                 "latencies with wrk's correction for what was not asked while an answer was late"
             ),
-            groups=groups, lookup=lookup, plan=self.plan,
+            groups=groups, lookup=lookup, checkpoints=checkpoints, plan=self.plan,
         )
 
     def made(self, count: int) -> Store:
@@ -174,6 +209,62 @@ class StorageBenchmark:
             },
             making_seconds={store.name: store.making_seconds for store in entrants},
         )
+
+    # Checkpoints
+
+    def checkpoints(self, entrants: list[Store]) -> list[CheckpointResult]:
+        """The same loads on all stores in turn."""
+        cells = [(pause, store) for pause in PAUSES for store in entrants]
+        found: dict[tuple[int, str], list[CheckpointResult]] = {(pause, store.name): [] for pause, store in cells}
+        for number in range(self.plan.checkpoint_rounds):
+            for pause, store in cells:
+                found[pause, store.name].append(self.checkpoint_run(store, pause, SEED + number))
+        return [combined(runs) for runs in found.values()]
+
+    def checkpoint_run(self, store: Store, pause: int, seed: int) -> CheckpointResult:
+        """POSTs and GETs at the same time."""
+        posts, gets = numbered_posts(store.count, pause), numbered_gets(store.count, pause)
+        wrk = self.wrk(self.plan.checkpoint_seconds)
+        with self.counting(store, gets) as running:
+            answer_bytes = [len(answer) for answer in ask_all(running.port, [posts.requests[0], gets.requests[0]])]
+            before = self.delay.syncs()
+            with wrk.driving(running.port, posts, seed) as posting, wrk.driving(running.port, gets, seed) as getting:
+                largest_log_bytes = self.watch_log(store, posting)
+                post = wrk.figures(posting, f"{store.name}, POST", answer_bytes[0])
+                get = wrk.figures(getting, f"{store.name}, GET", answer_bytes[1])
+            syncs = self.delay.syncs() - before
+        if syncs.checkpoints == 0:
+            raise BenchmarkError(f"{store.name}: there was no checkpoint, so nothing was measured")
+        return CheckpointResult(
+            pause, store.name, store.database.stat().st_size, post, get,
+            syncs.checkpoints / post.microseconds * 1e6, largest_log_bytes,
+        )
+
+    @staticmethod
+    def watch_log(store: Store, process: subprocess.Popen) -> int:
+        """The largest size that the log has while a process runs."""
+        log, largest = store.data / "tokens.db-wal", 0
+        while process.poll() is None:
+            largest = max(largest, log.stat().st_size)
+            time.sleep(SAMPLE_SECONDS)
+        return largest
+
+
+def combined(runs: list[CheckpointResult]) -> CheckpointResult:
+    """Medians, and the largest of what is a maximum."""
+
+    def figures(all_figures: list[Figures]) -> Figures:
+        columns = zip(*(dataclasses.astuple(one) for one in all_figures))
+        medians = Figures(*(statistics.median(column) for column in columns))
+        return dataclasses.replace(medians, max_microseconds=max(one.max_microseconds for one in all_figures))
+
+    return dataclasses.replace(
+        runs[0],
+        post=figures([run.post for run in runs]),
+        get=figures([run.get for run in runs]),
+        checkpoints_per_second=statistics.median(run.checkpoints_per_second for run in runs),
+        largest_log_bytes=max(run.largest_log_bytes for run in runs),
+    )
 
 
 def note(text: str) -> None:

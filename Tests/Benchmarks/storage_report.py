@@ -1,12 +1,15 @@
 """The figures of the storage benchmark as text."""
 
 import report
-from storage import GroupResult, LookupResult, StorageReport
+from client import CONNECTIONS
+from measurement import Figures
+from storage import CheckpointResult, GroupResult, LookupResult, StorageReport
 
 GROUP_TITLES = [
     "sync delay", "connections", "requests/s", "p50 ms", "p99 ms", "requests/commit", "ms/sync", "CPU µs/request",
     "stolen",
 ]
+CHECKPOINT_TITLES = ["load", "", "requests/s", "p50 ms", "p99 ms", "max ms", "checkpoints/s", "largest log MiB"]
 
 
 def milliseconds(microseconds: float) -> str:
@@ -30,6 +33,24 @@ def group_cells(result: GroupResult) -> list[str]:
     ]
 
 
+def checkpoint_rows(result: CheckpointResult) -> list[list[str]]:
+    """A line for POST and one for GET."""
+    load = f"{result.pause_milliseconds} ms between requests" if result.pause_milliseconds else "as fast as it goes"
+    store = f"{load}, {mebibytes(result.database_bytes)}"
+
+    def cells(name: str, figures: Figures) -> list[str]:
+        return [
+            name,
+            f"{figures.requests_per_second:,.0f}",
+            milliseconds(figures.p50_microseconds),
+            milliseconds(figures.p99_microseconds),
+            milliseconds(figures.max_microseconds),
+        ]
+
+    log = [f"{result.checkpoints_per_second:.1f}", f"{result.largest_log_bytes / (1 << 20):.1f}"]
+    return [[store, *cells("POST", result.post), *log], ["", *cells("GET", result.get), "", ""]]
+
+
 def mebibytes(count: int) -> str:
     """A size."""
     return f"{count / (1 << 20):,.0f} MiB"
@@ -50,9 +71,14 @@ def as_text(found: StorageReport) -> str:
     """What the benchmark prints."""
     plan = found.plan
     groups = report.table([GROUP_TITLES, *(group_cells(result) for result in found.groups)])
+    rows = [row for result in found.checkpoints for row in checkpoint_rows(result)]
     return (
         f"{report.head(found.machine)}\n\n{found.method}\n\n"
         f"POST with syncs that take longer by a delay (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}\n\n"
         f"GET hit of many tokens and of few (medians of {plan.lookup_rounds} paired runs of {plan.seconds} s)\n\n"
-        f"{lookup_text(found.lookup)}"
+        f"{lookup_text(found.lookup)}\n\n"
+        f"POST and GET beside each other, {CONNECTIONS} connections each; the log is to be moved into the database "
+        "at 4 MiB, or at\n16 MiB when more waits "
+        f"(medians of {plan.checkpoint_rounds} x {plan.checkpoint_seconds} s, and the largest max and log)\n\n"
+        f"{report.table([CHECKPOINT_TITLES, *rows])}"
     )

@@ -86,3 +86,7 @@ class Store(TokenCache):
         with self.database.open("rb", buffering=0) as file:
             while file.read(1 << 20):
                 pass
+
+    def remove(self) -> None:
+        """Gives the disk space back."""
+        shutil.rmtree(self.data)

@@ -21,12 +21,15 @@ class Syncs:
 
     @property
     def checkpoints(self) -> int:
-        """Each syncs the database once, and nothing else does while the server runs."""
+        """Each that moves all of the log syncs the database once, and nothing else does while the server runs."""
         return self.files
 
     @property
     def commits(self) -> int:
-        """Each syncs the log; so do a checkpoint before it moves the log, and the first commit after it once more."""
+        """Each syncs the log; so do a checkpoint before it moves the log, and the first commit after it once more.
+
+        Only without readers, for a checkpoint that they hold up syncs the log as well.
+        """
         return self.log - 2 * self.checkpoints
 
     @property

@@ -60,10 +60,16 @@ extension Committer {
 
     /// Moves the log into the database and cuts it to nothing, as far as readers allow.
     ///
-    /// - Parameter milliseconds: How long readers are waited for.
-    func checkpoint(waiting milliseconds: Int32 = 10) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
+    /// - Parameters:
+    ///   - milliseconds: How long readers are waited for.
+    ///   - insists: Whether readers that are in the way of the moving itself are waited for as well. Without new commits
+    ///     each of them is so for no longer than its loop's turn; under constant load there is always another one.
+    func checkpoint(
+        waiting milliseconds: Int32 = 10, insists: Bool = false
+    ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
         // The first moves the pages while readers go on; only then is there a short wait for them.
-        guard try connection.checkpoint(truncating: false, waiting: 0) == .complete else { return .heldUp }
+        let isMoved = try connection.checkpoint(truncating: false, waiting: 0) == .complete
+        guard isMoved || insists else { return .heldUp }
         return try connection.checkpoint(truncating: true, waiting: milliseconds)
     }
 }

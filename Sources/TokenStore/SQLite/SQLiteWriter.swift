@@ -168,7 +168,10 @@ final class SQLiteWriter: Sendable {
             case .checkpoint:
                 // Noted first as held up: after an error it is tried again in a while.
                 housekeeping.noteCheckpoint(isComplete: false, at: .now)
-                let outcome = try database.perform { (committer) throws(SQLiteError) in try committer.checkpoint() }
+                let isTooLarge = database.logSize >= Housekeeping.largestLog
+                let outcome = try database.perform { (committer) throws(SQLiteError) in
+                    try committer.checkpoint(waiting: isTooLarge ? 100 : 10, insists: isTooLarge)
+                }
                 housekeeping.noteCheckpoint(isComplete: outcome == .complete, at: .now)
             case .expire:
                 housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)

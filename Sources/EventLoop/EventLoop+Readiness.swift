@@ -1,3 +1,5 @@
+internal import Synchronization
+
 extension EventLoop {
     /// Starts to watch a descriptor for both directions, edge-triggered, and takes it to be ready for both.
     func register(_ descriptor: Int32) throws(SystemError) -> RegistrationID {
@@ -41,13 +43,8 @@ extension EventLoop {
 
     /// A read that filled less than the room it had emptied the socket (epoll(7)): with edge-triggered events a further
     /// one could only find nothing.
-    ///
-    /// After the peer's end of input there is no further event, so reading goes on.
     func markDrained(_ id: RegistrationID) {
-        let row = Int(id.descriptor)
-        if !registrations[row].readiness.contains(.endOfInput) {
-            registrations[row].readiness.remove(.readable)
-        }
+        registrations[Int(id.descriptor)].markDrained()
     }
 
     func isReady(_ direction: Readiness, of id: RegistrationID) -> Bool {
@@ -70,39 +67,21 @@ extension EventLoop {
         if isDraining && isIdle { return .draining }
         return await Waiter.suspend { waiter in
             let row = Int(id.descriptor)
-            precondition(registrations[row].waiter == nil, "one task at a time waits on a descriptor")
-            registrations[row].waiter = waiter
-            registrations[row].interest = direction
-            registrations[row].isIdle = isIdle
-            registrations[row].deadline = deadline
             // A timer that fires too early looks at the deadline again: moving a deadline on costs nothing here, and
             // that is what nearly every request does.
-            if deadline < registrations[row].timer {
-                registrations[row].timer = deadline
+            if registrations[row].wait(waiter, for: direction, until: deadline, isIdle: isIdle) {
                 timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
             }
         }
     }
 
     func deliver(_ events: Epoll.Events, to id: RegistrationID) {
-        let row = Int(id.descriptor)
-        guard registrations[row].generation == id.generation else { return }
-        var ready: Readiness = []
-        if events.contains(.readable) { ready.insert(.readable) }
-        if events.contains(.writable) { ready.insert(.writable) }
-        if events.contains(.endOfInput) { ready.formUnion([.readable, .endOfInput]) }
-        // Both directions then fail at once, and the failing call says why.
-        if !events.isDisjoint(with: [.error, .hangUp]) { ready.formUnion([.readable, .writable, .endOfInput]) }
-        registrations[row].readiness.formUnion(ready)
-        if !ready.isDisjoint(with: registrations[row].interest) { wake(row, .ready) }
+        registrations[Int(id.descriptor)].deliver(events, generation: id.generation)?.resume(returning: .ready)
     }
 
     /// Resumes whoever waits on a row, if anybody does.
     func wake(_ row: Int, _ reason: WakeReason) {
-        guard let waiter = registrations[row].waiter else { return }
-        registrations[row].waiter = nil
-        registrations[row].interest = []
-        waiter.resume(returning: reason)
+        registrations[row].takeWaiter()?.resume(returning: reason)
     }
 
     // MARK: - Stopping
@@ -110,7 +89,7 @@ extension EventLoop {
     /// Ends idle waits, now and from now on, on the loop's thread.
     package func beginDraining() {
         execute {
-            self.isDraining = true
+            self.draining.store(true, ordering: .relaxed)
             for row in self.registrations.indices where self.registrations[row].isIdle { self.wake(row, .draining) }
         }
     }
@@ -118,8 +97,8 @@ extension EventLoop {
     /// Ends all waits for descriptors, now and from now on, on the loop's thread.
     package func abandon() {
         execute {
-            self.isDraining = true
-            self.isAbandoned = true
+            self.draining.store(true, ordering: .relaxed)
+            self.abandoned.store(true, ordering: .relaxed)
             for row in self.registrations.indices { self.wake(row, .abandoned) }
         }
     }

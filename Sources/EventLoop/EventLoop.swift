@@ -27,12 +27,11 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     private var running: [UnownedJob] = []  // loop
     private var isStopping = false  // loop
 
-    /// The time when the current turn began: cheaper than the clock and good enough for deadlines.
-    package private(set) var now = MonotonicTime.now  // loop
-    /// Idle waits end and none begins: what has been received is answered, nothing new is waited for.
-    package internal(set) var isDraining = false  // loop
-    /// Every wait ends at once.
-    package internal(set) var isAbandoned = false  // loop
+    // Atomics, though only the loop writes them: each request asks several times, and a plain field of a class is guarded
+    // against overlapping accesses at run time.
+    private let turnBegan = Atomic<UInt64>(MonotonicTime.now.nanoseconds)
+    let draining = Atomic<Bool>(false)
+    let abandoned = Atomic<Bool>(false)
     /// Called before each wait for events: the moment to hand over what a turn has gathered.
     ///
     /// Set it before `run`.
@@ -46,6 +45,13 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
 
     /// No descriptor has this number.
     private static let wakeUpTag = UInt64.max
+
+    /// The time when the current turn began: cheaper than the clock and good enough for deadlines.
+    package var now: MonotonicTime { MonotonicTime(nanoseconds: turnBegan.load(ordering: .relaxed)) }
+    /// Idle waits end and none begins: what has been received is answered, nothing new is waited for.
+    package var isDraining: Bool { draining.load(ordering: .relaxed) }
+    /// Every wait ends at once.
+    package var isAbandoned: Bool { abandoned.load(ordering: .relaxed) }
 
     // MARK: - Any thread
 
@@ -90,7 +96,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             runJobs()
             endOfTurn()
             let count = epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds())
-            now = .now
+            turnBegan.store(MonotonicTime.now.nanoseconds, ordering: .relaxed)
             for index in 0..<count {
                 let (events, tag) = epoll.event(at: index)
                 if tag != Self.wakeUpTag { deliver(events, to: RegistrationID(tag: tag)) }

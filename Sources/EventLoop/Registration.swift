@@ -57,4 +57,41 @@ struct Registration {
     var deadline = MonotonicTime.never
     /// The earliest entry that the timer heap holds for this row.
     var timer = MonotonicTime.never
+
+    /// Has somebody wait; true when that needs a timer entry at the deadline.
+    mutating func wait(
+        _ waiter: Waiter<WakeReason>, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
+    ) -> Bool {
+        precondition(self.waiter == nil, "one task at a time waits on a descriptor")
+        self.waiter = waiter
+        interest = direction
+        self.isIdle = isIdle
+        self.deadline = deadline
+        guard deadline < timer else { return false }
+        timer = deadline
+        return true
+    }
+
+    /// Takes in what epoll reports, and gives out whoever has waited for that.
+    mutating func deliver(_ events: Epoll.Events, generation: UInt32) -> Waiter<WakeReason>? {
+        guard generation == self.generation else { return nil }
+        var ready: Readiness = []
+        if events.contains(.readable) { ready.insert(.readable) }
+        if events.contains(.writable) { ready.insert(.writable) }
+        if events.contains(.endOfInput) { ready.formUnion([.readable, .endOfInput]) }
+        // Both directions then fail at once, and the failing call says why.
+        if !events.isDisjoint(with: [.error, .hangUp]) { ready.formUnion([.readable, .writable, .endOfInput]) }
+        readiness.formUnion(ready)
+        return ready.isDisjoint(with: interest) ? nil : takeWaiter()
+    }
+
+    mutating func takeWaiter() -> Waiter<WakeReason>? {
+        interest = []
+        return waiter.take()
+    }
+
+    /// The socket has been emptied; after the peer's end of input there is no further event, so reading goes on.
+    mutating func markDrained() {
+        if !readiness.contains(.endOfInput) { readiness.remove(.readable) }
+    }
 }

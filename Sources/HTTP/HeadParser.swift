@@ -149,17 +149,17 @@ struct HeadParser {
     static func split(
         _ line: Range<Int>, of bytes: Span<UInt8>
     ) throws(Refusal) -> (name: ByteRange, value: ByteRange) {
-        let start = line.lowerBound
-        if bytes[start] == .space || bytes[start] == .tab { throw .foldedField }
-        var colon = start
-        while colon < line.upperBound && ByteClass.token.contains(bytes[colon]) { colon += 1 }
-        guard colon > start, colon < line.upperBound, bytes[colon] == UInt8(ascii: ":") else {
-            throw .malformedFieldName
+        let text = bytes.extracting(line)
+        if text[0] == .space || text[0] == .tab { throw .foldedField }
+        var colon = 0
+        while colon < text.count && ByteClass.token.contains(text[colon]) { colon += 1 }
+        guard colon > 0, colon < text.count, text[colon] == UInt8(ascii: ":") else { throw .malformedFieldName }
+        let value = text.extracting(droppingFirst: colon + 1)
+        for index in value.indices where !ByteClass.fieldValue.contains(value[index]) {
+            throw value[index] == .carriageReturn ? .bareCarriageReturn : .malformedFieldValue
         }
-        for index in (colon + 1)..<line.upperBound where !ByteClass.fieldValue.contains(bytes[index]) {
-            throw bytes[index] == .carriageReturn ? .bareCarriageReturn : .malformedFieldValue
-        }
-        return (ByteRange(start, colon), bytes.trimmed(ByteRange(colon + 1, line.upperBound)))
+        let (start, end) = (line.lowerBound, line.upperBound)
+        return (ByteRange(start, start + colon), bytes.trimmed(ByteRange(start + colon + 1, end)))
     }
 
     private mutating func once(_ field: Singles, else refusal: Refusal) throws(Refusal) {

@@ -4,6 +4,8 @@
 package struct ResponseEncoder {
     private var dateSecond: Int64 = .min
     private var date: [UInt8] = []
+    /// What nearly every answer begins with, up to the value of Content-Length: in clear and over https.
+    private var (usual, usualSecure): ([UInt8], [UInt8]) = ([], [])
 
     /// The `Strict-Transport-Security` field with its line end in front; empty when it is turned off.
     private let transportSecurity: [UInt8]
@@ -49,16 +51,29 @@ package struct ResponseEncoder {
     package mutating func encode(
         _ response: borrowing Response, _ traits: Traits, into output: inout [UInt8], unixTime: Int64
     ) {
-        if unixTime != dateSecond {
-            dateSecond = unixTime
-            date = HTTPDate.text(unixTime: unixTime)
-        }
-        if response.status == .ok {
-            output.append(contentsOf: Parts.okHead)
+        if unixTime != dateSecond { setDate(unixTime) }
+        if response.status == .ok && !traits.omitsBody && !traits.closes && !traits.isOldVersion {
+            output.append(contentsOf: traits.isSecure ? usualSecure : usual)
         } else {
-            output.append(contentsOf: Array("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)".utf8))
-            output.append(contentsOf: Parts.commonFields)
+            appendHead(response, traits, to: &output)
+            if traits.omitsBody { return output.append(contentsOf: Parts.endOfHead) }
+            output.append(contentsOf: Parts.contentLength)
         }
+        output.appendLengthAndEndOfHead(response.body.count)
+        output.append(contentsOf: response.body)
+    }
+
+    private mutating func setDate(_ unixTime: Int64) {
+        dateSecond = unixTime
+        date = HTTPDate.text(unixTime: unixTime)
+        usual = Parts.okHead + date + Parts.contentLength
+        usualSecure = Parts.okHead + date + transportSecurity + Parts.contentLength
+    }
+
+    /// Appends the head but for Content-Length and its end.
+    private func appendHead(_ response: borrowing Response, _ traits: Traits, to output: inout [UInt8]) {
+        output.append(contentsOf: Array("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)".utf8))
+        output.append(contentsOf: Parts.commonFields)
         output.append(contentsOf: date)
         if traits.isSecure { output.append(contentsOf: transportSecurity) }
         if let location = response.location {
@@ -71,14 +86,6 @@ package struct ResponseEncoder {
         } else if traits.isOldVersion {
             output.append(contentsOf: Parts.keepAlive)
         }
-        if traits.omitsBody {
-            output.append(contentsOf: Parts.endOfHead)
-            return
-        }
-        output.append(contentsOf: Parts.contentLength)
-        output.appendDecimal(response.body.count)
-        output.append(contentsOf: Parts.endOfHead)
-        output.append(contentsOf: response.body)
     }
 
     private enum Parts {
@@ -102,15 +109,21 @@ package struct ResponseEncoder {
 }
 
 extension [UInt8] {
-    /// Appends a number that is not negative in decimal digits.
-    package mutating func appendDecimal(_ number: Int) {
-        var divisor = 1
-        while number / divisor >= 10 { divisor *= 10 }
-        var rest = number
-        while divisor > 0 {
-            append(UInt8(ascii: "0") + UInt8(rest / divisor))
-            rest %= divisor
-            divisor /= 10
+    /// Appends a number that is not negative in decimal digits, and the end of the head.
+    package mutating func appendLengthAndEndOfHead(_ number: Int) {
+        append(addingCapacity: 24) { output in
+            var divisor = 1
+            while number / divisor >= 10 { divisor *= 10 }
+            var rest = number
+            while divisor > 0 {
+                output.append(UInt8(ascii: "0") + UInt8(rest / divisor))
+                rest %= divisor
+                divisor /= 10
+            }
+            for _ in 0..<2 {
+                output.append(.carriageReturn)
+                output.append(.lineFeed)
+            }
         }
     }
 }

@@ -28,36 +28,46 @@ package enum URLEncodedForm {
         // Decoding never makes a name longer, so that most strangers are dismissed by their length.
         let count = name.utf8CodeUnitCount
         guard range.count > count, range.count <= count * 3 else { return false }
-        let decoded = decoded(range, of: bytes)
+        var decoded: [UInt8] = []
+        appendDecoded(range, of: bytes, to: &decoded)
         return decoded.span.equals(ByteRange(0, decoded.count), name)
     }
 
-    /// The bytes that a name or value stands for.
-    package static func decoded(_ range: ByteRange, of bytes: Span<UInt8>) -> [UInt8] {
-        let end = Int(range.end)
+    /// Appends the bytes that a name or value stands for.
+    package static func appendDecoded(_ range: ByteRange, of bytes: Span<UInt8>, to decoded: inout [UInt8]) {
         let isPlain =
             bytes.firstIndex(of: UInt8(ascii: "%"), in: range.indices) == nil
             && bytes.firstIndex(of: UInt8(ascii: "+"), in: range.indices) == nil
-        if isPlain { return [UInt8](range, in: bytes) }
-        // Not through an OutputSpan, whose checks for each byte take longer than the decoding: a byte that is written has
-        // been read before, so that the room for as many cannot run out.
-        return unsafe [UInt8](unsafeUninitializedCapacity: range.count) { decoded, count in
-            var index = Int(range.start)
-            while index < end {
-                let byte = bytes[index]
-                if byte == UInt8(ascii: "+") {
-                    unsafe decoded[count] = .space
-                } else if byte == UInt8(ascii: "%"), index + 2 < end,
-                    let high = ByteClass.hexValue(bytes[index + 1]), let low = ByteClass.hexValue(bytes[index + 2])
-                {
-                    unsafe decoded[count] = high << 4 | low
-                    index += 2
-                } else {
-                    unsafe decoded[count] = byte
-                }
-                count += 1
-                index += 1
+        if isPlain { return decoded.append(range, in: bytes) }
+        let encoded = bytes.extracting(range.indices)
+        decoded.append(addingCapacity: encoded.count) { output in
+            unsafe output.withUnsafeMutableBufferPointer { room, count in
+                unsafe count = decode(encoded, into: room)
             }
         }
+    }
+
+    /// Decodes into room that has to hold as many bytes, and returns how many it took.
+    private static func decode(_ encoded: Span<UInt8>, into room: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        // Not through an OutputSpan, whose checks for each byte take longer than the decoding: a byte that is written has
+        // been read before, so that the room cannot run out.
+        precondition(room.count >= encoded.count, "decoding makes nothing longer")
+        var (index, count) = (0, 0)
+        while index < encoded.count {
+            let byte = encoded[index]
+            if byte == UInt8(ascii: "+") {
+                unsafe room[count] = .space
+            } else if byte == UInt8(ascii: "%"), index + 2 < encoded.count,
+                let high = ByteClass.hexValue(encoded[index + 1]), let low = ByteClass.hexValue(encoded[index + 2])
+            {
+                unsafe room[count] = high << 4 | low
+                index += 2
+            } else {
+                unsafe room[count] = byte
+            }
+            count += 1
+            index += 1
+        }
+        return count
     }
 }

@@ -3,15 +3,25 @@ internal import HTTP
 /// The contract's two parameters as a request carries them, decoded and not yet checked.
 ///
 /// They come from the query and, in a POST, from a form body, which wins; of equal names in one source the last counts.
+///
+/// One is used again and again, so that most requests need no allocation.
 struct RequestFields {
-    private(set) var uniqueID: [UInt8]?
+    private var uniqueIDBytes: [UInt8] = []
+    private var hasUniqueID = false
     private(set) var tokenInfo: [UInt8]?
 
+    /// Nil when the request has none.
+    var uniqueID: [UInt8]? { hasUniqueID ? uniqueIDBytes : nil }
+
+    /// Forgets what was read before and reads a request.
+    ///
     /// - Parameters:
     ///   - request: The request.
     ///   - bytes: The request's bytes.
     ///   - readsJSON: Whether an `application/json` body counts.
-    init(of request: Request, in bytes: Span<UInt8>, readsJSON: Bool) {
+    mutating func read(_ request: Request, in bytes: Span<UInt8>, readsJSON: Bool) {
+        hasUniqueID = false
+        tokenInfo = nil
         readURLEncoded(request.head.query, of: bytes)
         guard request.head.method == .post, !request.body.isEmpty, let contentType = request.head.contentType else {
             return
@@ -22,12 +32,12 @@ struct RequestFields {
             var form = MultipartForm(in: request.body, boundary: boundary)
             while let (name, value) = form.nextField(of: bytes) {
                 let whole = ByteRange(0, name.count)
-                if name.span.equals(whole, Names.uniqueID) { uniqueID = [UInt8](value, in: bytes) }
+                if name.span.equals(whole, Names.uniqueID) { setUniqueID([UInt8](value, in: bytes)) }
                 if name.span.equals(whole, Names.tokenInfo) { tokenInfo = [UInt8](value, in: bytes) }
             }
         case .json where readsJSON:
             guard let body = JSONBody(request.body, of: bytes) else { return }
-            uniqueID = body.uniqueID ?? uniqueID
+            if let uniqueID = body.uniqueID { setUniqueID(uniqueID) }
             tokenInfo = body.tokenInfo ?? tokenInfo
         case .multipartForm(nil), .json, .other: break
         }
@@ -44,8 +54,21 @@ struct RequestFields {
             }
         }
         // Only what counts is decoded.
-        if let lastID { uniqueID = URLEncodedForm.decoded(lastID, of: bytes) }
-        if let lastInfo { tokenInfo = URLEncodedForm.decoded(lastInfo, of: bytes) }
+        if let lastID {
+            hasUniqueID = true
+            uniqueIDBytes.removeAll(keepingCapacity: true)
+            URLEncodedForm.appendDecoded(lastID, of: bytes, to: &uniqueIDBytes)
+        }
+        if let lastInfo {
+            var decoded: [UInt8] = []
+            URLEncodedForm.appendDecoded(lastInfo, of: bytes, to: &decoded)
+            tokenInfo = decoded
+        }
+    }
+
+    private mutating func setUniqueID(_ bytes: [UInt8]) {
+        uniqueIDBytes = bytes
+        hasUniqueID = true
     }
 
     private enum Names {

@@ -26,8 +26,10 @@ package final class TokenService {
     private let session: any TokenSession
     /// Told of every read and write that failed; the client only learns the contract's code.
     private let report: (StoreError) -> Void
-    /// Bodies whose room is used again; see `recycle`.
-    private var spareBodies: [[UInt8]] = []
+    /// What a request carries; used again and again.
+    private var fields = RequestFields()
+    /// The last answer that came from memory: once it was sent, its room is the next one's.
+    private var recalled: [UInt8] = []
 
     package init(settings: Settings, session: any TokenSession, report: @escaping (StoreError) -> Void) {
         paths = settings.paths.map { Array($0.utf8) }
@@ -53,8 +55,12 @@ package final class TokenService {
             return .answer(Self.error(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
-        case .get: return get(RequestFields(of: request, in: bytes, readsJSON: readsJSON))
-        case .post: return post(RequestFields(of: request, in: bytes, readsJSON: readsJSON))
+        case .get:
+            fields.read(request, in: bytes, readsJSON: readsJSON)
+            return get()
+        case .post:
+            fields.read(request, in: bytes, readsJSON: readsJSON)
+            return post()
         case .head: return .answer(Response(body: []))
         case .connect, .options, .other:
             return .answer(answer(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
@@ -74,13 +80,6 @@ package final class TokenService {
         return method == .options && bytes.equals(path, "*")
     }
 
-    /// Takes back a body that has been sent, so that the next one needs no allocation.
-    package func recycle(_ body: consuming [UInt8]) {
-        guard body.capacity >= 256, body.capacity <= 1 << 16, spareBodies.count < 16 else { return }
-        body.removeAll(keepingCapacity: true)
-        spareBodies.append(body)
-    }
-
     /// Carries out an operation and answers.
     package func answer(_ operation: Operation) async -> Response {
         switch operation {
@@ -92,15 +91,20 @@ package final class TokenService {
 
     // MARK: - Methods
 
-    private func get(_ fields: RequestFields) -> Operation {
+    private func get() -> Operation {
         guard let id = fields.uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
-        var body = spareBodies.popLast() ?? []
-        if session.recall(id, appendingTo: &body) { return .answer(Response(body: body)) }
-        recycle(body)
-        return .fetch(id: id)
+        return recall(id).map { .answer(Response(body: $0)) } ?? .fetch(id: id)
     }
 
-    private func post(_ fields: RequestFields) -> Operation {
+    private func recall(_ id: [UInt8]) -> [UInt8]? {
+        recalled.removeAll(keepingCapacity: recalled.capacity <= Self.keptRoom)
+        return session.recall(id, appendingTo: &recalled) ? recalled : nil
+    }
+
+    /// Room for an answer that is kept for the next one, in bytes.
+    private static let keptRoom = 64 << 10
+
+    private func post() -> Operation {
         guard let uniqueID = fields.uniqueID, let tokenInfo = fields.tokenInfo, Self.isUTF8(tokenInfo),
             let id = Self.storedID(uniqueID)
         else { return .answer(answer(.invalidInput)) }
@@ -110,17 +114,14 @@ package final class TokenService {
     // MARK: - The store
 
     private func fetch(_ id: [UInt8]) async -> Response {
-        var tokenInfo = spareBodies.popLast() ?? []
+        var tokenInfo: [UInt8] = []
         do throws(StoreError) {
             switch try await session.fetch(id, appendingTo: &tokenInfo) {
-            case .nothing:
-                recycle(tokenInfo)
-                return answer(.notFound)
+            case .nothing: return answer(.notFound)
             case .found(let permit):
-                var body = spareBodies.popLast() ?? []
+                var body: [UInt8] = []
                 ContractAnswer.appendFound(tokenInfo, to: &body)
                 if let permit { session.remember(body, under: id, permit) }
-                recycle(tokenInfo)
                 return Response(body: body)
             }
         } catch {

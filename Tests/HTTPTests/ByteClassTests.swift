@@ -35,7 +35,8 @@ import Testing
             ("x%20%2B+%zz%c3%a9", "x + %zzé"), ("%%41", "%A"),
         ] {
             let bytes = Array("??\(text)??".utf8)
-            let decoded = URLEncodedForm.decoded(ByteRange(2, bytes.count - 2), of: bytes.span)
+            var decoded: [UInt8] = []
+            URLEncodedForm.appendDecoded(ByteRange(2, bytes.count - 2), of: bytes.span, to: &decoded)
             #expect(String(decoding: decoded, as: UTF8.self) == expected)
         }
     }

@@ -8,8 +8,9 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
         let bytes = Array(text.utf8)
         var pairs: [String] = []
         URLEncodedForm.forEachPair(in: whole(bytes), of: bytes.span) { name, value in
-            let value = URLEncodedForm.decoded(value, of: bytes.span)
-            pairs.append("\(bytes.span.text(name))=\(String(decoding: value, as: UTF8.self))")
+            var decoded: [UInt8] = []
+            URLEncodedForm.appendDecoded(value, of: bytes.span, to: &decoded)
+            pairs.append("\(bytes.span.text(name))=\(String(decoding: decoded, as: UTF8.self))")
         }
         return pairs
     }

@@ -45,8 +45,8 @@ import Testing
     @Test("a length is written in decimal", arguments: [0, 7, 9, 10, 99, 100, 101, 1_234_567_890])
     func decimal(number: Int) {
         var output: [UInt8] = []
-        output.appendDecimal(number)
-        #expect(String(decoding: output, as: UTF8.self) == "\(number)")
+        output.appendLengthAndEndOfHead(number)
+        #expect(String(decoding: output, as: UTF8.self) == "\(number)\r\n\r\n")
     }
 
     @Test(

@@ -52,7 +52,8 @@ import Testing
                     let found = try? JSONDecoder().decode([String: String].self, from: Data(body))["token_info"],
                     let id = formField("unique_id", of: post), queryField("unique_id", of: get) == id
                 else { continue }
-                let decoded = URLEncodedForm.decoded(ByteRange(0, raw.count), of: raw.span)
+                var decoded: [UInt8] = []
+                URLEncodedForm.appendDecoded(ByteRange(0, raw.count), of: raw.span, to: &decoded)
                 let removed = String(decoding: TagRemoval.removeTags(from: decoded), as: UTF8.self)
                 #expect(Array(removed.utf8) == Array(found.utf8), "\(vector.id), \(post.note)")
                 compared += 1

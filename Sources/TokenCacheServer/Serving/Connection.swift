@@ -13,6 +13,8 @@ struct Connection: ~Copyable {
     private let worker: Worker
     private var reader: RequestReader
     private var output: [UInt8] = []
+    /// How much of `output` the socket has taken.
+    private var sent = 0
     /// What the deadline is for; nil before a request's first byte.
     private var awaited: RequestReader.Part?
     private var deadline = MonotonicTime.never
@@ -31,6 +33,8 @@ struct Connection: ~Copyable {
     private static let outputLimit = 64 << 10
     /// Requests of one connection that are answered in a row before other connections get their turn.
     private static let streakLimit = 32
+    /// Buffers up to this many bytes wait for their clients uncounted.
+    private static let uncounted = 2 * BufferPool.bufferSize
     /// Bytes that a client has to take of an answer to have its time for the rest begin anew: one that takes a byte now and
     /// then does not hold the answer for hours.
     private static let renewal = 256 << 10
@@ -43,14 +47,76 @@ struct Connection: ~Copyable {
         reader = RequestReader(limits: worker.limits)
     }
 
+    /// What has to be waited for before the connection can go on.
+    private enum Pause {
+        /// Further bytes of the client.
+        case input
+        /// The client's taking what was written.
+        case output
+        /// The store.
+        case operation(TokenService.Operation)
+        /// Other connections' having had their turn.
+        case turn
+        /// Nothing: this is to be answered as the last.
+        case refusal(Refusal)
+        /// Nothing: the last answer has been written.
+        case finish
+        /// Nothing: there is nothing to say.
+        case end
+    }
+
     /// Answers requests until the client or the server has had enough.
+    ///
+    /// All that can be done without waiting happens in `proceed`, in plain calls: a call that may wait costs a frame on the
+    /// task's own stack.
     @inline(never)
     mutating func serve() async {
-        while await receiveRequest() {
-            write(await worker.service.answer(readRequest()))
-            guard !isOver, await makeWay() else { return await finish() }
+        while true {
+            switch proceed() {
+            case .input:
+                guard prepareToWait() else { return await refuse(.outOfBuffers) }
+                let reason = await stream.waitUntilReadable(until: deadline, isIdle: awaited == .start)
+                switch wake(reason) {
+                case nil: break
+                case .refusal(let refusal): return await refuse(refusal)
+                default: return releaseBuffers()
+                }
+            case .output: guard await flush() else { return releaseBuffers() }
+            case .operation(let operation): await answer(operation)
+            case .turn: await Task.yield()
+            case .refusal(let refusal): return await refuse(refusal)
+            case .finish: return await finish()
+            case .end: return releaseBuffers()
+            }
         }
-        releaseBuffers()
+    }
+
+    /// Goes on for as long as nothing has to be waited for.
+    @inline(never)
+    private mutating func proceed() -> Pause {
+        while true {
+            if isOver { return .finish }
+            if worker.loop.isAbandoned { return output.isEmpty ? .end : .finish }
+            if streak >= Self.streakLimit {
+                streak = 0
+                return .turn
+            }
+            if output.count >= Self.outputLimit, let pause = send() { return pause }
+            switch reader.next() {
+            case .request:
+                let operation = readRequest()
+                guard case .answer(let response) = operation else { return .operation(operation) }
+                write(response)
+            case .sendContinue: writeContinue()
+            case .needsMore(let part): if let pause = receive(part) { return pause }
+            case .refused(let refusal): return isTLSHello() ? .end : .refusal(refusal)
+            }
+        }
+    }
+
+    @inline(never)
+    private mutating func answer(_ operation: TokenService.Operation) async {
+        write(await worker.service.answer(operation))
     }
 
     /// Answers a request that cannot be read on, and closes.
@@ -63,32 +129,6 @@ struct Connection: ~Copyable {
     }
 
     // MARK: - Reading
-
-    /// Receives until a whole request is at hand.
-    ///
-    /// False when the connection is over, whatever there was to say having been said.
-    @inline(never)
-    private mutating func receiveRequest() async -> Bool {
-        while true {
-            switch reader.next() {
-            case .request: return true
-            case .sendContinue: writeContinue()
-            case .needsMore(let part):
-                if part == .head && isTLSHello() { return false }
-                guard await flush() else { return false }
-                switch await receive(part) {
-                case .more: break
-                case .refused(let refusal):
-                    await refuse(refusal)
-                    return false
-                case .over: return false
-                }
-            case .refused(let refusal):
-                if !isTLSHello() { await refuse(refusal) }
-                return false
-            }
-        }
-    }
 
     @inline(never)
     private mutating func readRequest() -> TokenService.Operation {
@@ -168,58 +208,63 @@ struct Connection: ~Copyable {
         }
     }
 
-    private enum Received {
-        case more
-        case refused(Refusal)
-        case over
-    }
-
-    /// Receives something, waiting for it until the deadline of what is awaited.
-    private mutating func receive(_ part: RequestReader.Part) async -> Received {
+    /// Sends what was gathered and receives what is there; nil when something is.
+    @inline(never)
+    private mutating func receive(_ part: RequestReader.Part) -> Pause? {
+        if part == .head && isTLSHello() { return .end }
+        if let pause = send() { return pause }
         startDeadline(of: part)
-        while !worker.loop.isAbandoned {
-            if stream.mayBeReadable {
-                switch receiveNow() {
-                case .received:
-                    // A client that always has more to send neither keeps others waiting nor outruns its deadline.
-                    await letOthersRun()
-                    return worker.loop.now < deadline ? .more : timedOut(part)
-                case .wouldBlock: break
-                // Closed in the middle of a request, or cut off: nobody is left to be told.
-                case .endOfInput, nil: return .over
-                }
-            }
-            if part == .start { releaseBuffers() }
-            guard let held = hold(reader.bytes.capacity) else { return .refused(.outOfBuffers) }
-            let reason = await stream.waitUntilReadable(until: deadline, isIdle: part == .start)
-            worker.heldMemory.release(held)
-            switch reason {
-            case .ready: streak = 0
-            case .timedOut: return timedOut(part)
-            case .draining:
-                // A request that the kernel already has counts as received, and is answered.
-                if case .received = receiveNow() { return .more }
-                return .over
-            case .abandoned: return .over
-            }
-        }
-        return .over
-    }
-
-    private func timedOut(_ part: RequestReader.Part) -> Received {
-        switch part {
-        case .start: .over
-        case .head: .refused(.headTimeout)
-        case .body: .refused(.bodyTimeout)
+        guard stream.mayBeReadable else { return .input }
+        switch receiveNow() {
+        case .received:
+            // A client that always has more to send neither keeps others waiting nor outruns its deadline.
+            streak += 1
+            return worker.loop.now < deadline ? nil : timedOut()
+        case .wouldBlock: return .input
+        // Closed in the middle of a request, or cut off: nobody is left to be told.
+        case .endOfInput, nil: return .end
         }
     }
 
-    /// Counts a large buffer that is about to wait for its client.
-    ///
-    /// Returns the bytes to give back afterwards; nil when clients hold too many already.
-    private mutating func hold(_ capacity: Int) -> Int? {
-        guard capacity > 2 * BufferPool.bufferSize else { return 0 }
-        return worker.heldMemory.hold(capacity) ? capacity : nil
+    /// False when clients hold too much memory already for another large buffer to wait.
+    @inline(never)
+    private mutating func prepareToWait() -> Bool {
+        if awaited == .start { releaseBuffers() }
+        return hold(reader.bytes.capacity)
+    }
+
+    /// Goes on after the wait for input; nil to do so as ever.
+    @inline(never)
+    private mutating func wake(_ reason: WakeReason) -> Pause? {
+        release(reader.bytes.capacity)
+        switch reason {
+        case .ready:
+            streak = 0
+            return nil
+        case .timedOut: return timedOut()
+        case .draining:
+            // A request that the kernel already has counts as received, and is answered.
+            if case .received = receiveNow() { return nil }
+            return .end
+        case .abandoned: return .end
+        }
+    }
+
+    private func timedOut() -> Pause {
+        switch awaited {
+        case .start, nil: .end
+        case .head: .refusal(.headTimeout)
+        case .body: .refusal(.bodyTimeout)
+        }
+    }
+
+    /// Counts a large buffer that is about to wait for its client; false when clients hold too many already.
+    private func hold(_ capacity: Int) -> Bool {
+        capacity <= Self.uncounted || worker.heldMemory.hold(capacity)
+    }
+
+    private func release(_ capacity: Int) {
+        if capacity > Self.uncounted { worker.heldMemory.release(capacity) }
     }
 
     private mutating func startDeadline(of part: RequestReader.Part) {
@@ -240,24 +285,6 @@ struct Connection: ~Copyable {
         return try? stream.receive(into: &reader.bytes, room: room)
     }
 
-    /// Goes to the back of the loop's queue after a run of requests, so that one busy client does not starve the others.
-    @inline(never)
-    private mutating func letOthersRun() async {
-        streak += 1
-        if streak >= Self.streakLimit {
-            streak = 0
-            await Task.yield()
-        }
-    }
-
-    /// Between two requests: gives others their turn, and sends when much is gathered; false when that fails.
-    @inline(never)
-    private mutating func makeWay() async -> Bool {
-        await letOthersRun()
-        if worker.loop.isAbandoned { return false }
-        return output.count < Self.outputLimit ? true : await flush()
-    }
-
     // MARK: - Writing
 
     /// Writes the answer to the request at hand and leaves that behind.
@@ -268,6 +295,7 @@ struct Connection: ~Copyable {
         encode(response, to: head, closes: isOver)
         reader.finishRequest()
         awaited = nil
+        streak += 1
         // Where the client did not ask for the end it may be sending its next request already.
         lingers = head.keepsAlive || !reader.isEmpty
     }
@@ -293,35 +321,57 @@ struct Connection: ~Copyable {
         )
         worker.encode(response, traits, into: &output)
         if worker.accessLog != nil { log(response, to: head) }
-        worker.service.recycle(response.body)
+    }
+
+    /// Sends as much of what was written as the socket takes now; nil when that is all of it.
+    @inline(never)
+    private mutating func send() -> Pause? {
+        while sent < output.count {
+            guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else {
+                dropOutput()
+                return .end
+            }
+            if count == 0 { return .output }
+            sent += count
+        }
+        output.removeAll(keepingCapacity: true)
+        sent = 0
+        return nil
+    }
+
+    /// Who has not taken this will take nothing else.
+    private mutating func dropOutput() {
+        output.removeAll(keepingCapacity: true)
+        sent = 0
+        lingers = false
     }
 
     /// Sends what was written; false when the client does not take it, and then nothing more is sent.
+    @inline(never)
     private mutating func flush() async -> Bool {
-        let isTaken = await sendOutput()
-        output.removeAll(keepingCapacity: true)
-        // Who has not taken this will take nothing else.
-        if !isTaken { lingers = false }
-        return isTaken
-    }
-
-    private mutating func sendOutput() async -> Bool {
-        var (sent, sentAtRenewal) = (0, 0)
         var deadline = worker.loop.now + worker.deadlines.send
-        while sent < output.count {
-            guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else { return false }
-            sent += count
+        var sentAtRenewal = sent
+        while true {
+            switch send() {
+            case nil: return true
+            case .output: break
+            default: return false
+            }
             if sent - sentAtRenewal >= Self.renewal {
                 sentAtRenewal = sent
                 deadline = worker.loop.now + worker.deadlines.send
             }
-            if count > 0 { continue }
-            guard let held = hold(output.capacity) else { return false }
-            let reason = await stream.waitUntilWritable(until: deadline)
-            worker.heldMemory.release(held)
-            guard reason == .ready else { return false }
+            let capacity = output.capacity
+            var reason: WakeReason?
+            if hold(capacity) {
+                reason = await stream.waitUntilWritable(until: deadline)
+                release(capacity)
+            }
+            guard reason == .ready else {
+                dropOutput()
+                return false
+            }
         }
-        return true
     }
 
     @inline(never)
@@ -356,7 +406,9 @@ struct Connection: ~Copyable {
         while worker.loop.now < deadline {
             reader.bytes.removeAll(keepingCapacity: true)
             switch try? stream.receive(into: &reader.bytes, room: BufferPool.bufferSize) {
-            case .received: await letOthersRun()
+            case .received:
+                streak += 1
+                if streak.isMultiple(of: Self.streakLimit) { await Task.yield() }
             case .wouldBlock:
                 guard await stream.waitUntilReadable(until: deadline, isIdle: false) == .ready else { return }
             case .endOfInput, nil: return

@@ -61,27 +61,49 @@ extension EventLoop {
     func wait(
         for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool
     ) async -> WakeReason {
+        if let reason = outcome(of: direction, id, isIdle: isIdle) { return reason }
+        return await Waiter.suspend { begin(.task($0), for: direction, of: id, until: deadline, isIdle: isIdle) }
+    }
+
+    /// The same for a handler, which is called when the wait is over.
+    ///
+    /// - Returns: What there is no need to wait for; the handler is then not called.
+    func wait(
+        for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool,
+        calling handler: any ReadinessHandler
+    ) -> WakeReason? {
+        if let reason = outcome(of: direction, id, isIdle: isIdle) { return reason }
+        begin(.handler(handler), for: direction, of: id, until: deadline, isIdle: isIdle)
+        return nil
+    }
+
+    /// What a wait comes to that has not begun; nil when it has to.
+    private func outcome(of direction: Readiness, _ id: RegistrationID, isIdle: Bool) -> WakeReason? {
         assertCurrent()
         if isAbandoned { return .abandoned }
         if isReady(direction, of: id) { return .ready }
-        if isDraining && isIdle { return .draining }
-        return await Waiter.suspend { waiter in
-            let row = Int(id.descriptor)
-            // A timer that fires too early looks at the deadline again: moving a deadline on costs nothing here, and
-            // that is what nearly every request does.
-            if registrations[row].wait(waiter, for: direction, until: deadline, isIdle: isIdle) {
-                timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
-            }
+        return isDraining && isIdle ? .draining : nil
+    }
+
+    private func begin(
+        _ waiter: ReadinessWaiter, for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime,
+        isIdle: Bool
+    ) {
+        let row = Int(id.descriptor)
+        // A timer that fires too early looks at the deadline again: moving a deadline on costs nothing here, and that is
+        // what nearly every request does.
+        if registrations[row].wait(waiter, for: direction, until: deadline, isIdle: isIdle) {
+            timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
         }
     }
 
     func deliver(_ events: Epoll.Events, to id: RegistrationID) {
-        registrations[Int(id.descriptor)].deliver(events, generation: id.generation)?.resume(returning: .ready)
+        registrations[Int(id.descriptor)].deliver(events, generation: id.generation)?.wake(.ready)
     }
 
     /// Resumes whoever waits on a row, if anybody does.
     func wake(_ row: Int, _ reason: WakeReason) {
-        registrations[row].takeWaiter()?.resume(returning: reason)
+        registrations[row].takeWaiter()?.wake(reason)
     }
 
     // MARK: - Stopping

@@ -53,16 +53,16 @@ struct Registration {
     var interest: Readiness = []
     /// Set while the wait may end without loss, for example between two requests.
     var isIdle = false
-    var waiter: Waiter<WakeReason>?
+    var waiter: ReadinessWaiter?
     var deadline = MonotonicTime.never
     /// The earliest entry that the timer heap holds for this row.
     var timer = MonotonicTime.never
 
     /// Has somebody wait; true when that needs a timer entry at the deadline.
     mutating func wait(
-        _ waiter: Waiter<WakeReason>, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
+        _ waiter: ReadinessWaiter, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
     ) -> Bool {
-        precondition(self.waiter == nil, "one task at a time waits on a descriptor")
+        precondition(self.waiter == nil, "one at a time waits on a descriptor")
         self.waiter = waiter
         interest = direction
         self.isIdle = isIdle
@@ -73,7 +73,7 @@ struct Registration {
     }
 
     /// Takes in what epoll reports, and gives out whoever has waited for that.
-    mutating func deliver(_ events: Epoll.Events, generation: UInt32) -> Waiter<WakeReason>? {
+    mutating func deliver(_ events: Epoll.Events, generation: UInt32) -> ReadinessWaiter? {
         guard generation == self.generation else { return nil }
         var ready: Readiness = []
         if events.contains(.readable) { ready.insert(.readable) }
@@ -85,7 +85,7 @@ struct Registration {
         return ready.isDisjoint(with: interest) ? nil : takeWaiter()
     }
 
-    mutating func takeWaiter() -> Waiter<WakeReason>? {
+    mutating func takeWaiter() -> ReadinessWaiter? {
         interest = []
         return waiter.take()
     }

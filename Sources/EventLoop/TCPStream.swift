@@ -111,6 +111,15 @@ package struct TCPStream: ~Copyable {
         return await loop.wait(for: tls?.readingNeeds ?? .readable, of: id, until: deadline, isIdle: isIdle)
     }
 
+    /// Has a handler called when reading may succeed; returns what there is no need to wait for, and then it is not called.
+    package func waitUntilReadable(
+        until deadline: MonotonicTime, isIdle: Bool, calling handler: any ReadinessHandler
+    ) -> WakeReason? {
+        if let tls, tls.hasPending { return .ready }
+        let needs = tls?.readingNeeds ?? .readable
+        return loop.wait(for: needs, of: id, until: deadline, isIdle: isIdle, calling: handler)
+    }
+
     /// Suspends until writing may succeed.
     package func waitUntilWritable(until deadline: MonotonicTime) async -> WakeReason {
         await loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, isIdle: false)

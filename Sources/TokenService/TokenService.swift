@@ -38,10 +38,10 @@ package final class TokenService {
         self.report = report
     }
 
-    /// What a request comes to: an answer, or something to do with the store first.
+    /// What a request comes to.
     package enum Operation: Sendable {
         case answer(Response)
-        case fetch(id: [UInt8])
+        /// Its answer is the one of `store`.
         case store(tokenInfo: [UInt8], id: [UInt8])
     }
 
@@ -80,29 +80,12 @@ package final class TokenService {
         return method == .options && bytes.equals(path, "*")
     }
 
-    /// Carries out an operation and answers.
-    package func answer(_ operation: Operation) async -> Response {
-        switch operation {
-        case .answer(let response): return response
-        case .fetch(let id): return await fetch(id)
-        case .store(let tokenInfo, let id): return await store(tokenInfo, under: id)
-        }
-    }
-
     // MARK: - Methods
 
     private func get() -> Operation {
         guard let id = fields.uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
-        return recall(id).map { .answer(Response(body: $0)) } ?? .fetch(id: id)
+        return .answer(recall(id) ?? fetch(id))
     }
-
-    private func recall(_ id: [UInt8]) -> [UInt8]? {
-        recalled.removeAll(keepingCapacity: recalled.capacity <= Self.keptRoom)
-        return session.recall(id, appendingTo: &recalled) ? recalled : nil
-    }
-
-    /// Room for an answer that is kept for the next one, in bytes.
-    private static let keptRoom = 64 << 10
 
     private func post() -> Operation {
         guard let uniqueID = fields.uniqueID, let tokenInfo = fields.tokenInfo, Self.isUTF8(tokenInfo),
@@ -113,10 +96,19 @@ package final class TokenService {
 
     // MARK: - The store
 
-    private func fetch(_ id: [UInt8]) async -> Response {
+    /// The answer from memory, if it is there.
+    private func recall(_ id: [UInt8]) -> Response? {
+        recalled.removeAll(keepingCapacity: recalled.capacity <= Self.keptRoom)
+        return session.recall(id, appendingTo: &recalled) ? Response(body: recalled) : nil
+    }
+
+    /// Room for an answer that is kept for the next one, in bytes.
+    private static let keptRoom = 64 << 10
+
+    private func fetch(_ id: [UInt8]) -> Response {
         var tokenInfo: [UInt8] = []
         do throws(StoreError) {
-            switch try await session.fetch(id, appendingTo: &tokenInfo) {
+            switch try session.fetch(id, appendingTo: &tokenInfo) {
             case .nothing: return answer(.notFound)
             case .found(let permit):
                 var body: [UInt8] = []
@@ -130,14 +122,21 @@ package final class TokenService {
         }
     }
 
-    private func store(_ tokenInfo: [UInt8], under id: [UInt8]) async -> Response {
-        do throws(StoreError) {
-            try await session.store(tokenInfo, under: id)
-        } catch {
-            report(error)
-            return answer(.writeFailed)
+    /// Carries out a `store` operation.
+    ///
+    /// - Parameters:
+    ///   - tokenInfo: The operation's token info.
+    ///   - id: The operation's id.
+    ///   - respond: Called once, on this thread, with the answer.
+    package func store(_ tokenInfo: [UInt8], under id: [UInt8], respond: @escaping (Response) -> Void) {
+        session.store(tokenInfo, under: id) { [self] outcome in
+            switch outcome {
+            case .success: respond(answer(.stored))
+            case .failure(let error):
+                report(error)
+                respond(answer(.writeFailed))
+            }
         }
-        return answer(.stored)
     }
 
     private func answer(_ answer: ContractAnswer) -> Response {

@@ -36,7 +36,7 @@ package protocol TokenSession: AnyObject {
     /// - Parameters:
     ///   - id: The unique id, any bytes.
     ///   - tokenInfo: The token info is appended to it.
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Fetched
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Fetched
 
     /// Appends what `remember` was given for an id, if that is still the answer; never waits.
     ///
@@ -46,8 +46,13 @@ package protocol TokenSession: AnyObject {
     /// Keeps what was made of a token info, to be given by `recall` until the token changes.
     func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit)
 
-    /// Stores a token info under an id, replacing what was there. Returns when it would survive a power cut.
-    func store(_ tokenInfo: [UInt8], under id: [UInt8]) async throws(StoreError)
+    /// Stores a token info under an id, replacing what was there.
+    ///
+    /// - Parameter completion: Called once, on this thread: with success when the token would survive a power cut. After
+    ///   `flush` at the earliest, but for an error that comes before anything is written, which it is told at once.
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
+    )
 
     /// Hands over the writes gathered since the last call, to be made durable together. Call it before waiting for
     /// anything else: until then nobody works on them.

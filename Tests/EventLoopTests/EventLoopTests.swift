@@ -136,6 +136,32 @@ import Testing
         }
     }
 
+    @Test("a handler is called once for each wait that begins, on the loop's thread")
+    func handlers() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            let reasons = try await loop.perform {
+                let recorder = try HandlerRecorder(server, on: loop)
+                // Until it has been read from, the stream counts as readable, and nothing is waited for.
+                #expect(recorder.wait(until: .never) == .ready)
+                recorder.receive()
+                #expect(recorder.wait(until: .now + Nanoseconds(.milliseconds(5))) == nil)
+                await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
+                #expect(recorder.wait(until: .never) == nil)
+                _ = write(client, "x", 1)
+                await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
+                recorder.receive()
+                #expect(recorder.wait(until: .never) == nil)
+                loop.beginDraining()
+                await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
+                #expect(recorder.wait(until: .never) == .draining)
+                return recorder.reasons
+            }
+            #expect(reasons == [.timedOut, .ready, .draining])
+            close(client)
+        }
+    }
+
     @Test("a peer that does not read blocks only its own stream, until it reads")
     func backPressure() async throws {
         try await withLoop { loop in

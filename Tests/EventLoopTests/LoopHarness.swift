@@ -1,5 +1,6 @@
 import Foundation
 import Synchronization
+import Testing
 
 @testable import EventLoop
 
@@ -39,4 +40,30 @@ final class Notes: Sendable {
     }
 
     var all: [Int] { notes.withLock { $0 } }
+}
+
+/// A stream and what its waits came to; on the loop's thread.
+final class HandlerRecorder: ReadinessHandler, @unchecked Sendable {
+    private let stream: TCPStream
+    private let loop: EventLoop
+    private(set) var reasons: [WakeReason] = []
+
+    init(_ descriptor: Int32, on loop: EventLoop) throws {
+        stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
+        self.loop = loop
+    }
+
+    func wake(_ reason: WakeReason) {
+        #expect(loop.isCurrent)
+        reasons.append(reason)
+    }
+
+    func wait(until deadline: MonotonicTime) -> WakeReason? {
+        stream.waitUntilReadable(until: deadline, isIdle: true, calling: self)
+    }
+
+    func receive() {
+        var buffer: [UInt8] = []
+        _ = try? stream.receive(into: &buffer, room: 16)
+    }
 }

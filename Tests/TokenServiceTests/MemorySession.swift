@@ -5,16 +5,19 @@ final class MemorySession: TokenSession {
     var tokens: [[UInt8]: [UInt8]] = [:]
     var failure: StoreError?
 
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Fetched {
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Fetched {
         if let failure { throw failure }
         guard let found = tokens[id] else { return .nothing }
         tokenInfo += found
         return .found(nil)
     }
 
-    func store(_ tokenInfo: [UInt8], under id: [UInt8]) async throws(StoreError) {
-        if let failure { throw failure }
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
+    ) {
+        if let failure { return completion(.failure(failure)) }
         tokens[id] = tokenInfo
+        completion(.success(()))
     }
 
     func recall(_ id: [UInt8], appendingTo answer: inout [UInt8]) -> Bool { false }

@@ -20,7 +20,13 @@ struct ServiceHarness {
         while true {
             switch reader.next() {
             case .request:
-                return await service.answer(service.operation(for: reader.request, in: reader.requestBytes))
+                switch service.operation(for: reader.request, in: reader.requestBytes) {
+                case .answer(let response): return response
+                case .store(let tokenInfo, let id):
+                    return await withCheckedContinuation { continuation in
+                        service.store(tokenInfo, under: id) { continuation.resume(returning: $0) }
+                    }
+                }
             case .refused(let refusal): return service.answer(refusal)
             case .sendContinue: continue
             case .needsMore(let part): fatalError("the test's request is not whole: \(part) is missing")

@@ -22,7 +22,7 @@ actor SessionActor {
         var value: [UInt8] = []
         // As at the end of a turn: no read transaction stays open.
         defer { flush() }
-        guard let session, case .found = try await session.fetch(Array(id.utf8), appendingTo: &value) else {
+        guard let session, case .found = try session.fetch(Array(id.utf8), appendingTo: &value) else {
             return nil
         }
         return String(decoding: value, as: UTF8.self)
@@ -34,7 +34,7 @@ actor SessionActor {
         var value: [UInt8] = []
         guard let session else { return nil }
         if session.recall(id, appendingTo: &value) { return String(decoding: value, as: UTF8.self) }
-        guard case .found(let permit) = try await session.fetch(id, appendingTo: &value) else { return nil }
+        guard case .found(let permit) = try session.fetch(id, appendingTo: &value) else { return nil }
         if let permit { session.remember(value, under: id, permit) }
         return String(decoding: value, as: UTF8.self)
     }
@@ -43,7 +43,11 @@ actor SessionActor {
     func put(_ value: String, under id: String) async throws {
         // Runs as soon as the call below waits, like a loop's end of turn.
         Task { self.flush() }
-        try await session?.store(Array(value.utf8), under: Array(id.utf8))
+        guard let session else { return }
+        let outcome = await withCheckedContinuation { continuation in
+            session.store(Array(value.utf8), under: Array(id.utf8)) { continuation.resume(returning: $0) }
+        }
+        try outcome.get()
     }
 
     func flush() {

@@ -4,9 +4,8 @@ internal import TokenService
 
 /// One client's connection: reads requests, has them answered, writes the answers in their order.
 ///
-/// Belongs to its loop's thread. The steps between two waits are never inlined: what they need for a moment would otherwise
-/// be part of the waiting task's memory for as long as the connection lives, 4.5 KiB instead of 2.5. For the same reason they
-/// are mutating even where they change nothing: otherwise all fields are loaded, and kept, to be passed on.
+/// Belongs to its loop's thread. What comes with nearly every request is plain calls from one wait to the next; what is rare
+/// and waits in the middle, such as a handshake or an answer that the client is slow to take, is async.
 struct Connection: ~Copyable {
     private var stream: TCPStream
     private var origin: HTTPSPolicy.Origin
@@ -20,7 +19,7 @@ struct Connection: ~Copyable {
     private var deadline = MonotonicTime.never
     /// When the current request's answering began; only kept for the access log.
     private var started = MonotonicTime.never
-    /// Requests answered since this task last let others run.
+    /// Requests received or answered since others last had their turn.
     private var streak = 0
     /// The current request came by https.
     private var isSecure = false
@@ -39,7 +38,6 @@ struct Connection: ~Copyable {
     /// then does not hold the answer for hours.
     private static let renewal = 256 << 10
 
-    @inline(never)
     init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, on worker: Worker) {
         self.stream = stream
         self.origin = origin
@@ -47,80 +45,58 @@ struct Connection: ~Copyable {
         reader = RequestReader(limits: worker.limits)
     }
 
-    /// What has to be waited for before the connection can go on.
-    private enum Pause {
-        /// Further bytes of the client.
+    /// Why a connection does not go on by itself.
+    enum Pause {
+        /// It waits for further bytes of the client, and the handler will be called.
         case input
-        /// The client's taking what was written.
+        /// It waits for the client to take what was written, which is counted: `flush`.
         case output
-        /// The store.
-        case operation(TokenService.Operation)
-        /// Other connections' having had their turn.
+        /// It waits for the store, and then for `write`.
+        case store(tokenInfo: [UInt8], id: [UInt8])
+        /// Others are to have their turn.
         case turn
-        /// Nothing: this is to be answered as the last.
+        /// This is to be answered as the last: `refuse`.
         case refusal(Refusal)
-        /// Nothing: the last answer has been written.
+        /// The last answer has been written: `finish`.
         case finish
-        /// Nothing: there is nothing to say.
+        /// There is nothing left to say.
         case end
     }
 
-    /// Answers requests until the client or the server has had enough.
+    /// Goes on until something has to be waited for.
     ///
-    /// All that can be done without waiting happens in `proceed`, in plain calls: a call that may wait costs a frame on the
-    /// task's own stack.
-    @inline(never)
-    mutating func serve() async {
-        while true {
-            switch proceed() {
-            case .input:
-                guard prepareToWait() else { return await refuse(.outOfBuffers) }
-                let reason = await stream.waitUntilReadable(until: deadline, isIdle: awaited == .start)
-                switch wake(reason) {
-                case nil: break
-                case .refusal(let refusal): return await refuse(refusal)
-                default: return releaseBuffers()
-                }
-            case .output: guard await flush() else { return releaseBuffers() }
-            case .operation(let operation): await answer(operation)
-            case .turn: await Task.yield()
-            case .refusal(let refusal): return await refuse(refusal)
-            case .finish: return await finish()
-            case .end: return releaseBuffers()
-            }
+    /// - Parameters:
+    ///   - reason: What ended the wait for input; nil where there was none.
+    ///   - handler: Is called with such a reason after a pause for input.
+    mutating func proceed(after reason: WakeReason?, calling handler: any ReadinessHandler) -> Pause {
+        if let reason {
+            // Others have had their turn.
+            streak = 0
+            release(reader.bytes.capacity)
+            if let pause = receive(after: reason, calling: handler) { return pause }
         }
-    }
-
-    /// Goes on for as long as nothing has to be waited for.
-    @inline(never)
-    private mutating func proceed() -> Pause {
         while true {
-            if isOver { return .finish }
+            if isOver || output.count >= Self.outputLimit, let pause = send() { return pause }
+            if isOver { return lingers ? .finish : .end }
             if worker.loop.isAbandoned { return output.isEmpty ? .end : .finish }
             if streak >= Self.streakLimit {
                 streak = 0
                 return .turn
             }
-            if output.count >= Self.outputLimit, let pause = send() { return pause }
             switch reader.next() {
             case .request:
-                let operation = readRequest()
-                guard case .answer(let response) = operation else { return .operation(operation) }
-                write(response)
+                switch readRequest() {
+                case .answer(let response): write(response)
+                case .store(let tokenInfo, let id): return .store(tokenInfo: tokenInfo, id: id)
+                }
             case .sendContinue: writeContinue()
-            case .needsMore(let part): if let pause = receive(part) { return pause }
+            case .needsMore(let part): if let pause = receive(part, calling: handler) { return pause }
             case .refused(let refusal): return isTLSHello() ? .end : .refusal(refusal)
             }
         }
     }
 
-    @inline(never)
-    private mutating func answer(_ operation: TokenService.Operation) async {
-        write(await worker.service.answer(operation))
-    }
-
     /// Answers a request that cannot be read on, and closes.
-    @inline(never)
     mutating func refuse(_ refusal: Refusal) async {
         if worker.accessLog != nil { started = .now }
         encode(worker.service.answer(refusal), to: reader.partialHead, closes: true)
@@ -130,7 +106,6 @@ struct Connection: ~Copyable {
 
     // MARK: - Reading
 
-    @inline(never)
     private mutating func readRequest() -> TokenService.Operation {
         if worker.accessLog != nil { started = .now }
         let request = reader.request
@@ -148,8 +123,7 @@ struct Connection: ~Copyable {
     }
 
     /// Whether the client speaks TLS where plain HTTP is expected: no answer of ours would mean anything to it.
-    @inline(never)
-    private mutating func isTLSHello() -> Bool {
+    private func isTLSHello() -> Bool {
         guard reader.beginsLikeTLS else { return false }
         worker.noteClosed("TLS on a plain HTTP port")
         return true
@@ -161,7 +135,6 @@ struct Connection: ~Copyable {
     ///
     /// Not a byte more: what follows may be TLS. False when there is none, or it comes from somebody who is not trusted to
     /// say who the client is.
-    @inline(never)
     mutating func readProxyHeader() async -> Bool {
         let deadline = worker.loop.now + worker.deadlines.head
         while origin.isTrusted {
@@ -188,7 +161,6 @@ struct Connection: ~Copyable {
     }
 
     /// Shakes hands; false when that fails, whatever there was to say having been said.
-    @inline(never)
     mutating func startTLS(_ context: TLSContext) async -> Bool {
         do throws(TLSError) {
             try await stream.startTLS(context, until: worker.loop.now + worker.deadlines.handshake)
@@ -208,39 +180,39 @@ struct Connection: ~Copyable {
         }
     }
 
-    /// Sends what was gathered and receives what is there; nil when something is.
-    @inline(never)
-    private mutating func receive(_ part: RequestReader.Part) -> Pause? {
+    /// Sends what was gathered and receives; nil when something has come.
+    private mutating func receive(_ part: RequestReader.Part, calling handler: any ReadinessHandler) -> Pause? {
         if part == .head && isTLSHello() { return .end }
         if let pause = send() { return pause }
         startDeadline(of: part)
-        guard stream.mayBeReadable else { return .input }
-        switch receiveNow() {
-        case .received:
-            // A client that always has more to send neither keeps others waiting nor outruns its deadline.
-            streak += 1
-            return worker.loop.now < deadline ? nil : timedOut()
-        case .wouldBlock: return .input
-        // Closed in the middle of a request, or cut off: nobody is left to be told.
-        case .endOfInput, nil: return .end
+        return waitForInput(calling: handler)
+    }
+
+    /// Receives unless that has to be waited for; nil when something has come.
+    private mutating func waitForInput(calling handler: any ReadinessHandler) -> Pause? {
+        let isIdle = awaited == .start
+        if isIdle { releaseBuffers() }
+        guard hold(reader.bytes.capacity) else { return .refusal(.outOfBuffers) }
+        guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: handler) else {
+            return .input
         }
-    }
-
-    /// False when clients hold too much memory already for another large buffer to wait.
-    @inline(never)
-    private mutating func prepareToWait() -> Bool {
-        if awaited == .start { releaseBuffers() }
-        return hold(reader.bytes.capacity)
-    }
-
-    /// Goes on after the wait for input; nil to do so as ever.
-    @inline(never)
-    private mutating func wake(_ reason: WakeReason) -> Pause? {
         release(reader.bytes.capacity)
+        return receive(after: reason, calling: handler)
+    }
+
+    /// Receives after a wait; nil when something has come.
+    private mutating func receive(after reason: WakeReason, calling handler: any ReadinessHandler) -> Pause? {
         switch reason {
         case .ready:
-            streak = 0
-            return nil
+            switch receiveNow() {
+            case .received:
+                // A client that always has more to send neither keeps others waiting nor outruns its deadline.
+                streak += 1
+                return worker.loop.now < deadline ? nil : timedOut()
+            case .wouldBlock: return waitForInput(calling: handler)
+            // Closed in the middle of a request, or cut off: nobody is left to be told.
+            case .endOfInput, nil: return .end
+            }
         case .timedOut: return timedOut()
         case .draining:
             // A request that the kernel already has counts as received, and is answered.
@@ -278,7 +250,6 @@ struct Connection: ~Copyable {
     }
 
     /// One read into the room at the buffer's end; nil when the connection is broken.
-    @inline(never)
     private mutating func receiveNow() -> TCPStream.ReceiveResult? {
         if reader.bytes.capacity == 0 { reader.bytes = worker.takeBuffer() }
         let room = reader.makeRoom()
@@ -288,8 +259,7 @@ struct Connection: ~Copyable {
     // MARK: - Writing
 
     /// Writes the answer to the request at hand and leaves that behind.
-    @inline(never)
-    private mutating func write(_ response: consuming Response) {
+    mutating func write(_ response: consuming Response) {
         let head = reader.request.head
         isOver = !head.keepsAlive || worker.loop.isDraining && !hasFurtherInput()
         encode(response, to: head, closes: isOver)
@@ -307,13 +277,11 @@ struct Connection: ~Copyable {
         return false
     }
 
-    @inline(never)
     private mutating func writeContinue() {
         if output.capacity == 0 { output = worker.takeBuffer() }
         output.append(contentsOf: ResponseEncoder.continueResponse)
     }
 
-    @inline(never)
     private mutating func encode(_ response: consuming Response, to head: RequestHead, closes: Bool) {
         if output.capacity == 0 { output = worker.takeBuffer() }
         let traits = ResponseEncoder.Traits(
@@ -323,15 +291,20 @@ struct Connection: ~Copyable {
         if worker.accessLog != nil { log(response, to: head) }
     }
 
-    /// Sends as much of what was written as the socket takes now; nil when that is all of it.
-    @inline(never)
+    /// Sends as much of what was written as the socket takes now; nil when that is all of it, `output` when the rest has to
+    /// wait.
     private mutating func send() -> Pause? {
         while sent < output.count {
             guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else {
                 dropOutput()
                 return .end
             }
-            if count == 0 { return .output }
+            if count == 0 {
+                // At once: until the wait begins others may have written as much.
+                if hold(output.capacity) { return .output }
+                dropOutput()
+                return .end
+            }
             sent += count
         }
         output.removeAll(keepingCapacity: true)
@@ -346,12 +319,17 @@ struct Connection: ~Copyable {
         lingers = false
     }
 
-    /// Sends what was written; false when the client does not take it, and then nothing more is sent.
-    @inline(never)
-    private mutating func flush() async -> Bool {
+    /// Sends what is left after a pause for output; false when the client does not take it, and then nothing more is sent.
+    mutating func flush() async -> Bool {
         var deadline = worker.loop.now + worker.deadlines.send
         var sentAtRenewal = sent
         while true {
+            let reason = await stream.waitUntilWritable(until: deadline)
+            release(output.capacity)
+            guard reason == .ready else {
+                dropOutput()
+                return false
+            }
             switch send() {
             case nil: return true
             case .output: break
@@ -361,20 +339,9 @@ struct Connection: ~Copyable {
                 sentAtRenewal = sent
                 deadline = worker.loop.now + worker.deadlines.send
             }
-            let capacity = output.capacity
-            var reason: WakeReason?
-            if hold(capacity) {
-                reason = await stream.waitUntilWritable(until: deadline)
-                release(capacity)
-            }
-            guard reason == .ready else {
-                dropOutput()
-                return false
-            }
         }
     }
 
-    @inline(never)
     private mutating func releaseBuffers() {
         if reader.isEmpty { worker.giveBuffer(&reader.bytes) }
         if output.isEmpty { worker.giveBuffer(&output) }
@@ -386,9 +353,8 @@ struct Connection: ~Copyable {
     ///
     /// Closing with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112, section 9.6);
     /// where the client may still be sending the rest is read and dropped for a moment.
-    @inline(never)
-    private mutating func finish() async {
-        let isTaken = await flush()
+    mutating func finish() async {
+        let isTaken = await sendAll()
         // Before the wait: large ones would be held by nobody's count.
         reader.bytes.removeAll(keepingCapacity: true)
         worker.giveBuffer(&reader.bytes)
@@ -396,6 +362,14 @@ struct Connection: ~Copyable {
         if isTaken && lingers {
             stream.finishSending()
             await linger()
+        }
+    }
+
+    private mutating func sendAll() async -> Bool {
+        switch send() {
+        case nil: true
+        case .output: await flush()
+        default: false
         }
     }
 

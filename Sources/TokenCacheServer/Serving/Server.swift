@@ -19,7 +19,7 @@ package final class Server: Sendable {
     private let accessLog: AccessLog?
     /// Nil when it could not be opened, which only the command line misses.
     private let control: ControlSocket?
-    private let connectionCount = Atomic<Int>(0)
+    private let connectionCount = ConnectionCount()
     private let acceptFailures: RecurringFault
 
     /// Beyond the limit this many more connections are told so; any further ones are closed at once.
@@ -71,7 +71,8 @@ package final class Server: Sendable {
                 workers.append(
                     try Worker(
                         settings: settings, store: store, accessLog: accessLog, heldMemory: heldMemory,
-                        failures: failures, logger: logger)
+                        totalCount: connectionCount, failures: failures, logger: logger
+                    )
                 )
             }
             self.workers = workers
@@ -142,6 +143,10 @@ package final class Server: Sendable {
         let reloading = Task { await self.reloadOnHangUp() }
         let watching = Task { await self.reloadOnChange() }
         for task in tasks { await task.value }
+        // Only now, for each loop gives connections to the others.
+        for worker in workers {
+            await Task(executorPreference: worker.loop) { await worker.waitForConnections() }.value
+        }
         for task in [stopping, reloading, watching] { task.cancel() }
         for worker in workers { worker.loop.stop() }
         store.close()
@@ -234,7 +239,7 @@ package final class Server: Sendable {
 
     // MARK: - Accepting
 
-    /// Accepts on one loop from all listeners, until draining, and returns when the connections it accepted are over.
+    /// Accepts on one loop from all listeners, until draining.
     private func accept(on worker: Worker) async {
         await withDiscardingTaskGroup { group in
             for entrance in entrances {
@@ -247,51 +252,49 @@ package final class Server: Sendable {
     }
 
     private func accept(from entrance: Entrance, on worker: Worker) async {
-        await withDiscardingTaskGroup { group in
-            let acceptor: Acceptor
-            do throws(SystemError) {
-                acceptor = try Acceptor(entrance.listener, on: worker.loop)
-            } catch {
-                logger.critical("\(entrance.name) cannot be accepted from: \(error)")
+        let acceptor: Acceptor
+        do throws(SystemError) {
+            acceptor = try Acceptor(entrance.listener, on: worker.loop)
+        } catch {
+            logger.critical("\(entrance.name) cannot be accepted from: \(error)")
+            return
+        }
+        var streak = 0
+        while !worker.loop.isAbandoned {
+            switch await acceptor.next() {
+            case .accepted(let descriptor, let peer):
+                hand(descriptor, from: peer, through: entrance, by: worker)
+                // What is open has its turn, however many want to get in.
+                streak += 1
+                if streak % Self.acceptStreak == 0 { await Task.yield() }
+            case .failed(let error):
+                if worker.loop.isDraining { return }
+                acceptFailures.note("no connections are accepted for now: \(error)")
+                // Connections that end give their descriptors back; until then trying would only spin.
+                await worker.loop.sleep(until: worker.loop.now + Nanoseconds(.milliseconds(100)))
+            case .finished:
                 return
-            }
-            var streak = 0
-            while !worker.loop.isAbandoned {
-                switch await acceptor.next() {
-                case .accepted(let descriptor, let peer):
-                    hand(descriptor, from: peer, through: entrance, in: &group)
-                    // What is open has its turn, however many want to get in.
-                    streak += 1
-                    if streak % Self.acceptStreak == 0 { await Task.yield() }
-                case .failed(let error):
-                    if worker.loop.isDraining { return }
-                    acceptFailures.note("no connections are accepted for now: \(error)")
-                    // Connections that end give their descriptors back; until then trying would only spin.
-                    await worker.loop.sleep(until: worker.loop.now + Nanoseconds(.milliseconds(100)))
-                case .finished:
-                    return
-                }
             }
         }
     }
 
-    /// Starts a connection's task on the loop that has the fewest.
+    /// Has a connection served on the loop that has the fewest.
     private func hand(
-        _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, in group: inout DiscardingTaskGroup
+        _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, by acceptor: Worker
     ) {
-        let open = connectionCount.add(1, ordering: .relaxed).newValue
+        let open = connectionCount.add()
         guard open <= settings.connectionLimit + Self.refusedLimit else {
-            connectionCount.subtract(1, ordering: .relaxed)
+            connectionCount.subtract()
             _ = FileDescriptor(owning: descriptor)
             return
         }
         let worker = leastBusyWorker
-        worker.connectionCount.add(1, ordering: .relaxed)
+        worker.expectConnection()
         let isRefused = open > settings.connectionLimit
-        group.addTask(executorPreference: worker.loop) {
-            await worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused)
-            worker.connectionCount.subtract(1, ordering: .relaxed)
-            self.connectionCount.subtract(1, ordering: .relaxed)
+        if worker === acceptor {
+            worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused)
+        } else {
+            worker.loop.execute { worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused) }
         }
     }
 

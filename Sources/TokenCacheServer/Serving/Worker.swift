@@ -23,10 +23,14 @@ final class Worker: @unchecked Sendable {
     private let logger: Logger
     private var buffers = BufferPool()
     private var encoder: ResponseEncoder
-    /// Open connections of this loop, for choosing the least busy one.
+    /// Open connections of this loop, those included that are on their way to it.
     ///
     /// Any thread.
     let connectionCount = Atomic<Int>(0)
+    /// Those of all loops.
+    private let totalCount: ConnectionCount
+    /// Resumed when the last connection ends.
+    private var whenOver: CheckedContinuation<Void, Never>?
 
     /// The times of `Settings.Timeouts`, as the loop counts them.
     struct Deadlines {
@@ -49,16 +53,14 @@ final class Worker: @unchecked Sendable {
 
     init(
         settings: Settings, store: any TokenStore, accessLog: AccessLog?, heldMemory: HeldMemory,
-        failures: RecurringFault,
-        logger: Logger
-    )
-        throws
-    {
+        totalCount: ConnectionCount, failures: RecurringFault, logger: Logger
+    ) throws {
         let loop = try EventLoop()
         let session = try store.makeSession { work in loop.execute(work) }
         self.loop = loop
         limits = settings.limits
         self.heldMemory = heldMemory
+        self.totalCount = totalCount
         deadlines = Deadlines(settings.timeouts)
         self.accessLog = accessLog
         self.logger = logger
@@ -76,33 +78,48 @@ final class Worker: @unchecked Sendable {
         loop.endOfTurn = { session.flush() }
     }
 
-    /// Serves a connection from its first byte to its last.
+    // MARK: - Connections
+
+    /// Serves a connection from its first byte to its last, after it was counted by `expectConnection`.
     ///
     /// - Parameters:
     ///   - descriptor: A connected socket that this call owns.
     ///   - peer: The client.
     ///   - entrance: Where the client came in.
     ///   - isRefused: One connection too many: it is told so and closed.
-    func serve(
-        _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, isRefused: Bool
-    ) async {
+    func serve(_ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, isRefused: Bool) {
         let stream: TCPStream
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
         } catch {
             // The client was gone before it was served.
-            return
+            return noteEnd()
         }
         let origin = https.origin(address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false)
-        var connection = Connection(stream, from: origin, on: self)
-        if entrance.requiresProxyProtocol, !(await connection.readProxyHeader()) { return }
-        if let tls = entrance.tls, !(await connection.startTLS(tls)) { return }
-        if isRefused {
-            await connection.refuse(.tooManyConnections)
-        } else {
-            await connection.serve()
-        }
+        let connection = Connection(stream, from: origin, on: self)
+        ConnectionDriver(connection, on: self).start(through: entrance, isRefused: isRefused)
     }
+
+    /// Counts a connection that is about to be served here.
+    ///
+    /// Any thread.
+    func expectConnection() {
+        connectionCount.add(1, ordering: .relaxed)
+    }
+
+    /// Counts a connection that is over.
+    func noteEnd() {
+        totalCount.subtract()
+        if connectionCount.subtract(1, ordering: .relaxed).newValue == 0 { whenOver.take()?.resume() }
+    }
+
+    /// Returns when all connections are over; nobody may start one meanwhile.
+    func waitForConnections() async {
+        if connectionCount.load(ordering: .relaxed) == 0 { return }
+        await withCheckedContinuation { whenOver = $0 }
+    }
+
+    // MARK: - What they share
 
     /// An empty buffer to receive into or to send from.
     func takeBuffer() -> [UInt8] {

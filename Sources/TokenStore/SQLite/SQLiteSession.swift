@@ -6,15 +6,22 @@ internal import Synchronization
 /// The reads between two calls of `flush` share one read transaction, which saves each of them the taking and giving back
 /// of the log's read lock. A commit that begins or ends in between ends it, so that a read misses no write that was answered
 /// before it, nor one that another read has seen.
-final class SQLiteSession: TokenSession {
+final class SQLiteSession: TokenSession, @unchecked Sendable {
+    // Unchecked: it belongs to its thread; what the writer keeps of it is only used by what `deliver` runs there.
+
+    private typealias Completion = (Result<Void, StoreError>) -> Void
+
     private let path: String
     private let state: StoreState
     private let writer: SQLiteWriter
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var coder: RowCoder
     private var gathered: [Row] = []
-    /// The tasks that wait for the gathered rows, in the same order.
-    private var waiting: [CheckedContinuation<Result<Void, StoreError>, Never>] = []
+    /// Who waits for the gathered rows, in the same order.
+    private var completions: [Completion] = []
+    /// Who waits for the batches that the writer has, by their numbers.
+    private var submitted: [UInt64: [Completion]] = [:]
+    private var batchNumber: UInt64 = 0
     private var reader: TokenReader
     /// The store's generation that the reader was opened in.
     private var generation: UInt64
@@ -37,7 +44,7 @@ final class SQLiteSession: TokenSession {
         self.deliver = deliver
     }
 
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) async throws(StoreError) -> Fetched {
+    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Fetched {
         // Before the database is read, and before it is known which one.
         let ticket = state.cache.ticket(for: id.span)
         try refreshReader()
@@ -56,18 +63,15 @@ final class SQLiteSession: TokenSession {
         state.cache.insert(answer.span, under: id.span, permit)
     }
 
-    func store(_ tokenInfo: [UInt8], under id: [UInt8]) async throws(StoreError) {
-        let row: Row
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
+    ) {
         do throws(SealingError) {
-            row = try coder.row(of: Token(id: id, info: tokenInfo))
+            gathered.append(try coder.row(of: Token(id: id, info: tokenInfo)))
+            completions.append(completion)
         } catch {
-            throw .sealing(error)
+            completion(.failure(.sealing(error)))
         }
-        let outcome = await withCheckedContinuation { continuation in
-            gathered.append(row)
-            waiting.append(continuation)
-        }
-        try outcome.get()
     }
 
     /// Opens the reader anew when the database was.
@@ -102,14 +106,16 @@ final class SQLiteSession: TokenSession {
     func flush() {
         closeSnapshot()
         guard !gathered.isEmpty else { return }
-        let (rows, waiting, deliver) = (gathered, waiting, deliver)
-        (gathered, self.waiting) = ([], [])
-        writer.submit(
-            WriteBatch(rows: rows) { outcomes in
-                deliver {
-                    for (continuation, outcome) in zip(waiting, outcomes) { continuation.resume(returning: outcome) }
-                }
-            }
-        )
+        let (rows, number) = (gathered, batchNumber)
+        submitted[number] = completions
+        (gathered, completions) = ([], [])
+        batchNumber += 1
+        writer.submit(WriteBatch(rows: rows) { [self] outcomes in deliver { self.complete(number, outcomes) } })
+    }
+
+    /// Tells those who wait for a batch what came of it.
+    private func complete(_ number: UInt64, _ outcomes: [Result<Void, StoreError>]) {
+        guard let completions = submitted.removeValue(forKey: number) else { return }
+        for (completion, outcome) in zip(completions, outcomes) { completion(outcome) }
     }
 }

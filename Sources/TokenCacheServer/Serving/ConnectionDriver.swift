@@ -1,0 +1,63 @@
+internal import EventLoop
+internal import HTTP
+internal import TokenService
+
+/// Has a connection go on whenever there is something for it to do, and owns it until it is over.
+///
+/// Between requests nobody holds it but the loop's table: there is no task, and its memory is that of the connection.
+///
+/// Belongs to its loop's thread, where it also has to end.
+final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
+    // Unchecked: only what runs on the loop has it.
+
+    private var connection: Connection
+    private let worker: Worker
+
+    init(_ connection: consuming Connection, on worker: Worker) {
+        self.connection = connection
+        self.worker = worker
+    }
+
+    deinit {
+        worker.noteEnd()
+    }
+
+    /// Serves the connection from its first byte to its last.
+    ///
+    /// - Parameters:
+    ///   - entrance: Where the client came in.
+    ///   - isRefused: One connection too many: it is told so and closed.
+    func start(through entrance: Entrance, isRefused: Bool) {
+        guard entrance.requiresProxyProtocol || entrance.tls != nil || isRefused else { return proceed(after: nil) }
+        perform { [self] in
+            if entrance.requiresProxyProtocol, !(await connection.readProxyHeader()) { return }
+            if let tls = entrance.tls, !(await connection.startTLS(tls)) { return }
+            if isRefused { return await connection.refuse(.tooManyConnections) }
+            proceed(after: nil)
+        }
+    }
+
+    func wake(_ reason: WakeReason) {
+        proceed(after: reason)
+    }
+
+    private func proceed(after reason: WakeReason?) {
+        switch connection.proceed(after: reason, calling: self) {
+        case .input, .end: break
+        case .store(let tokenInfo, let id):
+            worker.service.store(tokenInfo, under: id) { [self] response in
+                connection.write(response)
+                proceed(after: nil)
+            }
+        case .output: perform { [self] in if await connection.flush() { proceed(after: nil) } }
+        case .turn: perform { [self] in proceed(after: nil) }
+        case .refusal(let refusal): perform { [self] in await connection.refuse(refusal) }
+        case .finish: perform { [self] in await connection.finish() }
+        }
+    }
+
+    /// Does something that may wait, after those whose turn it is.
+    private func perform(_ work: @escaping @Sendable () async -> Void) {
+        Task(executorPreference: worker.loop, operation: work)
+    }
+}

@@ -16,7 +16,7 @@ import Testing
     /// One whose first checkpoint and first look at the files are over.
     private func settled(_ retention: Retention = Retention()) -> Housekeeping {
         var housekeeping = Housekeeping(retention: retention, at: start)
-        housekeeping.noteCheckpoint(isComplete: true, at: start)
+        housekeeping.noteCheckpoint(isComplete: true, empties: true, at: start)
         housekeeping.noteLookAfterFiles(at: start)
         return housekeeping
     }
@@ -33,7 +33,7 @@ import Testing
 
     @Test("what an earlier run has left in the log is moved soon")
     func leftovers() {
-        #expect(step(Housekeeping(retention: Retention(), at: start), at: 1_000, log: 5_000) == .checkpoint)
+        #expect(step(Housekeeping(retention: Retention(), at: start), at: 1_000, log: 5_000) == .checkpoint(empties: true))
     }
 
     @Test("the log is moved a second after the last commit, not during a pause between two")
@@ -43,7 +43,7 @@ import Testing
         #expect(step(housekeeping, at: 900, log: 5_000) == nil)
         housekeeping.noteCommit(at: noted(900))
         #expect(housekeeping.next == noted(1_000))
-        #expect(step(housekeeping, at: 1_900, log: 5_000) == .checkpoint)
+        #expect(step(housekeeping, at: 1_900, log: 5_000) == .checkpoint(empties: true))
         #expect(step(housekeeping, at: 1_899, log: 5_000) == .lookAfterFiles)
         #expect(step(housekeeping, at: 1_900, log: 5_000, isIdle: false) == .lookAfterFiles)
     }
@@ -53,18 +53,34 @@ import Testing
         var housekeeping = settled()
         housekeeping.noteCommit(at: noted(10))
         #expect(step(housekeeping, at: 10, log: Housekeeping.comfortableLog - 1) == nil)
-        #expect(step(housekeeping, at: 10, log: Housekeeping.comfortableLog) == .checkpoint)
+        #expect(step(housekeeping, at: 10, log: Housekeeping.comfortableLog) == .checkpoint(empties: false))
         #expect(step(housekeeping, at: 10, log: Housekeeping.largestLog - 1, isIdle: false) == nil)
-        #expect(step(housekeeping, at: 10, log: Housekeeping.largestLog, isIdle: false) == .checkpoint)
+        #expect(step(housekeeping, at: 10, log: Housekeeping.largestLog, isIdle: false) == .checkpoint(empties: false))
+    }
+
+    @Test("under load the log is written over and over, and cut to nothing once a minute")
+    func rewriting() {
+        var housekeeping = settled()
+        housekeeping.noteCommit(at: noted(10))
+        housekeeping.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
+        // What was moved can still be read in it: a second later that is over, if nothing else comes.
+        #expect(step(housekeeping, at: 1_020) == .checkpoint(empties: true))
+        housekeeping.noteCommit(at: noted(59_999))
+        let log = Housekeeping.comfortableLog
+        #expect(step(housekeeping, at: 59_999, log: log) == .checkpoint(empties: false))
+        #expect(step(housekeeping, at: 60_000, log: log) == .checkpoint(empties: true))
+        housekeeping.noteCheckpoint(isComplete: true, empties: true, at: noted(60_000))
+        housekeeping.noteCommit(at: noted(60_001))
+        #expect(step(housekeeping, at: 60_001, log: log) == .checkpoint(empties: false))
     }
 
     @Test("a checkpoint that readers held up is tried again after a pause, not at once")
     func heldUp() {
         var housekeeping = settled()
         housekeeping.noteCommit(at: noted(10))
-        housekeeping.noteCheckpoint(isComplete: false, at: noted(20))
+        housekeeping.noteCheckpoint(isComplete: false, empties: false, at: noted(20))
         #expect(step(housekeeping, at: 119, log: 1 << 30, isIdle: false) == nil)
-        #expect(step(housekeeping, at: 120, log: 1 << 30, isIdle: false) == .checkpoint)
+        #expect(step(housekeeping, at: 120, log: 1 << 30, isIdle: false) == .checkpoint(empties: false))
     }
 
     @Test("what was dropped is moved out of the log at once when nothing more is to be dropped, and pages given back")
@@ -75,8 +91,8 @@ import Testing
         #expect(step(housekeeping, at: 1) == .expire)
         #expect(step(housekeeping, at: 1, isIdle: false) == .expire)
         housekeeping.noteExpiry(removed: 3, isDone: true, at: noted(2))
-        #expect(step(housekeeping, at: 2, log: 5_000) == .checkpoint)
-        housekeeping.noteCheckpoint(isComplete: true, at: noted(3))
+        #expect(step(housekeeping, at: 2, log: 5_000) == .checkpoint(empties: true))
+        housekeeping.noteCheckpoint(isComplete: true, empties: true, at: noted(3))
         #expect(step(housekeeping, at: 3) == .releasePages)
         #expect(step(housekeeping, at: 3, isIdle: false) == nil)
         housekeeping.noteReleasedPages(more: false, at: noted(3))

@@ -197,7 +197,7 @@ package struct StoreReplacement: ~Copyable {
             (try? connection.integer("SELECT count(*) FROM sqlite_schema")) != nil
         else { return }
         do throws(SQLiteError) {
-            let outcome = try connection.checkpoint(truncating: true, waiting: 1_000)
+            let outcome = try connection.checkpoint(.truncate, waiting: 1_000)
             // Without a log there is nothing to move.
             guard outcome == .complete || PrivateFile.size(database + "-wal") == 0 else {
                 throw .damaged("its log is held by another program")

@@ -58,18 +58,19 @@ extension Committer {
         }
     }
 
-    /// Moves the log into the database and cuts it to nothing, as far as readers allow.
+    /// Moves the log into the database, and cuts it to nothing or has it begin anew, as far as readers allow.
     ///
     /// - Parameters:
+    ///   - mode: What becomes of the log afterwards.
     ///   - milliseconds: How long readers are waited for.
     ///   - insists: Whether readers that are in the way of the moving itself are waited for as well. Without new commits
     ///     each of them is so for no longer than its loop's turn; under constant load there is always another one.
     func checkpoint(
-        waiting milliseconds: Int32 = 10, insists: Bool = false
+        _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
         // The first moves the pages while readers go on; only then is there a short wait for them.
-        let isMoved = try connection.checkpoint(truncating: false, waiting: 0) == .complete
+        let isMoved = try connection.checkpoint(.passive, waiting: 0) == .complete
         guard isMoved || insists else { return .heldUp }
-        return try connection.checkpoint(truncating: true, waiting: milliseconds)
+        return try connection.checkpoint(mode, waiting: milliseconds)
     }
 }

@@ -100,6 +100,9 @@ final class Committer {
         }
     }
 
+    /// Bytes of what is in the log, the frames' heads left out.
+    var logSize: Int { connection.loggedPages * pageSize }
+
     /// Counts rows that a statement has just removed.
     func noteRemoved(_ count: Int) {
         tokenCount -= count

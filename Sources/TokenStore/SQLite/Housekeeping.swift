@@ -2,13 +2,17 @@
 ///
 /// The log is moved into the database a second after the last commit, or when it has grown to 4 MiB and nobody waits, or
 /// when it has grown to 16 MiB whoever waits: the first keeps replaced values from staying in it, the second and third keep
-/// it, and the time that moving takes, small. It is cut to nothing each time.
+/// it, and the time that moving takes, small.
+///
+/// Under load its file is then written again from the beginning: a commit that makes a file longer costs the file system a
+/// commit of its own. Once a minute, and in quiet times, it is cut to nothing.
 ///
 /// Only a table of times: it takes the time and returns what to do.
 struct Housekeeping {
-    enum Step {
+    enum Step: Equatable {
         case lookAfterFiles
-        case checkpoint
+        /// Moves the log into the database, and cuts it to nothing if it `empties` it.
+        case checkpoint(empties: Bool)
         case expire
         case releasePages
     }
@@ -20,6 +24,8 @@ struct Housekeeping {
     /// After a checkpoint that readers held up.
     private static let checkpointPause = Duration.milliseconds(100)
     private static let fileInterval = Duration.seconds(1)
+    /// The longest that replaced values stay in the log.
+    private static let emptyInterval = Duration.seconds(60)
 
     private let expiryInterval: Duration?
     private var nextFileLook: ContinuousClock.Instant
@@ -28,6 +34,7 @@ struct Housekeeping {
     private var checkpointAllowed: ContinuousClock.Instant
     /// Nil when the log is empty.
     private var quietCheckpoint: ContinuousClock.Instant?
+    private var lastEmptied: ContinuousClock.Instant
     private var releasesPages = false
     /// Rows were dropped since the log was last emptied for it.
     private var hasRemoved = false
@@ -39,6 +46,7 @@ struct Housekeeping {
         nextFileLook = now + Self.fileInterval
         nextExpiry = expiryInterval.map { _ in now }
         checkpointAllowed = now
+        lastEmptied = now
         // What an earlier run has left in the log.
         quietCheckpoint = now + Self.quietTime
     }
@@ -49,8 +57,11 @@ struct Housekeeping {
         quietCheckpoint = now + Self.quietTime
     }
 
-    mutating func noteCheckpoint(isComplete: Bool, at now: ContinuousClock.Instant) {
-        quietCheckpoint = isComplete ? nil : now + Self.quietTime
+    /// - Parameter empties: As in the step that was taken.
+    mutating func noteCheckpoint(isComplete: Bool, empties: Bool, at now: ContinuousClock.Instant) {
+        let isEmpty = isComplete && empties
+        if isEmpty { lastEmptied = now }
+        quietCheckpoint = isEmpty ? nil : now + Self.quietTime
         checkpointAllowed = isComplete ? now : now + Self.checkpointPause
     }
 
@@ -76,9 +87,10 @@ struct Housekeeping {
     /// The step that is due; nil when there is none.
     func due(at now: ContinuousClock.Instant, logSize: Int, isIdle: Bool) -> Step? {
         if now >= checkpointAllowed {
-            if logSize >= Self.largestLog { return .checkpoint }
-            if isIdle && logSize >= Self.comfortableLog { return .checkpoint }
-            if isIdle, let quietCheckpoint, now >= quietCheckpoint { return .checkpoint }
+            if isIdle, let quietCheckpoint, now >= quietCheckpoint { return .checkpoint(empties: true) }
+            if logSize >= (isIdle ? Self.comfortableLog : Self.largestLog) {
+                return .checkpoint(empties: now - lastEmptied >= Self.emptyInterval)
+            }
         }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }

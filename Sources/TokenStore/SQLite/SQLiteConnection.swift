@@ -5,6 +5,9 @@ internal import CSQLite
     /// For the types that are built on a connection: statements and copies.
     let handle: OpaquePointer
 
+    /// Pages in the log after the last commit of this connection, once `countLoggedPages` was called.
+    private(set) var loggedPages = 0
+
     enum Mode {
         /// Also creates the file.
         case readWriteCreate
@@ -37,6 +40,20 @@ internal import CSQLite
         _ = unsafe sqlite3_close_v2(handle)
     }
 
+    /// Has commits tell how long the log is (sqlite.org/c3ref/wal_hook.html), in the place of moving it by themselves.
+    func countLoggedPages() {
+        // Unretained: SQLite calls back only within calls on this connection.
+        let context = unsafe Unmanaged.passUnretained(self).toOpaque()
+        _ = unsafe sqlite3_wal_hook(
+            handle,
+            { context, _, _, pages in
+                guard let context = unsafe context else { return SQLITE_OK }
+                unsafe Unmanaged<SQLiteConnection>.fromOpaque(context).takeUnretainedValue().loggedPages = Int(pages)
+                return SQLITE_OK
+            }, context
+        )
+    }
+
     /// The error of the call that was just made.
     func lastError(_ sql: String) -> SQLiteError {
         SQLiteError(
@@ -58,6 +75,16 @@ internal import CSQLite
         set { unsafe sqlite3_set_last_insert_rowid(handle, newValue) }
     }
 
+    /// What a checkpoint does beyond moving pages.
+    enum CheckpointMode {
+        /// Nothing, and it waits for nobody.
+        case passive
+        /// Waits for readers; the next commit writes the log from its beginning.
+        case restart
+        /// The same, and the log is cut to nothing.
+        case truncate
+    }
+
     /// How a checkpoint ended.
     enum CheckpointOutcome {
         /// All of the log is in the database.
@@ -69,17 +96,24 @@ internal import CSQLite
     /// Moves the log into the database as far as readers allow (sqlite.org/c3ref/wal_checkpoint_v2.html).
     ///
     /// - Parameters:
-    ///   - truncating: Waits for readers, and cuts the log to nothing.
+    ///   - mode: What else it does.
     ///   - milliseconds: How long readers are waited for.
-    func checkpoint(truncating: Bool, waiting milliseconds: Int32) throws(SQLiteError) -> CheckpointOutcome {
+    func checkpoint(_ mode: CheckpointMode, waiting milliseconds: Int32) throws(SQLiteError) -> CheckpointOutcome {
         var (logged, moved): (Int32, Int32) = (0, 0)
         _ = unsafe sqlite3_busy_timeout(handle, milliseconds)
         defer { _ = unsafe sqlite3_busy_timeout(handle, Self.busyMilliseconds) }
-        let mode = truncating ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE
-        switch unsafe sqlite3_wal_checkpoint_v2(handle, nil, mode, &logged, &moved) {
+        let number =
+            switch mode {
+            case .passive: SQLITE_CHECKPOINT_PASSIVE
+            case .restart: SQLITE_CHECKPOINT_RESTART
+            case .truncate: SQLITE_CHECKPOINT_TRUNCATE
+            }
+        switch unsafe sqlite3_wal_checkpoint_v2(handle, nil, number, &logged, &moved) {
         case SQLITE_OK:
             // Below 0 no log is open, as before the first read: nothing was moved.
-            return logged == moved && logged >= 0 ? .complete : .heldUp
+            guard logged == moved && logged >= 0 else { return .heldUp }
+            if mode != .passive { loggedPages = 0 }
+            return .complete
         case SQLITE_BUSY: return .heldUp
         default: throw lastError("checkpoint")
         }

@@ -165,14 +165,16 @@ final class SQLiteWriter: Sendable {
             case .lookAfterFiles:
                 housekeeping.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
-            case .checkpoint:
+            case .checkpoint(let empties):
                 // Noted first as held up: after an error it is tried again in a while.
-                housekeeping.noteCheckpoint(isComplete: false, at: .now)
+                housekeeping.noteCheckpoint(isComplete: false, empties: empties, at: .now)
                 let isTooLarge = database.logSize >= Housekeeping.largestLog
                 let outcome = try database.perform { (committer) throws(SQLiteError) in
-                    try committer.checkpoint(waiting: isTooLarge ? 100 : 10, insists: isTooLarge)
+                    try committer.checkpoint(
+                        empties ? .truncate : .restart, waiting: isTooLarge ? 100 : 10, insists: isTooLarge
+                    )
                 }
-                housekeeping.noteCheckpoint(isComplete: outcome == .complete, at: .now)
+                housekeeping.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now)
             case .expire:
                 housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)
                 guard let horizon = state.retention.horizon(at: Int64(time(nil))) else { return }

@@ -15,36 +15,33 @@ struct StoreFiles: ~Copyable {
 
     let directory: String
     let database: String
+    private let log: String
     private var identity: Identity?
     private var logIdentity: Identity?
-    /// Bytes of the write-ahead log when the files were last looked at.
-    private(set) var logSize = 0
 
     init(directory: String, database: String) {
         self.directory = directory
         self.database = database
+        log = database + "-wal"
     }
 
     /// Takes the files as they are now for the store's.
     mutating func adopt() {
-        identity = Self.status(database)?.identity
-        let log = Self.status(database + "-wal")
-        logIdentity = log?.identity
-        logSize = log?.size ?? 0
+        identity = Self.identity(database)
+        logIdentity = Self.identity(log)
     }
 
     /// Whether the paths lead to the files that were adopted.
     mutating func areInPlace() -> Bool {
-        let log = Self.status(database + "-wal")
-        logSize = log?.size ?? 0
+        let log = Self.identity(log)
         // SQLite makes the log with the first write.
-        if logIdentity == nil { logIdentity = log?.identity }
-        return Self.status(database)?.identity == identity && log?.identity == logIdentity
+        if logIdentity == nil { logIdentity = log }
+        return Self.identity(database) == identity && log == logIdentity
     }
 
-    private static func status(_ path: String) -> (identity: Identity, size: Int)? {
+    private static func identity(_ path: String) -> Identity? {
         var status = stat()
         guard unsafe stat(path, &status) == 0 else { return nil }
-        return (Identity(device: UInt(status.st_dev), number: UInt(status.st_ino)), Int(status.st_size))
+        return Identity(device: UInt(status.st_dev), number: UInt(status.st_ino))
     }
 }

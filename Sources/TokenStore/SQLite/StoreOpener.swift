@@ -100,8 +100,8 @@ struct StoreOpener: Sendable {
 
     private func configure(_ connection: SQLiteConnection) throws(SQLiteError) {
         connection.waitForLocks()
-        // The writer decides when; see Housekeeping.
-        try connection.execute("PRAGMA wal_autocheckpoint = 0")
+        // The writer decides when the log is moved; see Housekeeping.
+        connection.countLoggedPages()
         // What is deleted or replaced is overwritten with zeros.
         try connection.execute("PRAGMA secure_delete = ON")
         let mode = try connection.text("PRAGMA journal_mode = WAL")

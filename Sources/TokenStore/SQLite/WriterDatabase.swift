@@ -50,8 +50,8 @@ final class WriterDatabase {
         }
     }
 
-    /// Bytes of the log, as of the last look.
-    var logSize: Int { files.logSize }
+    /// Bytes of what is in the log, whose file may be longer.
+    var logSize: Int { committer?.logSize ?? 0 }
 
     /// Makes rows durable; see `Committer.commit`.
     func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {

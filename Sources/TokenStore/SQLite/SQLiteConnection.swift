@@ -25,7 +25,9 @@ internal import CSQLite
             case .readOnly: SQLITE_OPEN_READONLY
             }
         let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | access
-        let code = unsafe sqlite3_open_v2(path, &handle, flags, nil)
+        // Who only reads never writes to the log.
+        let fileSystem = mode == .readOnly ? nil : LogFileSystem.name
+        let code = unsafe sqlite3_open_v2(path, &handle, flags, fileSystem)
         guard let opened = unsafe handle else {
             throw SQLiteError(code: code, message: "out of memory", sql: "open")
         }

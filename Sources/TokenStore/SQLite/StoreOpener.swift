@@ -109,6 +109,8 @@ struct StoreOpener: Sendable {
             throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL", sql: "journal_mode")
         }
         try connection.execute("PRAGMA synchronous = FULL")
+        // As for readers: what is not here has to be read before it can be changed.
+        try connection.execute("PRAGMA cache_size = -8192")
     }
 
     // MARK: - Sealing

@@ -1,0 +1,150 @@
+internal import CSQLite
+
+/// A log that takes pieces and writes them to its file in one.
+///
+/// In the memory that SQLite gives for an open file lie a pointer to the methods below, one to this object, and behind
+/// them the file of the standard file system. SQLite calls from one thread at a time, between `open` and `xClose`.
+@safe final class BatchedLog {
+    /// Bytes before the standard file system's file; a multiple of any alignment.
+    static let headLength = 16
+
+    private let file: UnsafeMutablePointer<sqlite3_file>
+    private var gathered: [UInt8] = []
+    /// Where in the file the first of them belongs.
+    private var start: sqlite3_int64 = 0
+
+    /// What a large transaction gathers before some of it is written.
+    private static let limit = 1 << 20
+    /// The most that is written in one call: the standard file system takes lengths from 128 KiB on for shorter ones.
+    private static let part = 64 << 10
+
+    private init(_ file: UnsafeMutablePointer<sqlite3_file>) {
+        unsafe self.file = unsafe file
+    }
+
+    /// Opens a log in the memory that SQLite gives for it.
+    ///
+    /// - Parameters:
+    ///   - memory: Of the size that `LogFileSystem` names.
+    ///   - open: Opens the standard file system's file and returns its result.
+    static func open(
+        in memory: UnsafeMutablePointer<sqlite3_file>, _ open: (UnsafeMutablePointer<sqlite3_file>) -> Int32
+    ) -> Int32 {
+        let place = UnsafeMutableRawPointer(memory)
+        let file = unsafe (place + headLength).assumingMemoryBound(to: sqlite3_file.self)
+        let result = unsafe open(file)
+        guard result == SQLITE_OK else {
+            // Then SQLite does not call xClose.
+            unsafe memory.pointee.pMethods = nil
+            return result
+        }
+        let log = unsafe Unmanaged.passRetained(BatchedLog(file))
+        unsafe (place + MemoryLayout<sqlite3_file>.stride).storeBytes(
+            of: log.toOpaque(), as: UnsafeMutableRawPointer.self)
+        unsafe memory.pointee.pMethods = methods.pointer
+        return SQLITE_OK
+    }
+
+    private static func unmanaged(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> Unmanaged<BatchedLog>? {
+        guard let memory = unsafe memory else { return nil }
+        let place = unsafe UnsafeMutableRawPointer(memory) + MemoryLayout<sqlite3_file>.stride
+        return unsafe Unmanaged.fromOpaque(place.load(as: UnsafeMutableRawPointer.self))
+    }
+
+    private static func log(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> BatchedLog? {
+        unsafe unmanaged(memory)?.takeUnretainedValue()
+    }
+
+    // MARK: - Writing
+
+    private func write(_ bytes: UnsafeRawPointer?, _ count: Int32, at offset: sqlite3_int64) -> Int32 {
+        let follows = offset == start + sqlite3_int64(gathered.count)
+        if !follows || gathered.count >= Self.limit {
+            let result = flush()
+            guard result == SQLITE_OK else { return result }
+        }
+        if gathered.isEmpty { start = offset }
+        unsafe gathered.append(contentsOf: UnsafeRawBufferPointer(start: bytes, count: Int(count)))
+        return SQLITE_OK
+    }
+
+    /// Writes what was gathered; after an error it is gone, as the transaction is that it belongs to.
+    private func flush() -> Int32 {
+        defer { gathered.removeAll(keepingCapacity: true) }
+        var written = 0
+        while written < gathered.count {
+            let part = gathered[written..<min(written + Self.part, gathered.count)]
+            let result = unsafe part.withUnsafeBytes { bytes in
+                unsafe file.pointee.pMethods.pointee.xWrite(
+                    file, bytes.baseAddress, Int32(bytes.count), start + sqlite3_int64(written)
+                )
+            }
+            guard result == SQLITE_OK else { return result }
+            written += part.count
+        }
+        return SQLITE_OK
+    }
+
+    /// Writes what was gathered, so that the file is what SQLite takes it to be, and then has the file do something.
+    private static func afterFlush(
+        _ memory: UnsafeMutablePointer<sqlite3_file>?,
+        _ body: (UnsafeMutablePointer<sqlite3_file>, sqlite3_io_methods) -> Int32
+    ) -> Int32 {
+        guard let log = unsafe log(memory) else { return SQLITE_MISUSE }
+        let result = log.flush()
+        return unsafe result == SQLITE_OK ? body(log.file, log.file.pointee.pMethods.pointee) : result
+    }
+
+    // MARK: - Methods
+
+    private static let methods = Methods()
+
+    /// sqlite.org/c3ref/io_methods.html; version 1, as a log is neither mapped nor shared memory.
+    @safe private struct Methods: @unchecked Sendable {
+        // Unchecked: filled in here and only read afterwards, for as long as the process lives.
+        let pointer: UnsafePointer<sqlite3_io_methods>
+
+        init() {
+            let methods = UnsafeMutablePointer<sqlite3_io_methods>.allocate(capacity: 1)
+            unsafe methods.initialize(to: sqlite3_io_methods())
+            unsafe methods.pointee.iVersion = 1
+            unsafe methods.pointee.xClose = { memory in
+                guard let log = unsafe unmanaged(memory)?.takeRetainedValue() else { return SQLITE_MISUSE }
+                // What no commit has asked for is of no commit.
+                return unsafe log.file.pointee.pMethods.pointee.xClose(log.file)
+            }
+            unsafe methods.pointee.xRead = { memory, bytes, count, offset in
+                unsafe afterFlush(memory) { unsafe $1.xRead($0, bytes, count, offset) }
+            }
+            unsafe methods.pointee.xWrite = { memory, bytes, count, offset in
+                guard let log = unsafe log(memory) else { return SQLITE_MISUSE }
+                return unsafe log.write(bytes, count, at: offset)
+            }
+            unsafe methods.pointee.xTruncate = { memory, size in
+                unsafe afterFlush(memory) { unsafe $1.xTruncate($0, size) }
+            }
+            unsafe methods.pointee.xSync = { memory, flags in unsafe afterFlush(memory) { unsafe $1.xSync($0, flags) } }
+            unsafe methods.pointee.xFileSize = { memory, size in
+                unsafe afterFlush(memory) { unsafe $1.xFileSize($0, size) }
+            }
+            unsafe methods.pointee.xLock = { memory, kind in unsafe afterFlush(memory) { unsafe $1.xLock($0, kind) } }
+            unsafe methods.pointee.xUnlock = { memory, kind in unsafe afterFlush(memory) { unsafe $1.xUnlock($0, kind) }
+            }
+            unsafe methods.pointee.xCheckReservedLock = { memory, result in
+                unsafe afterFlush(memory) { unsafe $1.xCheckReservedLock($0, result) }
+            }
+            unsafe methods.pointee.xFileControl = { memory, operation, argument in
+                unsafe afterFlush(memory) { unsafe $1.xFileControl($0, operation, argument) }
+            }
+            unsafe methods.pointee.xSectorSize = { memory in
+                guard let log = unsafe log(memory) else { return 0 }
+                return unsafe log.file.pointee.pMethods.pointee.xSectorSize(log.file)
+            }
+            unsafe methods.pointee.xDeviceCharacteristics = { memory in
+                guard let log = unsafe log(memory) else { return 0 }
+                return unsafe log.file.pointee.pMethods.pointee.xDeviceCharacteristics(log.file)
+            }
+            unsafe pointer = UnsafePointer(methods)
+        }
+    }
+}

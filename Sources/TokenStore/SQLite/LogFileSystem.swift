@@ -1,0 +1,36 @@
+internal import CSQLite
+internal import Glibc
+
+/// SQLite's way to the files of the writer's database (sqlite.org/vfs.html): the default one, but that a commit's frames go
+/// to the log in one call.
+///
+/// SQLite writes each frame's head and page by themselves, some hundred calls for a group. `BatchedLog` gathers them until
+/// they are asked for: at the latest when the log is synced, which every commit does before a reader can see it.
+enum LogFileSystem {
+    /// What `sqlite3_open_v2` takes; nil, which is the default one, in case SQLite does not accept ours.
+    static let name: String? = register() ? ownName : nil
+
+    private static let ownName = "token-cache"
+
+    private static func register() -> Bool {
+        guard let standard = unsafe sqlite3_vfs_find(nil) else { return false }
+        // Both live as long as the process, as SQLite keeps pointers to them.
+        let own = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
+        unsafe own.initialize(to: standard.pointee)
+        unsafe own.pointee.zName = UnsafePointer(ownName.withCString { unsafe strdup($0) })
+        unsafe own.pointee.szOsFile += Int32(BatchedLog.headLength)
+        unsafe own.pointee.pNext = nil
+        unsafe own.pointee.pAppData = UnsafeMutableRawPointer(standard)
+        unsafe own.pointee.xOpen = { own, path, file, flags, outFlags in
+            guard let own = unsafe own, let file = unsafe file else { return SQLITE_MISUSE }
+            let standard = unsafe own.pointee.pAppData.assumingMemoryBound(to: sqlite3_vfs.self)
+            guard flags & SQLITE_OPEN_WAL != 0 else {
+                return unsafe standard.pointee.xOpen(standard, path, file, flags, outFlags)
+            }
+            return unsafe BatchedLog.open(in: file) {
+                unsafe standard.pointee.xOpen(standard, path, $0, flags, outFlags)
+            }
+        }
+        return unsafe sqlite3_vfs_register(own, 0) == SQLITE_OK
+    }
+}

@@ -1,6 +1,7 @@
 """A small HTTP client: requests ready to send, answers as they came."""
 
 import contextlib
+import functools
 import socket
 import ssl
 
@@ -35,14 +36,20 @@ def content_length(head: bytes) -> int:
     return 0
 
 
+@functools.cache
+def tls() -> ssl.SSLContext:
+    """Without the system's authorities, which take long to read, and without sessions."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 def connect(port: int, is_tls: bool = False) -> socket.socket:
     """A connection to a server here, whose certificate is its own affair."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=10)
     if not is_tls:
         return connection
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context.wrap_socket(connection)
+    return tls().wrap_socket(connection)
 
 
 def open_connections(

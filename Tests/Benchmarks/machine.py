@@ -4,6 +4,7 @@ import datetime
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,11 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 class BenchmarkError(Exception):
     """Something the person who runs the benchmark has to put right."""
+
+
+def note(text: str) -> None:
+    """Says what is going on."""
+    print(text, file=sys.stderr)
 
 
 def choose_cores() -> tuple[int, int]:
@@ -37,6 +43,22 @@ def install(*packages: str) -> None:
         subprocess.run([script, *packages], check=True, stdout=sys.stderr)
     except (OSError, subprocess.CalledProcessError):
         raise BenchmarkError(f"could not install {' '.join(packages)}; please do it by hand") from None
+
+
+def program(name: str) -> str:
+    """The path of a program that may be where only root's PATH leads."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+    if not found:
+        raise BenchmarkError(f"there is no program {name}")
+    return found
+
+
+def package_version(name: str) -> str:
+    """The version of a Debian package."""
+    result = subprocess.run(
+        ["dpkg-query", "--show", "--showformat", "${Version}", name], capture_output=True, text=True, check=False
+    )
+    return result.stdout or "unknown"
 
 
 def first_line(*command: str) -> str:
@@ -77,6 +99,7 @@ def describe(binary: Path, folder: Path) -> dict[str, str]:
         "machine": f"{value_of('/proc/cpuinfo', 'model name', ':')}, {os.cpu_count()} cores, {memory:.1f} GiB",
         "system": f"{value_of('/etc/os-release', 'PRETTY_NAME', '=')}, Linux {platform.release()}",
         "token-cache": f"{first_line(str(binary), '--version')}, data on {file_system(folder)}",
+        "libraries": f"SQLite {package_version('libsqlite3-0')}, {first_line('openssl', 'version').partition(' (')[0]}",
+        "swift": first_line("swift", "--version"),
         "wrk": first_line("wrk", "--version").partition(" Copyright")[0].removeprefix("wrk "),
-        "floor": first_line("cc", "--version"),
     }

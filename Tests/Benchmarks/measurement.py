@@ -42,7 +42,7 @@ class Sample:
     cpu_microseconds: float
     """A request."""
     busy: float
-    """The share of the time in which the server's core worked for it; below 1 the client was the limit."""
+    """The share of the time in which the server's cores worked for it; below 1 the client was the limit."""
     stolen: float
     """The share of the time in which the core of the server belonged to other guests of a virtual machine's host."""
     resident_bytes: float
@@ -55,8 +55,17 @@ class Result:
     workload: str
     peer: str
     medians: Sample
+    reference: str
+    """The peer it is compared with."""
+    figure: str
+    """The sample's field that is compared."""
     ratios: list[float]
-    """Processor time a request against the reference peer, one for each pair of runs."""
+    """Of that figure, one for each pair of runs."""
+
+    @property
+    def ratio(self) -> float:
+        """The median."""
+        return statistics.median(self.ratios)
 
 
 def median(samples: list[Sample]) -> Sample:
@@ -77,11 +86,17 @@ class Wrk:
         self.seconds = seconds
         self.connections = connections
 
+    def cores(self, peer: RunningPeer) -> list[int]:
+        """Where wrk runs, once on each."""
+        return [self.core]
+
     def run(self, peer: RunningPeer, workload: Workload, seed: int) -> Sample:
         """Drives a peer once."""
         stolen_before, cpu_before = stolen_seconds(self.server_core), peer.cpu_seconds()
-        with self.driving(peer.port, workload, seed) as process:
-            figures = self.figures(process, f"{peer.name}, {workload.name}", len(peer.answer))
+        with contextlib.ExitStack() as stack:
+            driving = [stack.enter_context(self.driving(peer.port, workload, seed, core)) for core in self.cores(peer)]
+            what = f"{peer.name}, {workload.name}"
+            figures = together([self.figures(process, what, len(peer.answer)) for process in driving])
         cpu, stolen = peer.cpu_seconds() - cpu_before, stolen_seconds(self.server_core) - stolen_before
         return Sample(
             requests=figures.requests,
@@ -89,18 +104,21 @@ class Wrk:
             p50_microseconds=figures.p50_microseconds,
             p99_microseconds=figures.p99_microseconds,
             cpu_microseconds=cpu / figures.requests * 1e6,
-            busy=cpu / figures.microseconds * 1e6,
+            busy=cpu / figures.microseconds * 1e6 / len(peer.cores),
             stolen=stolen / figures.microseconds * 1e6,
             resident_bytes=peer.resident_bytes(),
         )
 
     @contextlib.contextmanager
-    def driving(self, port: int, workload: Workload, seed: int) -> Iterator[subprocess.Popen]:
+    def driving(
+        self, port: int, workload: Workload, seed: int, core: int | None = None
+    ) -> Iterator[subprocess.Popen]:
         """Runs wrk, for as long as the block lasts at most."""
         scripts, scheme = Path(__file__).parent, "https" if workload.is_tls else "http"
         script, *arguments = workload.script(self.folder, seed)
+        cores = str(self.core if core is None else core)
         process = subprocess.Popen(
-            ["taskset", "--cpu-list", str(self.core), "wrk", "-t1", f"-c{self.connections}", f"-d{self.seconds}s",
+            ["taskset", "--cpu-list", cores, "wrk", "-t1", f"-c{self.connections}", f"-d{self.seconds}s",
              "--timeout", "10s", "-s", str(scripts / script), f"{scheme}://127.0.0.1:{port}", "--", *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
@@ -125,10 +143,34 @@ class Wrk:
         return figures
 
 
-def compare(entrants: list[tuple[Peer, Workload]], wrk: Wrk, rounds: int) -> list[Result]:
+class WrkBeside(Wrk):
+    """The load from the server's own cores, on each as much as the other one gives alone."""
+
+    def cores(self, peer: RunningPeer) -> list[int]:
+        return peer.cores
+
+
+def together(parts: list[Figures]) -> Figures:
+    """Of what ran at the same time: sums, and the worst latencies."""
+
+    def total(name: str) -> int:
+        return sum(getattr(part, name) for part in parts)
+
+    def worst(name: str) -> int:
+        return max(getattr(part, name) for part in parts)
+
+    return Figures(
+        total("requests"), worst("microseconds"), total("received_bytes"), total("failed"),
+        worst("p50_microseconds"), worst("p99_microseconds"), worst("max_microseconds"),
+    )
+
+
+def compare(
+    entrants: list[tuple[Peer, Workload]], wrk: Wrk, rounds: int, figure: str = "cpu_microseconds"
+) -> list[Result]:
     """Drives peers in turn, each with its workload, A B A B, so that a change of the machine's mood meets them all.
 
-    The last peer is the one the others are compared with.
+    The last peer is the one whose figure the others are compared with.
     """
     samples: dict[str, list[Sample]] = {peer.name: [] for peer, _ in entrants}
     with contextlib.ExitStack() as stack:
@@ -136,12 +178,14 @@ def compare(entrants: list[tuple[Peer, Workload]], wrk: Wrk, rounds: int) -> lis
         for number in range(rounds):
             for peer, workload in running:
                 samples[peer.name].append(wrk.run(peer, workload, SEED + number))
-    reference = samples[entrants[-1][0].name]
+    reference = entrants[-1][0].name
     results = []
     for peer, workload in entrants:
-        own = samples[peer.name]
-        ratios = [one.cpu_microseconds / other.cpu_microseconds for one, other in zip(own, reference)]
-        results.append(Result(workload.name, peer.name, median(own), ratios))
+        ratios = [
+            getattr(one, figure) / getattr(other, figure)
+            for one, other in zip(samples[peer.name], samples[reference])
+        ]
+        results.append(Result(workload.name, peer.name, median(samples[peer.name]), reference, figure, ratios))
     return results
 
 

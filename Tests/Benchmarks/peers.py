@@ -1,4 +1,4 @@
-"""What is measured. A further peer is a class with a name and a `command`, added to the list in `run`."""
+"""What is measured. A further peer is a class with a name and a `command`, added to the lists in `benchmark.py`."""
 
 import contextlib
 import dataclasses
@@ -23,6 +23,7 @@ class RunningPeer:
 
     name: str
     port: int
+    cores: list[int]
     pids: list[int]
     answer: bytes
     """To the first request of the workload; all its answers have this length."""
@@ -37,6 +38,10 @@ class RunningPeer:
         """Resident memory."""
         return sum(resident_bytes(pid) for pid in self.pids)
 
+    def peak_bytes(self) -> int:
+        """The largest resident memory so far."""
+        return sum(resident_bytes(pid, "VmHWM") for pid in self.pids)
+
 
 def cpu_ticks(pid: int) -> int:
     """utime + stime of a process (proc_pid_stat(5)); the command's name may contain spaces."""
@@ -44,12 +49,17 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def resident_bytes(pid: int) -> int:
-    """VmRSS of a process."""
+def resident_bytes(pid: int, field: str = "VmRSS") -> int:
+    """VmRSS of a process, or its maximum VmHWM (proc_pid_status(5))."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     raise BenchmarkError(f"process {pid} has no memory left")
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def free_port() -> int:
@@ -60,12 +70,12 @@ def free_port() -> int:
 
 
 class Peer:
-    """A server that can be started on one core for one workload."""
+    """A server that can be started for one workload, on one core unless it says otherwise."""
 
     name: str
 
     def __init__(self, core: int, folder: Path) -> None:
-        self.core = core
+        self.cores = [core]
         self.folder = folder
 
     def command(self, port: int, workload: Workload) -> list[str]:
@@ -80,12 +90,16 @@ class Peer:
         """The processes whose cost counts."""
         return [process.pid]
 
+    def pinned(self, *command: str) -> list[str]:
+        """The command on the cores of this peer."""
+        return ["taskset", "--cpu-list", ",".join(str(core) for core in self.cores), *command]
+
     @contextlib.contextmanager
     def serving(self, workload: Workload) -> Iterator[RunningPeer]:
         """Runs the peer for as long as the block lasts."""
         port = free_port()
         output = self.folder / f"{self.name}.log"
-        command = ["taskset", "--cpu-list", str(self.core), *self.command(port, workload)]
+        command = self.pinned(*self.command(port, workload))
         with output.open("wb") as log:
             begin = time.monotonic()
             process = subprocess.Popen(
@@ -96,7 +110,7 @@ class Peer:
             elapsed = time.monotonic() - begin
             if workload.expected not in answer:
                 raise BenchmarkError(f"{self.name} gave a wrong answer to {workload.name}: {answer!r}")
-            yield RunningPeer(self.name, port, self.pids(process), answer, elapsed)
+            yield RunningPeer(self.name, port, self.cores, self.pids(process), answer, elapsed)
         finally:
             stop(process)
 
@@ -143,7 +157,7 @@ def stop(process: subprocess.Popen) -> None:
 
 
 class TokenCache(Peer):
-    """The server of this repository, with one loop and its default settings otherwise."""
+    """The server of this repository, with a loop for each of its cores and its default settings otherwise."""
 
     name = "token-cache"
 
@@ -163,7 +177,8 @@ class TokenCache(Peer):
         """Without the settings of whoever runs the benchmark."""
         others = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
         return {
-            **others, "TOKEN_CACHE_LOOPS": "1", "TOKEN_CACHE_TLS_CERTIFICATE": str(self.certificate.chain),
+            **others, "TOKEN_CACHE_LOOPS": str(len(self.cores)),
+            "TOKEN_CACHE_TLS_CERTIFICATE": str(self.certificate.chain),
             "TOKEN_CACHE_TLS_PRIVATE_KEY": str(self.certificate.key), **self.settings,
         }
 
@@ -173,7 +188,7 @@ class Floor(Peer):
 
     name = "floor"
 
-    def __init__(self, core: int, folder: Path, answers: dict[str, bytes]) -> None:
+    def __init__(self, core: int, folder: Path, answers: dict[bytes, bytes]) -> None:
         super().__init__(core, folder)
         self.answers = answers
         self.binary = folder / "floor"
@@ -182,42 +197,5 @@ class Floor(Peer):
 
     def command(self, port: int, workload: Workload) -> list[str]:
         answer = self.folder / "floor.answer"
-        answer.write_bytes(self.answers[workload.name])
+        answer.write_bytes(self.answers[workload.expected])
         return [str(self.binary), str(port), str(workload.body_bytes), str(answer)]
-
-
-class Nginx(Peer):
-    """nginx with one worker and `return 200`: the body of token-cache's answer, and its headers."""
-
-    name = "nginx"
-
-    def __init__(self, core: int, folder: Path, certificate: Certificate, body: bytes) -> None:
-        super().__init__(core, folder)
-        self.certificate = certificate
-        self.body = body
-
-    def command(self, port: int, workload: Workload) -> list[str]:
-        text = self.body.decode().replace("\\", "\\\\").replace("'", "\\'")
-        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        places = "".join(f"{kind}_temp_path {self.folder}/nginx-{kind};" for kind in kinds)
-        configuration = self.folder / "nginx.conf"
-        configuration.write_text(f"""
-            daemon off; worker_processes 1; pid {self.folder}/nginx.pid; error_log {self.folder}/nginx-error.log crit;
-            events {{ worker_connections 4096; }}
-            http {{
-                access_log off; keepalive_requests 1000000000; default_type application/json; {places}
-                server {{
-                    listen 127.0.0.1:{port} ssl; ssl_protocols TLSv1.2 TLSv1.3;
-                    ssl_certificate {self.certificate.chain}; ssl_certificate_key {self.certificate.key};
-                    add_header Cache-Control no-store; add_header X-Content-Type-Options nosniff;
-                    add_header Strict-Transport-Security max-age=31536000;
-                    location / {{ return 200 '{text}'; }}
-                }}
-            }}
-        """)
-        return ["nginx", "-c", str(configuration)]
-
-    def pids(self, process: subprocess.Popen) -> list[int]:
-        """Master and worker."""
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        return [process.pid, *(int(child) for child in children)]

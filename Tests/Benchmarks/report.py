@@ -2,33 +2,24 @@
 
 import dataclasses
 import json
-import statistics
 
+import goals
+from benchmark import Report
+from goals import Goal
 from measurement import Result
 
 TITLES = [
-    "", "", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "x reference (range)", "busy", "stolen", "resident MiB",
+    "", "", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "against (range)", "busy", "stolen", "resident MiB",
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """All that one run of the benchmark found out."""
-
-    machine: dict[str, str]
-    method: str
-    results: list[Result]
-    idle_connections: int
-    idle_connection_bytes: float
-    idle_tls_bytes: dict[str, float]
-    starts: int
-    start_milliseconds: float
+GOAL_TITLES = ["", "", "measured", "allowed", ""]
+FIGURES = {"cpu_microseconds": "", "p99_microseconds": "p99 "}
 
 
 def cells(result: Result) -> list[str]:
     """One line of the table."""
     figures = result.medians
     spread = f"({min(result.ratios):.2f} - {max(result.ratios):.2f})"
+    against = f"{FIGURES[result.figure]}{result.ratio:.2f} x {result.reference} {spread}"
     return [
         result.workload,
         result.peer,
@@ -36,10 +27,18 @@ def cells(result: Result) -> list[str]:
         f"{figures.p50_microseconds:,.0f}",
         f"{figures.p99_microseconds:,.0f}",
         f"{figures.cpu_microseconds:.2f}",
-        f"{statistics.median(result.ratios):.2f} {spread}",
+        "" if result.peer == result.reference else against,
         f"{figures.busy:.0%}",
         f"{figures.stolen:.0%}",
         f"{figures.resident_bytes / (1 << 20):.1f}",
+    ]
+
+
+def goal_cells(goal: Goal) -> list[str]:
+    """One line of the table of goals."""
+    bound = "at least" if goal.at_least else "at most"
+    return [
+        goal.what, "met" if goal.is_met else "NOT MET", f"{goal.measured:.2f}", f"{bound} {goal.allowed:.2f}", goal.unit,
     ]
 
 
@@ -60,17 +59,40 @@ def head(machine: dict[str, str]) -> str:
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in machine.items())
 
 
+def rows(report: Report) -> list[list[str]]:
+    """The table of all that was compared."""
+    return [TITLES, *(cells(result) for results in report.rows.values() for result in results)]
+
+
+def remarks(report: Report) -> list[str]:
+    """What the tables do not say."""
+    idle = (
+        f"{one.peer} {one.bytes / (1 << 10):,.1f} KiB ({one.connections:,}{' over TLS' if one.is_tls else ''})"
+        for one in report.idle
+    )
+    memory = report.memory
+    many = report.starts[-1].tokens
+    return [
+        "Ratios are medians of the pairs of runs, of processor time a request where nothing else is said. "
+        "wrk corrects latencies for what was not asked while an answer was late.",
+        "p99 at half of the saturating rate: both servers get half of the lower one of their two rates, and the same "
+        "one; wrk's delay() paces it, whose timers count milliseconds: what is due within one comes together.",
+        "Two loops: each core has a loop and a wrk of its own, one core in the one case and two in the other, so that "
+        "the load is the same on each; what wrk takes is counted out, as everywhere.",
+        f"Resident memory of idle connections, each with one answer: {'; '.join(idle)}.",
+        f"Memory: random GETs of {many:,} tokens fill the cache, which may take {memory.cache_bytes >> 20} MiB; "
+        f"largest {memory.first_half_bytes / (1 << 20):.1f} MiB in the first half, "
+        f"{memory.second_half_bytes / (1 << 20):.1f} MiB in the second.",
+        f"The store of {many:,} tokens was made and sealed in {report.making_seconds:.0f} s; while it was asked, "
+        f"{report.disk_bytes / (1 << 20):,.0f} MiB were read from the disk.",
+    ]
+
+
 def as_text(report: Report) -> str:
     """What the benchmark prints."""
-    figures = table([TITLES, *(cells(result) for result in report.results)])
-    idle_tls = ", ".join(f"{name} {size:,.0f}" for name, size in report.idle_tls_bytes.items())
-    return (
-        f"{head(report.machine)}\n\n{report.method}\n\n{figures}\n\n"
-        f"idle keep-alive connection: {report.idle_connection_bytes:,.0f} bytes resident"
-        f" ({report.idle_connections:,} connections, one answer each)\n"
-        f"idle TLS connection: {idle_tls} bytes resident\n"
-        f"exec to first answer: {report.start_milliseconds:.1f} ms (median of {report.starts} starts)"
-    )
+    promises = table([GOAL_TITLES, *(goal_cells(goal) for goal in goals.goals(report))])
+    notes = "\n".join(remarks(report))
+    return f"{head(report.machine)}\n\n{report.method}\n\n{table(rows(report))}\n\n{promises}\n\n{notes}"
 
 
 def as_json(report: object) -> str:

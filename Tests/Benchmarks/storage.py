@@ -1,11 +1,10 @@
-"""The store under load: group commit on slow disks, many tokens, and what checkpoints do to the latency."""
+"""The store under load: group commit on slow disks, and what checkpoints do to the latency."""
 
 import contextlib
 import dataclasses
 import os
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +33,6 @@ class Plan:
 
     rounds: int
     seconds: int
-    many_tokens: int
-    lookup_rounds: int
-    starts: int
     large_store_tokens: int
     """Whose database has 1 GiB, or 128 MiB in a hurry."""
     checkpoint_rounds: int
@@ -44,12 +40,10 @@ class Plan:
 
 
 FULL = Plan(
-    rounds=3, seconds=3, many_tokens=10_000_000, lookup_rounds=10, starts=10, large_store_tokens=2_140_000,
-    checkpoint_rounds=3, checkpoint_seconds=8,
+    rounds=3, seconds=3, large_store_tokens=2_140_000, checkpoint_rounds=3, checkpoint_seconds=8
 )
 QUICK = Plan(
-    rounds=1, seconds=2, many_tokens=200_000, lookup_rounds=3, starts=5, large_store_tokens=267_000,
-    checkpoint_rounds=1, checkpoint_seconds=4,
+    rounds=1, seconds=2, large_store_tokens=267_000, checkpoint_rounds=1, checkpoint_seconds=4
 )
 
 
@@ -62,18 +56,6 @@ class GroupResult:
     medians: Sample
     requests_per_commit: float
     sync_milliseconds: float
-
-
-@dataclasses.dataclass(frozen=True)
-class LookupResult:
-    """GET of random ids in stores of different sizes."""
-
-    results: list[measurement.Result]
-    database_bytes: dict[str, int]
-    disk_bytes: int
-    """What was read from disks, and not from the system's memory, in all runs."""
-    start_milliseconds: dict[str, float]
-    making_seconds: dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,13 +79,12 @@ class StorageReport:
     machine: dict[str, str]
     method: str
     groups: list[GroupResult]
-    lookup: LookupResult
     checkpoints: list[CheckpointResult]
     plan: Plan
 
 
 class StorageBenchmark:
-    """The three measurements, with all their files in a folder."""
+    """The two measurements, with all their files in a folder."""
 
     def __init__(self, binary: Path, plan: Plan, folder: Path) -> None:
         self.binary = binary
@@ -115,31 +96,27 @@ class StorageBenchmark:
 
     def measure(self) -> StorageReport:
         """Runs everything."""
-        stores.check_space(self.folder, max(self.plan.many_tokens, self.plan.large_store_tokens))
+        stores.check_space(self.folder, self.plan.large_store_tokens)
         machine.raise_descriptor_limit()
         os.sched_setaffinity(0, {self.client_core})
         small = self.made(TOKEN_COUNT)
-        note("measuring group commit")
+        machine.note("measuring group commit")
         groups = self.groups(small)
         large = self.made(self.plan.large_store_tokens)
-        note("measuring checkpoints")
+        machine.note("measuring checkpoints")
         checkpoints = self.checkpoints([large, small])
-        large.remove()
-        many = self.made(self.plan.many_tokens)
-        note("measuring many tokens")
-        lookup = self.lookup(many, small)
         return StorageReport(
             machine=machine.describe(self.binary, self.folder),
             method=(
                 f"server on core {self.server_core}, wrk on core {self.client_core}; sealed stores, random ids;\n"
                 "latencies with wrk's correction for what was not asked while an answer was late"
             ),
-            groups=groups, lookup=lookup, checkpoints=checkpoints, plan=self.plan,
+            groups=groups, checkpoints=checkpoints, plan=self.plan,
         )
 
     def made(self, count: int) -> Store:
         """A new store."""
-        note(f"making a store of {count:,} tokens")
+        machine.note(f"making a store of {count:,} tokens")
         store = Store(self.server_core, self.folder, self.binary, self.certificate, count)
         store.make()
         return store
@@ -186,29 +163,6 @@ class StorageBenchmark:
             )
             for (delay, connections), runs in found.items()
         ]
-
-    # Many tokens
-
-    def lookup(self, many: Store, few: Store) -> LookupResult:
-        """GET in both in turn, and starts."""
-        entrants = [many, few]
-        for store in entrants:
-            store.read_through()
-        disk_bytes = machine.bytes_from_disk()
-        workloads = {store.name: numbered_gets(store.count) for store in entrants}
-        results = measurement.compare(
-            [(store, workloads[store.name]) for store in entrants], self.wrk(self.plan.seconds), self.plan.lookup_rounds
-        )
-        return LookupResult(
-            results=results,
-            database_bytes={store.name: store.database.stat().st_size for store in entrants},
-            disk_bytes=machine.bytes_from_disk() - disk_bytes,
-            start_milliseconds={
-                store.name: measurement.start_milliseconds(store, workloads[store.name], self.plan.starts)
-                for store in entrants
-            },
-            making_seconds={store.name: store.making_seconds for store in entrants},
-        )
 
     # Checkpoints
 
@@ -265,8 +219,3 @@ def combined(runs: list[CheckpointResult]) -> CheckpointResult:
         checkpoints_per_second=statistics.median(run.checkpoints_per_second for run in runs),
         largest_log_bytes=max(run.largest_log_bytes for run in runs),
     )
-
-
-def note(text: str) -> None:
-    """Says what is going on."""
-    print(text, file=sys.stderr)

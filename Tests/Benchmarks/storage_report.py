@@ -3,7 +3,7 @@
 import report
 from client import CONNECTIONS
 from measurement import Figures
-from storage import CheckpointResult, GroupResult, LookupResult, StorageReport
+from storage import CheckpointResult, GroupResult, StorageReport
 
 GROUP_TITLES = [
     "sync delay", "connections", "requests/s", "p50 ms", "p99 ms", "requests/commit", "ms/sync", "CPU µs/request",
@@ -56,17 +56,6 @@ def mebibytes(count: int) -> str:
     return f"{count / (1 << 20):,.0f} MiB"
 
 
-def lookup_text(lookup: LookupResult) -> str:
-    """The second table and what belongs to it."""
-    figures = report.table([report.TITLES, *(report.cells(result) for result in lookup.results)])
-    stores = "\n".join(
-        f"{name}: {mebibytes(size)}, exec to first answer {lookup.start_milliseconds[name]:.1f} ms, "
-        f"made and sealed in {lookup.making_seconds[name]:.0f} s"
-        for name, size in lookup.database_bytes.items()
-    )
-    return f"{figures}\n{stores}\nread from the disk in all runs: {mebibytes(lookup.disk_bytes)}"
-
-
 def as_text(found: StorageReport) -> str:
     """What the benchmark prints."""
     plan = found.plan
@@ -75,8 +64,6 @@ def as_text(found: StorageReport) -> str:
     return (
         f"{report.head(found.machine)}\n\n{found.method}\n\n"
         f"POST with syncs that take longer by a delay (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}\n\n"
-        f"GET hit of many tokens and of few (medians of {plan.lookup_rounds} paired runs of {plan.seconds} s)\n\n"
-        f"{lookup_text(found.lookup)}\n\n"
         f"POST and GET beside each other, {CONNECTIONS} connections each; the log is to be moved into the database "
         "at 4 MiB, or at\n16 MiB when more waits "
         f"(medians of {plan.checkpoint_rounds} x {plan.checkpoint_seconds} s, and the largest max and log)\n\n"

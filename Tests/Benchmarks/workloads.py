@@ -49,6 +49,17 @@ class Numbered(Workload):
         return ["numbered.lua", template, str(self.count), str(seed), str(self.pause_milliseconds)]
 
 
+@dataclasses.dataclass(frozen=True)
+class Paced(Workload):
+    """Requests that come at a rate, whatever the server makes of it."""
+
+    requests_per_second: float = 0
+
+    def script(self, folder: Path, seed: int) -> list[str]:
+        _, *arguments = super().script(folder, seed)
+        return ["paced.lua", *arguments, f"{self.requests_per_second:.0f}"]
+
+
 def unique_ids(seed: int) -> list[str]:
     """As many ids as there are tokens, the same ones for the same seed."""
     source = random.Random(seed)
@@ -116,6 +127,14 @@ def numbered_posts(count: int, pause_milliseconds: int = 0) -> Numbered:
     )
 
 
+def paced(workload: Workload, requests_per_second: float) -> Paced:
+    """The same requests at a rate."""
+    name = f"{workload.name}, {requests_per_second:,.0f}/s"
+    return Paced(
+        name, workload.requests, workload.body_bytes, workload.expected, requests_per_second=requests_per_second
+    )
+
+
 def over_tls(name: str, workload: Workload, field: str = "") -> Workload:
     """The same requests over TLS, with a further header line."""
     requests = [request.replace(b"\r\n", f"\r\n{field}".encode(), 1) for request in workload.requests]
@@ -128,8 +147,7 @@ LOADING = posts("loading", STORED_IDS, token_infos(SEED + 1))
 GET_HIT = gets("GET hit", STORED_IDS, b'"token_info":')
 GET_MISS = gets("GET miss", unique_ids(SEED + 2), b'"50002"')
 POST = posts("POST", STORED_IDS, token_infos(SEED + 3))
-ROWS = [GET_HIT, GET_MISS, POST]
+GET_UNCACHED = dataclasses.replace(GET_HIT, name="GET hit, from SQLite")
 TLS_GET = over_tls("TLS GET hit", GET_HIT)
 # wrk keeps no sessions: each connection is a full handshake.
 TLS_HANDSHAKE = over_tls("TLS handshake", GET_HIT, "Connection: close\r\n")
-TLS_ROWS = [TLS_GET, TLS_HANDSHAKE]

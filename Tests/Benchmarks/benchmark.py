@@ -1,0 +1,236 @@
+"""token-cache beside its peers: what is compared with what."""
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+
+import hummingbird
+import machine
+import measurement
+import memory
+import php_fpm
+import stores
+import workloads
+from client import CONNECTIONS, ask_all
+from hummingbird import Hummingbird
+from machine import BenchmarkError, note
+from measurement import Result, Wrk, WrkBeside
+from memory import Memory
+from nginx import Nginx
+from peers import Certificate, Floor, Peer, TokenCache
+from php_fpm import PhpFpm
+from stores import Store
+from workloads import GET_HIT, GET_MISS, GET_UNCACHED, POST, TLS_GET, TLS_HANDSHAKE, TOKEN_COUNT, Workload
+
+IDLE_CONNECTIONS = 5_000
+IDLE_TLS_CONNECTIONS = 2_000
+UNCACHED = {"TOKEN_CACHE_CACHE_MAX_BYTES": "0"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How much to measure, and how long."""
+
+    rounds: int
+    seconds: int
+    many_tokens: int
+    starts: int
+    busy_connections: int
+    """In the measurement of memory; so the requests."""
+    busy_requests: int
+    busy_seconds: int
+
+
+FULL = Plan(
+    rounds=15, seconds=2, many_tokens=10_000_000, starts=10, busy_connections=15_000, busy_requests=10_000_000,
+    busy_seconds=20,
+)
+QUICK = Plan(
+    rounds=3, seconds=1, many_tokens=200_000, starts=5, busy_connections=1_000, busy_requests=400_000, busy_seconds=2,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Idle:
+    """What a connection costs that had one answer and waits."""
+
+    peer: str
+    is_tls: bool
+    connections: int
+    bytes: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """From exec to the first answer."""
+
+    tokens: int
+    milliseconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """All that one run of the benchmark found out."""
+
+    machine: dict[str, str]
+    method: str
+    rows: dict[str, list[Result]]
+    """By a short name: token-cache first, what it is compared with last."""
+    idle: list[Idle]
+    starts: list[Start]
+    memory: Memory
+    disk_bytes: int
+    """What was read from disks, and not from the system's memory, while many tokens were asked for."""
+    making_seconds: float
+    """What it took to make the store of many tokens."""
+
+
+class Benchmark:
+    """The measurements, with all their files in a folder."""
+
+    def __init__(self, binary: Path, plan: Plan, folder: Path) -> None:
+        self.binary = binary
+        self.plan = plan
+        self.folder = folder
+        self.server_core, self.client_core = machine.choose_cores()
+        self.certificate = Certificate.make(folder)
+        self.wrk = Wrk(self.client_core, self.server_core, folder, plan.seconds)
+
+    def measure(self) -> Report:
+        """Runs everything."""
+        stores.check_space(self.folder, self.plan.many_tokens)
+        descriptors = machine.raise_descriptor_limit() - 100
+        peer_binary = hummingbird.build()
+        os.sched_setaffinity(0, {self.client_core})
+        rows, idle = self.beside_peers(peer_binary, descriptors)
+        few, many = self.made(TOKEN_COUNT), self.made(self.plan.many_tokens)
+        disk_bytes = machine.bytes_from_disk()
+        rows |= self.lookups(few, many)
+        disk_bytes = machine.bytes_from_disk() - disk_bytes
+        note("measuring starts")
+        starts = [
+            Start(
+                store.count,
+                measurement.start_milliseconds(store, workloads.numbered_gets(store.count), self.plan.starts),
+            )
+            for store in (few, many)
+        ]
+        note("measuring memory")
+        busy = Wrk(
+            self.client_core, self.server_core, self.folder, self.plan.busy_seconds,
+            min(self.plan.busy_connections, descriptors),
+        )
+        return Report(
+            machine=machine.describe(self.binary, self.folder) | {
+                "nginx": machine.first_line(machine.program("nginx"), "-v").rpartition("/")[2],
+                "php-fpm": machine.first_line(php_fpm.program(), "-v").partition(" (")[0].removeprefix("PHP "),
+                **hummingbird.versions(),
+            },
+            method=(
+                f"server on core {self.server_core}, wrk on core {self.client_core}, {CONNECTIONS} keep-alive "
+                f"connections, {TOKEN_COUNT:,} sealed tokens;\n"
+                f"medians of {self.plan.rounds} paired runs of {self.plan.seconds} s"
+            ),
+            rows=rows, idle=idle, starts=starts,
+            memory=memory.measure(many, busy, self.plan.busy_requests),
+            disk_bytes=disk_bytes, making_seconds=many.making_seconds,
+        )
+
+    def beside_peers(self, peer_binary: Path, descriptors: int) -> tuple[dict[str, list[Result]], list[Idle]]:
+        """The rows in which token-cache meets other servers."""
+        note("storing tokens")
+        server = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
+        php = PhpFpm(self.server_core, self.folder, self.certificate)
+        swift_nio = Hummingbird(self.server_core, self.folder, peer_binary)
+        answers = load(server)
+        for peer in (php, swift_nio):
+            check_answers(peer, load(peer), answers)
+        nginx = Nginx(self.server_core, self.folder, self.certificate, answers)
+        floor = Floor(self.server_core, self.folder, answers)
+        rows = {
+            "get": self.row(GET_HIT, server, php, swift_nio, floor, nginx),
+            "miss": self.row(GET_MISS, server, floor, nginx),
+            "post": self.row(POST, server, php, swift_nio, floor, nginx),
+            "tls": self.row(TLS_GET, server, nginx),
+            "handshake": self.row(TLS_HANDSHAKE, server, nginx),
+        }
+        half = min(rows["get"][index].medians.requests_per_second for index in (0, -1)) / 2
+        rows["half"] = self.row(workloads.paced(GET_HIT, half), server, nginx, figure="p99_microseconds")
+        server.settings = UNCACHED
+        rows["uncached"] = self.row(GET_UNCACHED, server, nginx)
+        server.settings = {}
+        rows["loops"] = self.loops(server)
+        note("measuring idle connections")
+        count, tls_count = (min(most, descriptors) for most in (IDLE_CONNECTIONS, IDLE_TLS_CONNECTIONS))
+        idle = [idle_connections(peer, GET_HIT, count) for peer in (server, swift_nio, nginx)]
+        idle += [idle_connections(peer, TLS_GET, tls_count) for peer in (server, nginx)]
+        return rows, idle
+
+    def row(self, workload: Workload, *peers: Peer, figure: str = "cpu_microseconds") -> list[Result]:
+        """All of them under the same load."""
+        note(f"measuring {workload.name}")
+        return measurement.compare([(peer, workload) for peer in peers], self.wrk, self.plan.rounds, figure)
+
+    def loops(self, server: TokenCache) -> list[Result]:
+        """Two loops on two cores, then one on one, each core with a load of its own."""
+        note("measuring two loops")
+        two = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
+        two.name, two.cores = "2 loops, 2 cores", [self.server_core, self.client_core]
+        # A data folder has one server.
+        two.data = self.folder / "data-of-two-loops"
+        shutil.copytree(server.data, two.data, ignore=shutil.ignore_patterns("*.sock"))
+        one = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
+        one.name = "1 loop, 1 core"
+        workload = dataclasses.replace(GET_HIT, name="GET hit, load beside")
+        wrk = WrkBeside(self.client_core, self.server_core, self.folder, self.plan.seconds)
+        return measurement.compare([(two, workload), (one, workload)], wrk, self.plan.rounds)
+
+    def made(self, count: int) -> Store:
+        """A store of so many tokens."""
+        note(f"making a store of {count:,} tokens")
+        store = Store(self.server_core, self.folder, self.binary, self.certificate, count)
+        store.make()
+        store.read_through()
+        return store
+
+    def lookups(self, few: Store, many: Store) -> dict[str, list[Result]]:
+        """GET in both in turn, as it is and with all answers read from SQLite."""
+        rows = {}
+        for name, title, settings in [("many", "GET hit", {}), ("many_uncached", GET_UNCACHED.name, UNCACHED)]:
+            note(f"measuring {title} of many tokens")
+            entrants = []
+            for store in (many, few):
+                store.settings = settings
+                entrants.append((store, dataclasses.replace(workloads.numbered_gets(store.count), name=title)))
+            rows[name] = measurement.compare(entrants, self.wrk, self.plan.rounds)
+        for store in (many, few):
+            store.settings = {}
+        return rows
+
+
+def load(server: Peer) -> dict[bytes, bytes]:
+    """Stores the tokens and returns the server's answers, by what is expected of them."""
+    with server.serving(workloads.LOADING) as running:
+        answers = ask_all(running.port, workloads.LOADING.requests)
+        if any(workloads.LOADING.expected not in answer for answer in answers):
+            raise BenchmarkError(f"{server.name}: the tokens could not be stored")
+        # The POST last: it replaces what the GET is to find.
+        return {
+            workload.expected: ask_all(running.port, workload.requests[:1])[0]
+            for workload in (GET_HIT, GET_MISS, POST)
+        }
+
+
+def check_answers(peer: Peer, found: dict[bytes, bytes], expected: dict[bytes, bytes]) -> None:
+    """A peer has to give token-cache's answers, written as it likes."""
+    for kind, answer in expected.items():
+        own, other = (json.loads(one.partition(b"\r\n\r\n")[2]) for one in (found[kind], answer))
+        if own != other:
+            raise BenchmarkError(f"{peer.name} answers {own} where token-cache answers {other}")
+
+
+def idle_connections(peer: Peer, workload: Workload, count: int) -> Idle:
+    """Connections that had one answer each."""
+    return Idle(peer.name, workload.is_tls, count, measurement.idle_connection_bytes(peer, workload, count))

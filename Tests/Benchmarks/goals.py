@@ -1,0 +1,51 @@
+"""What token-cache promises, and whether it was kept."""
+
+import dataclasses
+
+from benchmark import Report
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """One promise."""
+
+    what: str
+    measured: float
+    allowed: float
+    unit: str
+    at_least: bool = False
+    """Whether more is better."""
+
+    @property
+    def is_met(self) -> bool:
+        """As measured, not as rounded."""
+        return self.measured >= self.allowed if self.at_least else self.measured <= self.allowed
+
+
+def goals(report: Report) -> list[Goal]:
+    """All of them, in the order of the tables."""
+    # Of token-cache, which is first in each row.
+    ratios = {name: results[0].ratio for name, results in report.rows.items()}
+    memory = report.memory
+    few, many = report.starts
+    idle = {one.is_tls: one for one in report.idle if one.peer == "token-cache"}
+    busy = f"{memory.requests:,} GETs over {memory.connections:,} connections"
+    nginx = "x nginx `return 200`"
+    return [
+        Goal("GET hit, CPU time", ratios["get"], 1.0, nginx),
+        Goal("GET hit, all answers read from SQLite, CPU time", ratios["uncached"], 1.8, nginx),
+        Goal("POST, durable, CPU time", ratios["post"], 2.0, nginx),
+        Goal("GET hit at half of the saturating rate, p99", ratios["half"], 1.5, nginx),
+        Goal("TLS GET hit over kept connections, CPU time", ratios["tls"], 1.0, nginx),
+        Goal("full TLS handshake and one GET, CPU time", ratios["handshake"], 1.0, nginx),
+        Goal(f"each of {idle[False].connections:,} idle connections", idle[False].bytes / KIB, 2, "KiB"),
+        Goal(f"each of {idle[True].connections:,} idle TLS connections", idle[True].bytes / KIB, 12, "KiB"),
+        Goal(f"largest resident memory in {busy}", memory.peak_bytes / MIB, 64 + memory.cache_bytes / MIB, "MiB"),
+        Goal("the same, second half of the requests", memory.growth, 1.05, "x first half"),
+        Goal(f"exec to first answer, {few.tokens:,} tokens", few.milliseconds, 20, "ms"),
+        Goal(f"exec to first answer, {many.tokens:,} tokens", many.milliseconds, 50, "ms"),
+        Goal("two loops on two cores, requests by CPU time", 2 / ratios["loops"], 1.8, "x one on one", at_least=True),
+        Goal(f"GET hit of {many.tokens:,} tokens, CPU time", ratios["many"], 1.5, f"x of {few.tokens:,}"),
+    ]

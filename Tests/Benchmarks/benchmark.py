@@ -48,7 +48,7 @@ FULL = Plan(
     busy_seconds=20,
 )
 QUICK = Plan(
-    rounds=3, seconds=1, many_tokens=200_000, starts=5, busy_connections=1_000, busy_requests=400_000, busy_seconds=2,
+    rounds=2, seconds=1, many_tokens=200_000, starts=5, busy_connections=1_000, busy_requests=400_000, busy_seconds=2,
 )
 
 

@@ -25,9 +25,12 @@ class Hummingbird(Peer):
 
 
 def build() -> Path:
-    """The release binary, linked as token-cache's is."""
-    if not (PACKAGE / ".build").exists():
-        note(f"building {PACKAGE.name}, which takes some minutes the first time")
+    """The release binary, linked as token-cache's is; made only where it is older than its sources."""
+    binary = PACKAGE / ".build" / "release" / PACKAGE.name
+    sources = [PACKAGE / "Package.swift", *PACKAGE.glob("Sources/**/*.swift")]
+    if binary.exists() and binary.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        return binary
+    note(f"building {PACKAGE.name}, which takes some minutes the first time")
     command = [
         "swift", "build", "--package-path", str(PACKAGE), "--configuration", "release", "--static-swift-stdlib",
     ]
@@ -37,7 +40,7 @@ def build() -> Path:
         raise BenchmarkError(f"the build of {PACKAGE.name} failed: {error}") from None
     except subprocess.CalledProcessError as error:
         raise BenchmarkError(f"the build of {PACKAGE.name} failed:\n{error.stdout}{error.stderr}") from None
-    return PACKAGE / ".build" / "release" / PACKAGE.name
+    return binary
 
 
 def versions() -> dict[str, str]:

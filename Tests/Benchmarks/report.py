@@ -9,9 +9,10 @@ from goals import Goal
 from measurement import Result
 
 TITLES = [
-    "", "", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "against (range)", "busy", "stolen", "resident MiB",
+    "row", "server", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "against (range)", "busy", "stolen",
+    "resident MiB",
 ]
-GOAL_TITLES = ["", "", "measured", "allowed", ""]
+GOAL_TITLES = ["promise", "", "measured", "allowed", "unit"]
 FIGURES = {"cpu_microseconds": "", "p99_microseconds": "p99 "}
 
 
@@ -37,9 +38,8 @@ def cells(result: Result) -> list[str]:
 def goal_cells(goal: Goal) -> list[str]:
     """One line of the table of goals."""
     bound = "at least" if goal.at_least else "at most"
-    return [
-        goal.what, "met" if goal.is_met else "NOT MET", f"{goal.measured:.2f}", f"{bound} {goal.allowed:.2f}", goal.unit,
-    ]
+    met = "met" if goal.is_met else "NOT MET"
+    return [goal.what, met, f"{goal.measured:.2f}", f"{bound} {goal.allowed:.2f}", goal.unit]
 
 
 def table(rows: list[list[str]]) -> str:

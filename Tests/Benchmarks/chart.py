@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 from benchmark import Report
 from measurement import Result
 
-WIDTH, BAR, GAP, NAMES, VALUES = 720, 18, 8, 150, 80
+WIDTH, BAR, GAP, NAMES, VALUES = 720, 18, 8, 175, 80
 TITLES = {"get": "GET", "post": "POST: token-cache and Hummingbird sync to the disk first"}
 OWN = "token-cache"
 PEERS = {

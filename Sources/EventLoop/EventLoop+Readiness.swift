@@ -72,9 +72,16 @@ extension EventLoop {
         for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool,
         calling handler: any ReadinessHandler
     ) -> WakeReason? {
-        if let reason = outcome(of: direction, id, isIdle: isIdle) { return reason }
-        begin(.handler(handler), for: direction, of: id, until: deadline, isIdle: isIdle)
-        return nil
+        assertCurrent()
+        if isAbandoned { return .abandoned }
+        let row = Int(id.descriptor)
+        // All in one: each access to the table is guarded at run time.
+        let (isReady, needsTimer) = registrations[row].waitUnlessReady(
+            .handler(handler), for: direction, until: deadline, isIdle: isIdle, mayBegin: !(isIdle && isDraining)
+        )
+        if needsTimer { timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row))) }
+        if isReady { return .ready }
+        return isIdle && isDraining ? .draining : nil
     }
 
     /// What a wait comes to that has not begun; nil when it has to.

@@ -72,6 +72,16 @@ struct Registration {
         return true
     }
 
+    /// The same, unless there is no need to wait, or it `mayBegin` no wait.
+    mutating func waitUnlessReady(
+        _ waiter: ReadinessWaiter, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool,
+        mayBegin: Bool
+    ) -> (isReady: Bool, needsTimer: Bool) {
+        if !readiness.isDisjoint(with: direction) { return (true, false) }
+        guard mayBegin else { return (false, false) }
+        return (false, wait(waiter, for: direction, until: deadline, isIdle: isIdle))
+    }
+
     /// Takes in what epoll reports, and gives out whoever has waited for that.
     mutating func deliver(_ events: Epoll.Events, generation: UInt32) -> ReadinessWaiter? {
         guard generation == self.generation else { return nil }

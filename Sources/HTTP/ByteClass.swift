@@ -4,6 +4,14 @@ package struct ByteClass: Sendable {
     private let (low, high): (UInt64, UInt64)
     /// Whether the bytes from 0x80 are in it.
     private let hasHighBytes: Bool
+    /// Most of its bytes, where there is a quick test for them; what fails it is to be looked at one by one.
+    let plain: PlainBytes?
+
+    private init(low: UInt64, high: UInt64, hasHighBytes: Bool, plain: PlainBytes? = nil) {
+        (self.low, self.high) = (low, high)
+        self.hasHighBytes = hasHighBytes
+        self.plain = plain
+    }
 
     @inline(__always)
     func contains(_ byte: UInt8) -> Bool {
@@ -15,13 +23,17 @@ package struct ByteClass: Sendable {
     static let token = ByteClass(low: 0x03ff_6cfa_0000_0000, high: 0x57ff_ffff_c7ff_fffe, hasHighBytes: false)
 
     /// What a field value may hold (RFC 9110, section 5.5): visible characters, blanks, tabs and bytes from 0x80.
-    static let fieldValue = ByteClass(low: 0xffff_ffff_0000_0200, high: 0x7fff_ffff_ffff_ffff, hasHighBytes: true)
+    static let fieldValue = ByteClass(
+        low: 0xffff_ffff_0000_0200, high: 0x7fff_ffff_ffff_ffff, hasHighBytes: true,
+        plain: PlainBytes(from: 0x20, but: 0x7f))
 
     /// What a request target may hold: visible ASCII but `#`.
     ///
     /// The grammar (RFC 3986) is narrower; the sample client sends braces and quotes unencoded, which no parser reads
     /// in two ways.
-    static let target = ByteClass(low: 0xffff_fff6_0000_0000, high: 0x7fff_ffff_ffff_ffff, hasHighBytes: false)
+    static let target = ByteClass(
+        low: 0xffff_fff6_0000_0000, high: 0x7fff_ffff_ffff_ffff, hasHighBytes: false,
+        plain: PlainBytes(from: 0x21, but: UInt8(ascii: "#")))
 
     /// `reg-name` of RFC 3986, section 3.2.2, with the percent sign of its escapes: letters, digits and -._~!$&'()*+,;=%.
     static let host = ByteClass(low: 0x2bff_7ff2_0000_0000, high: 0x47ff_fffe_87ff_fffe, hasHighBytes: false)
@@ -39,6 +51,35 @@ package struct ByteClass: Sendable {
         case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
         default: nil
         }
+    }
+}
+
+/// The bytes from a first one to 0x7e but for one of them, tested eight at a time.
+struct PlainBytes: Sendable {
+    /// Added to a byte below 0x80 they set its highest bit if it is not below the first one.
+    private let reach: UInt64
+    private let exception: UInt64
+
+    /// - Parameters:
+    ///   - first: From 1 to 0x7e.
+    ///   - exception: Below 0x80.
+    init(from first: UInt8, but exception: UInt8) {
+        reach = Self.each(0x80 - first)
+        self.exception = Self.each(exception)
+    }
+
+    private static func each(_ byte: UInt8) -> UInt64 { 0x0101_0101_0101_0101 * UInt64(byte) }
+
+    /// Whether all eight bytes of a word are among them.
+    @inline(__always)
+    func areAll(_ word: UInt64) -> Bool {
+        let (highest, others) = (Self.each(0x80), Self.each(0x7f))
+        guard word & highest == 0 else { return false }
+        // No sum of two bytes carries over to the next one. Of a difference that is not 0 the sum has its highest bit set.
+        let isNotBelow = word + reach
+        let isNotDelete = (word ^ others) + others
+        let isNoException = (word ^ exception) + others
+        return isNotBelow & isNotDelete & isNoException & highest == highest
     }
 }
 

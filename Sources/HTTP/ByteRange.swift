@@ -28,28 +28,29 @@ extension Span<UInt8> {
     /// Whether the bytes of a range are `text`, which is ASCII.
     package func equals(_ range: ByteRange, _ text: StaticString) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
-        // A literal, whose length was checked.
-        for index in 0..<range.count where unsafe self[Int(range.start) + index] != text.utf8Start[index] {
-            return false
-        }
+        let (part, literal) = unsafe (extracting(range.indices), text.utf8Start)
+        // The literal's length was checked.
+        for index in part.indices where unsafe part[index] != literal[index] { return false }
         return true
     }
 
     /// Whether the bytes of a range are these.
     package func equals(_ range: ByteRange, _ text: [UInt8]) -> Bool {
         guard range.count == text.count else { return false }
-        for index in 0..<text.count where self[Int(range.start) + index] != text[index] { return false }
+        let (part, text) = (extracting(range.indices), text.span)
+        for index in part.indices where part[index] != text[index] { return false }
         return true
     }
 
     /// Whether the bytes of a range are `text` in any case; `text` is lower-case letters, digits and hyphens.
     package func equalsIgnoringCase(_ range: ByteRange, _ text: StaticString) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
-        for index in 0..<range.count {
-            let byte = self[Int(range.start) + index]
+        let (part, literal) = unsafe (extracting(range.indices), text.utf8Start)
+        for index in part.indices {
+            let byte = part[index]
             let lower = byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z") ? byte | 0x20 : byte
-            // A literal, whose length was checked.
-            if unsafe lower != text.utf8Start[index] { return false }
+            // The literal's length was checked.
+            if unsafe lower != literal[index] { return false }
         }
         return true
     }
@@ -77,7 +78,19 @@ extension Span<UInt8> {
     func all(_ range: Range<Int>, in byteClass: ByteClass) -> Bool {
         // A span of its own: its bounds are then known not to be crossed, and no step has to check them.
         let part = extracting(range)
-        for index in part.indices where !byteClass.contains(part[index]) { return false }
+        var index = 0
+        if let plain = byteClass.plain {
+            // Checked in the load.
+            while index + 8 <= part.count,
+                plain.areAll(unsafe part.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self))
+            {
+                index += 8
+            }
+        }
+        while index < part.count {
+            guard byteClass.contains(part[index]) else { return false }
+            index += 1
+        }
         return true
     }
 }

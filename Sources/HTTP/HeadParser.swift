@@ -154,9 +154,9 @@ struct HeadParser {
         var colon = 0
         while colon < text.count && ByteClass.token.contains(text[colon]) { colon += 1 }
         guard colon > 0, colon < text.count, text[colon] == UInt8(ascii: ":") else { throw .malformedFieldName }
-        let value = text.extracting(droppingFirst: colon + 1)
-        for index in value.indices where !ByteClass.fieldValue.contains(value[index]) {
-            throw value[index] == .carriageReturn ? .bareCarriageReturn : .malformedFieldValue
+        guard text.all((colon + 1)..<text.count, in: ByteClass.fieldValue) else {
+            let isBare = text.firstIndex(of: .carriageReturn, in: (colon + 1)..<text.count) != nil
+            throw isBare ? .bareCarriageReturn : .malformedFieldValue
         }
         let (start, end) = (line.lowerBound, line.upperBound)
         return (ByteRange(start, start + colon), bytes.trimmed(ByteRange(start + colon + 1, end)))

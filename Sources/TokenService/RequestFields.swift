@@ -8,20 +8,24 @@ internal import HTTP
 struct RequestFields {
     private var uniqueIDBytes: [UInt8] = []
     private var hasUniqueID = false
-    private(set) var tokenInfo: [UInt8]?
+    private var tokenInfo: [UInt8]?
 
-    /// Nil when the request has none.
-    var uniqueID: [UInt8]? { hasUniqueID ? uniqueIDBytes : nil }
-
-    /// Forgets what was read before and reads a request.
+    /// Reads a request and returns its parameters; nil for one that it has not.
     ///
     /// - Parameters:
     ///   - request: The request.
     ///   - bytes: The request's bytes.
     ///   - readsJSON: Whether an `application/json` body counts.
-    mutating func read(_ request: Request, in bytes: Span<UInt8>, readsJSON: Bool) {
+    mutating func read(
+        _ request: Request, in bytes: Span<UInt8>, readsJSON: Bool
+    ) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
         hasUniqueID = false
-        tokenInfo = nil
+        readFields(request, in: bytes, readsJSON: readsJSON)
+        // Not kept: it would be copied when the next one is read.
+        return (hasUniqueID ? uniqueIDBytes : nil, tokenInfo.take())
+    }
+
+    private mutating func readFields(_ request: Request, in bytes: Span<UInt8>, readsJSON: Bool) {
         readURLEncoded(request.head.query, of: bytes)
         guard request.head.method == .post, !request.body.isEmpty, let contentType = request.head.contentType else {
             return

@@ -56,11 +56,10 @@ package final class TokenService {
         }
         switch request.head.method {
         case .get:
-            fields.read(request, in: bytes, readsJSON: readsJSON)
-            return get()
+            return get(fields.read(request, in: bytes, readsJSON: readsJSON).uniqueID)
         case .post:
-            fields.read(request, in: bytes, readsJSON: readsJSON)
-            return post()
+            let (uniqueID, tokenInfo) = fields.read(request, in: bytes, readsJSON: readsJSON)
+            return post(tokenInfo, under: uniqueID)
         case .head: return .answer(Response(body: []))
         case .connect, .options, .other:
             return .answer(answer(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
@@ -82,15 +81,15 @@ package final class TokenService {
 
     // MARK: - Methods
 
-    private func get() -> Operation {
-        guard let id = fields.uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
+    private func get(_ uniqueID: [UInt8]?) -> Operation {
+        guard let id = uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
         return .answer(recall(id) ?? fetch(id))
     }
 
-    private func post() -> Operation {
-        guard let uniqueID = fields.uniqueID, let tokenInfo = fields.tokenInfo, Self.isUTF8(tokenInfo),
-            let id = Self.storedID(uniqueID)
-        else { return .answer(answer(.invalidInput)) }
+    private func post(_ tokenInfo: [UInt8]?, under uniqueID: [UInt8]?) -> Operation {
+        guard let tokenInfo, Self.isUTF8(tokenInfo), let id = uniqueID.flatMap(Self.storedID) else {
+            return .answer(answer(.invalidInput))
+        }
         return .store(tokenInfo: TagRemoval.removeTags(from: tokenInfo), id: id)
     }
 
@@ -98,8 +97,14 @@ package final class TokenService {
 
     /// The answer from memory, if it is there.
     private func recall(_ id: [UInt8]) -> Response? {
-        recalled.removeAll(keepingCapacity: recalled.capacity <= Self.keptRoom)
-        return session.recall(id, appendingTo: &recalled) ? Response(body: recalled) : nil
+        Self.recall(id, from: session, into: &recalled)
+    }
+
+    private static func recall(
+        _ id: [UInt8], from session: any TokenSession, into room: inout [UInt8]
+    ) -> Response? {
+        room.removeAll(keepingCapacity: room.capacity <= keptRoom)
+        return session.recall(id, appendingTo: &room) ? Response(body: room) : nil
     }
 
     /// Room for an answer that is kept for the next one, in bytes.

@@ -28,6 +28,24 @@ import Testing
         }
     }
 
+    @Test("a stranger is found wherever it stands, and nothing else is taken for one")
+    func everywhere() {
+        for (name, byteClass, contains) in Self.grammar {
+            for length in [1, 7, 8, 9, 16, 21] {
+                for place in 0..<length {
+                    for byte in UInt8.min...UInt8.max {
+                        var bytes = [UInt8](repeating: UInt8(ascii: "a"), count: length + 2)
+                        bytes[1 + place] = byte
+                        // What stands around it is not looked at.
+                        (bytes[0], bytes[length + 1]) = (0, 0)
+                        let isFound = !bytes.span.all(1..<(1 + length), in: byteClass)
+                        #expect(isFound == !contains(byte), "\(name), byte \(byte) at \(place) of \(length)")
+                    }
+                }
+            }
+        }
+    }
+
     @Test("what is escaped is decoded wherever it stands, and what is not stays")
     func decoding() {
         for (text, expected) in [

@@ -2,31 +2,34 @@
 ///
 /// Belongs to one loop's thread.
 struct BufferPool {
-    /// What a buffer can hold before it has to grow.
-    static let bufferSize = 16 << 10
-    /// Buffers that wait to be used; beyond it they are freed.
-    private static let limit = 64
-
-    private var spare: [[UInt8]] = []
-
-    /// An empty buffer with at least `bufferSize` bytes of room.
-    mutating func take() -> [UInt8] {
-        if let buffer = spare.popLast() { return buffer }
-        var buffer: [UInt8] = []
-        buffer.reserveCapacity(Self.bufferSize)
-        return buffer
+    /// What a connection that is not idle has: a buffer for each direction.
+    struct Pair {
+        var input: [UInt8] = []
+        var output: [UInt8] = []
     }
 
-    /// Takes a buffer back and leaves none in its place.
-    ///
-    /// Others than the usual size are freed.
-    mutating func give(_ buffer: inout [UInt8]) {
-        guard buffer.capacity > 0 else { return }
-        let isUsual = (Self.bufferSize...2 * Self.bufferSize).contains(buffer.capacity)
-        if isUsual && spare.count < Self.limit {
-            buffer.removeAll(keepingCapacity: true)
-            spare.append(buffer)
+    /// What a buffer can hold before it has to grow.
+    static let bufferSize = 16 << 10
+    /// Pairs that wait to be used; beyond it they are freed.
+    private static let limit = 32
+
+    private var spare: [Pair] = []
+
+    /// Two empty buffers with at least `bufferSize` bytes of room each.
+    mutating func take() -> Pair {
+        if let pair = spare.popLast() { return pair }
+        var pair = Pair()
+        pair.input.reserveCapacity(Self.bufferSize)
+        pair.output.reserveCapacity(Self.bufferSize)
+        return pair
+    }
+
+    /// Takes two empty buffers back, but for those of another size.
+    mutating func give(_ pair: consuming Pair) {
+        let usual = Self.bufferSize...2 * Self.bufferSize
+        guard usual.contains(pair.input.capacity), usual.contains(pair.output.capacity), spare.count < Self.limit else {
+            return
         }
-        buffer = []
+        spare.append(pair)
     }
 }

@@ -251,7 +251,7 @@ struct Connection: ~Copyable {
 
     /// One read into the room at the buffer's end; nil when the connection is broken.
     private mutating func receiveNow() -> TCPStream.ReceiveResult? {
-        if reader.bytes.capacity == 0 { reader.bytes = worker.takeBuffer() }
+        if reader.bytes.capacity == 0 { takeBuffers() }
         let room = reader.makeRoom()
         return try? stream.receive(into: &reader.bytes, room: room)
     }
@@ -278,12 +278,12 @@ struct Connection: ~Copyable {
     }
 
     private mutating func writeContinue() {
-        if output.capacity == 0 { output = worker.takeBuffer() }
+        if output.capacity == 0 { takeBuffers() }
         output.append(contentsOf: ResponseEncoder.continueResponse)
     }
 
     private mutating func encode(_ response: consuming Response, to head: RequestHead, closes: Bool) {
-        if output.capacity == 0 { output = worker.takeBuffer() }
+        if output.capacity == 0 { takeBuffers() }
         let traits = ResponseEncoder.Traits(
             omitsBody: head.method == .head, closes: closes, isOldVersion: head.minorVersion == 0, isSecure: isSecure
         )
@@ -342,9 +342,22 @@ struct Connection: ~Copyable {
         }
     }
 
+    // MARK: - Buffers
+
+    /// Takes the buffers that it has not.
+    private mutating func takeBuffers() {
+        let pair = worker.takeBuffers()
+        if reader.bytes.capacity == 0 { reader.bytes = pair.input }
+        if output.capacity == 0 { output = pair.output }
+    }
+
+    /// Gives the buffers back if there is nothing in them.
     private mutating func releaseBuffers() {
-        if reader.isEmpty { worker.giveBuffer(&reader.bytes) }
-        if output.isEmpty { worker.giveBuffer(&output) }
+        guard reader.isEmpty, output.isEmpty, reader.bytes.capacity > 0 else { return }
+        var pair = BufferPool.Pair()
+        swap(&pair.input, &reader.bytes)
+        swap(&pair.output, &output)
+        worker.giveBuffers(pair)
     }
 
     // MARK: - Closing
@@ -357,8 +370,7 @@ struct Connection: ~Copyable {
         let isTaken = await sendAll()
         // Before the wait: large ones would be held by nobody's count.
         reader.bytes.removeAll(keepingCapacity: true)
-        worker.giveBuffer(&reader.bytes)
-        worker.giveBuffer(&output)
+        releaseBuffers()
         if isTaken && lingers {
             stream.finishSending()
             await linger()
@@ -375,8 +387,7 @@ struct Connection: ~Copyable {
 
     private mutating func linger() async {
         let deadline = worker.loop.now + worker.deadlines.linger
-        reader.bytes = worker.takeBuffer()
-        defer { worker.giveBuffer(&reader.bytes) }
+        if reader.bytes.capacity == 0 { takeBuffers() }
         while worker.loop.now < deadline {
             reader.bytes.removeAll(keepingCapacity: true)
             switch try? stream.receive(into: &reader.bytes, room: BufferPool.bufferSize) {

@@ -121,14 +121,14 @@ final class Worker: @unchecked Sendable {
 
     // MARK: - What they share
 
-    /// An empty buffer to receive into or to send from.
-    func takeBuffer() -> [UInt8] {
+    /// Empty buffers to receive into and to send from.
+    func takeBuffers() -> BufferPool.Pair {
         buffers.take()
     }
 
-    /// Takes a buffer back and leaves none in its place.
-    func giveBuffer(_ buffer: inout [UInt8]) {
-        buffers.give(&buffer)
+    /// Takes empty buffers back.
+    func giveBuffers(_ pair: consuming BufferPool.Pair) {
+        buffers.give(pair)
     }
 
     /// Appends an answer's bytes, dated now.

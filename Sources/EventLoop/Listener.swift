@@ -12,6 +12,8 @@ package final class Listener: Sendable {
     let address: SocketAddress
     /// The Unix socket's file, which goes with the listener.
     private let path: String?
+    /// Somebody else has the socket as well and may want to use it after us.
+    private let isAdopted: Bool
     private let isFileRemoved = Atomic(false)
     private let acceptors = Atomic<Int>(0)
 
@@ -34,19 +36,81 @@ package final class Listener: Sendable {
         self.address = bound
         name = bound.description
         path = nil
+        isAdopted = false
     }
 
-    /// Takes over a socket that somebody else has bound and that listens already, such as systemd's.
-    package init(adopting socket: consuming FileDescriptor) throws(SystemError) {
+    /// Takes over a stream socket that listens already, and that its owner, such as systemd, keeps open as well.
+    ///
+    /// It goes on listening when we stop: who connects then waits for the next server that the owner passes it to. So does
+    /// a Unix socket's file stay. The length of the queue is left as the owner has chosen it.
+    package init(adopting socket: consuming FileDescriptor) throws(AdoptionError) {
         let number = socket.number
-        guard fcntl(number, F_SETFL, O_NONBLOCK) == 0, fcntl(number, F_SETFD, FD_CLOEXEC) == 0 else {
-            throw SystemError.last("fcntl")
+        try Self.checkListening(number)
+        do throws(SystemError) {
+            guard fcntl(number, F_SETFL, O_NONBLOCK) == 0, fcntl(number, F_SETFD, FD_CLOEXEC) == 0 else {
+                throw SystemError.last("fcntl")
+            }
+            address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
+        } catch {
+            throw .system(error)
         }
-        try Self.listen(on: number)
-        address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
-        name = address.description
+        name = address.isUnix ? Self.unixName(number) : address.description
         path = nil
+        isAdopted = true
         descriptor = socket
+    }
+
+    /// Why a socket cannot be taken over.
+    package enum AdoptionError: Error, Hashable, CustomStringConvertible {
+        case notOpen
+        /// A file, a pipe, or a socket that takes no connections of bytes, such as a datagram socket.
+        case notAStreamSocket
+        /// A stream socket that is connected, or that nobody has called `listen` on.
+        case notListening
+        case system(SystemError)
+
+        package var description: String {
+            switch self {
+            case .notOpen: "is not open"
+            case .notAStreamSocket: "is no stream socket"
+            case .notListening: "does not listen"
+            case .system(let error): "cannot be used: \(error)"
+            }
+        }
+    }
+
+    private static func checkListening(_ number: Int32) throws(AdoptionError) {
+        guard fcntl(number, F_GETFD) >= 0 else { throw .notOpen }
+        guard let type = option(SO_TYPE, of: number), type == Int32(SOCK_STREAM.rawValue) else {
+            throw .notAStreamSocket
+        }
+        guard let family = option(SO_DOMAIN, of: number), [AF_INET, AF_INET6, AF_UNIX].contains(family) else {
+            throw .notAStreamSocket
+        }
+        guard option(SO_ACCEPTCONN, of: number) == 1 else { throw .notListening }
+    }
+
+    /// An option of a socket (socket(7)); nil when it is no socket.
+    private static func option(_ option: Int32, of number: Int32) -> Int32? {
+        var value: Int32 = 0
+        var length = socklen_t(MemoryLayout<Int32>.size)
+        return unsafe getsockopt(number, SOL_SOCKET, option, &value, &length) == 0 ? value : nil
+    }
+
+    /// `unix:` and the path of a Unix socket's file, or `@` and its name in the abstract namespace (unix(7)).
+    private static func unixName(_ number: Int32) -> String {
+        var address = sockaddr_un()
+        var length = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe getsockname(number, $0, &length)
+            }
+        }
+        let start = MemoryLayout<sa_family_t>.size
+        guard status == 0, Int(length) > start else { return "unix" }
+        var bytes = unsafe withUnsafeBytes(of: address) { unsafe Array($0[start..<Int(length)]) }
+        if bytes[0] == 0 { bytes[0] = UInt8(ascii: "@") }
+        return "unix:" + String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
     }
 
     /// Listens on a Unix socket.
@@ -73,6 +137,7 @@ package final class Listener: Sendable {
         address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
         name = "unix:\(path)"
         self.path = path
+        isAdopted = false
     }
 
     private static func makeSocket(_ family: Int32) throws(SystemError) -> FileDescriptor {
@@ -130,8 +195,8 @@ package final class Listener: Sendable {
 
     /// Stops listening when the last acceptor goes: from then on clients are refused instead of left waiting.
     fileprivate func removeAcceptor() {
-        // On a listening socket Linux takes this for the end of listening.
-        if acceptors.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 {
+        // On a listening socket Linux takes this for the end of listening, through whichever descriptor it is reached.
+        if acceptors.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, !isAdopted {
             _ = shutdown(descriptor.number, Int32(SHUT_RD))
             removeFile()
         }

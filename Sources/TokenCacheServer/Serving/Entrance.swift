@@ -1,5 +1,4 @@
 internal import EventLoop
-internal import Foundation
 internal import Glibc
 
 /// A listener with what the settings ask of its connections.
@@ -15,7 +14,7 @@ struct Entrance: Sendable {
         return listener.name.hasPrefix("unix") ? listener.name : "http://\(listener.name)"
     }
 
-    /// The entrances of one entry of `listen`: a name may stand for several addresses, `systemd` for several sockets.
+    /// The entrances of one entry of `listen`: a name may stand for several addresses.
     static func open(_ address: ListenAddress, tls: TLSContext?) throws(StartError) -> [Entrance] {
         var listeners: [Listener] = []
         switch address.place {
@@ -32,17 +31,28 @@ struct Entrance: Sendable {
                 }
             )
         case .systemd:
-            for descriptor in try passedDescriptors() {
-                listeners.append(
-                    try opening("systemd") { () throws(SystemError) in
-                        try Listener(adopting: FileDescriptor(owning: descriptor))
-                    }
-                )
-            }
+            preconditionFailure("passed sockets are taken over by adopt")
         }
         let context = address.isTLS ? tls : nil
         return listeners.map {
             Entrance(listener: $0, requiresProxyProtocol: address.requiresProxyProtocol, tls: context)
+        }
+    }
+
+    /// The entrance through a socket that systemd has passed on.
+    static func adopt(
+        _ socket: PassedSocket, as address: ListenAddress, tls: TLSContext?
+    ) throws(StartError) -> Entrance {
+        do throws(Listener.AdoptionError) {
+            let listener = try Listener(adopting: FileDescriptor(owning: socket.descriptor))
+            return Entrance(
+                listener: listener, requiresProxyProtocol: address.requiresProxyProtocol,
+                tls: address.isTLS ? tls : nil
+            )
+        } catch {
+            throw .passedSockets(
+                "\(socket) \(error); a socket unit needs ListenStream= and must not have Accept=yes"
+            )
         }
     }
 
@@ -74,14 +84,5 @@ struct Entrance: Sendable {
         guard parts.count == 2 else { return (userID, groupID) }
         guard let group = unsafe getgrnam(parts[1]) else { throw .owner(path: path, name: parts[1]) }
         return (userID, unsafe group.pointee.gr_gid)
-    }
-
-    /// The sockets that systemd passes on, from number 3 (sd_listen_fds(3)).
-    private static func passedDescriptors() throws(StartError) -> Range<Int32> {
-        let environment = ProcessInfo.processInfo.environment
-        guard environment["LISTEN_PID"].flatMap(Int32.init) == getpid(),
-            let count = environment["LISTEN_FDS"].flatMap(Int32.init), count > 0
-        else { throw .noPassedSockets }
-        return 3..<(3 + count)
     }
 }

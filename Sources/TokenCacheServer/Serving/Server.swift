@@ -19,6 +19,9 @@ package final class Server: Sendable {
     private let accessLog: AccessLog?
     /// Nil when it could not be opened, which only the command line misses.
     private let control: ControlSocket?
+    private let notifier: ServiceNotifier
+    /// How often the service manager waits for a sign of life.
+    private let watchdogInterval: Duration?
     private let connectionCount = ConnectionCount()
     private let acceptFailures: RecurringFault
 
@@ -47,9 +50,16 @@ package final class Server: Sendable {
                 """
             )
         }
-        tls = try Self.tlsContext(settings)
+        let service = try ServiceEnvironment.take()
+        notifier = ServiceNotifier(service.notificationAddress, logger: logger)
+        watchdogInterval = service.watchdogInterval
+        let plan = try ListenPlan(settings.listen, service.passedSockets)
+        tls = plan.usesTLS ? try Self.tlsContext(settings) : nil
         var entrances: [Entrance] = []
-        for address in settings.listen {
+        for (socket, address) in plan.adopted {
+            entrances.append(try Entrance.adopt(socket, as: address, tls: tls))
+        }
+        for address in plan.bound {
             do throws(StartError) {
                 entrances += try Entrance.open(address, tls: tls)
             } catch .listen(let name, true, _, _) where entrances.contains(where: { $0.listener.name == name }) {
@@ -98,18 +108,20 @@ package final class Server: Sendable {
         }
     }
 
-    /// The certificates of all `https://` listeners; nil when there is none.
-    private static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext? {
-        guard settings.listen.contains(where: \.isTLS) else { return nil }
+    /// The certificates of all `https://` listeners.
+    private static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext {
         var pairs: [TLSFiles.Pair] = []
         for (certificate, key) in zip(settings.tls.certificates, settings.tls.privateKeys) {
             pairs.append(TLSFiles.Pair(certificateChain: certificate, privateKey: key))
+        }
+        guard let standard = pairs.first else {
+            throw .passedSockets("one is for https, and tls.certificate and tls.private_key name no files for it")
         }
         let authorities = settings.tls.clientAuthorities
         do throws(TLSConfigurationError) {
             return try TLSContext(
                 TLSFiles(
-                    standard: pairs[0], others: Array(pairs.dropFirst()),
+                    standard: standard, others: Array(pairs.dropFirst()),
                     clientAuthorities: authorities.isEmpty ? nil : authorities
                 )
             )
@@ -139,6 +151,8 @@ package final class Server: Sendable {
             """
         )
         warnOfPlainHTTP()
+        notifier.send(.ready, .status("serves on \(addresses)"))
+        let proving = Task { await self.giveSignsOfLife() }
         let stopping = Task { await self.stop(by: signals) }
         let reloading = Task { await self.reloadOnHangUp() }
         let watching = Task { await self.reloadOnChange() }
@@ -147,17 +161,28 @@ package final class Server: Sendable {
         for worker in workers {
             await Task(executorPreference: worker.loop) { await worker.waitForConnections() }.value
         }
-        for task in [stopping, reloading, watching] { task.cancel() }
+        for task in [stopping, reloading, watching, proving] { task.cancel() }
         for worker in workers { worker.loop.stop() }
         store.close()
         accessLog?.close()
         logger.info("token-cache has stopped")
     }
 
+    private func giveSignsOfLife() async {
+        guard let watchdogInterval else { return }
+        await Watchdog(loops: workers.map(\.loop), interval: watchdogInterval) { [notifier] in
+            notifier.send(.watchdog)
+        }.run()
+    }
+
     // MARK: - Certificates
 
     private func reloadOnHangUp() async {
-        for await _ in await UnixSignalsSequence(trapping: .sighup) { reload("SIGHUP received") }
+        for await _ in await UnixSignalsSequence(trapping: .sighup) {
+            notifier.send(.reloading(since: .now))
+            reload("SIGHUP received")
+            notifier.send(.ready)
+        }
     }
 
     /// Looks at the files now and then, and once a day makes new keys for session tickets.
@@ -218,6 +243,10 @@ package final class Server: Sendable {
             count += 1
             if count == 1 {
                 logger.debug("\(signal) received, finishing what is under way")
+                notifier.send(
+                    .stopping(within: settings.drainTimeout + Self.abandonTime * 2),
+                    .status("finishing what is under way")
+                )
                 for worker in workers { worker.loop.beginDraining() }
                 let workers = workers
                 let (timeout, logger) = (settings.drainTimeout, logger)

@@ -12,6 +12,8 @@ package enum StartError: Error, CustomStringConvertible {
     case owner(path: String, name: String)
     /// `listen: systemd` without a socket unit.
     case noPassedSockets
+    /// systemd's sockets cannot be served.
+    case passedSockets(String)
     /// Certificates or keys cannot be used.
     case tls(String)
     case system(String)
@@ -39,6 +41,7 @@ package enum StartError: Error, CustomStringConvertible {
             "unix:\(path): there is no user or group \(name)"
         case .noPassedSockets:
             "listen has systemd, and systemd has passed no sockets; start the server through its socket unit"
+        case .passedSockets(let reason): "the sockets that systemd has passed cannot be served: \(reason)"
         case .tls(let reason): reason
         case .system(let reason): "the server cannot be set up: \(reason)"
         }

@@ -1,0 +1,128 @@
+"""What a service manager does for its services: it listens for their messages and passes sockets on."""
+import ctypes
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from server_process import STOP_SECONDS, binary, clean_environment, until
+
+VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+# The shell becomes the server, so that its process id is the one to write; SERVER stands for it.
+SHELL = 'for name in $SERVER; do export "$name=$$"; done; unset SERVER; exec "$0" "$@"'
+
+
+class Messages:
+    """A socket for sd_notify(3), with what has come so far: one dictionary a message, and when it came."""
+
+    def __init__(self, address):
+        self.address = address
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
+        self.received = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def all(self):
+        """What has come so far."""
+        self.socket.setblocking(False)
+        try:
+            while True:
+                text = self.socket.recv(1 << 16).decode()
+                self.received.append((time.monotonic(), dict(line.split("=", 1) for line in text.split("\n"))))
+        except BlockingIOError:
+            return [message for _, message in self.received]
+
+    def wait(self, name, value="1", start=0):
+        """The first message from a position on that has the variable with the value."""
+        return until(lambda: next((message for message in self.all()[start:] if message.get(name) == value), None))
+
+    def signs(self):
+        """The moments at which signs of life came."""
+        self.all()
+        return [moment for moment, message in self.received if "WATCHDOG" in message]
+
+
+class Service:
+    """A server as a service manager starts it, with sockets to listen on and variables; SERVER is its process id."""
+
+    def __init__(self, folder, *arguments, sockets=(), variables=None, prefix=()):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log_file = self.folder / "stderr"
+        variables = dict(variables or {})
+        if sockets:
+            variables = {"LISTEN_PID": "SERVER", "LISTEN_FDS": str(len(sockets)), **variables}
+        own = [name for name, value in variables.items() if value == "SERVER"]
+        environment = {name: value for name, value in clean_environment().items() if name not in VARIABLES}
+        environment.update(variables, SERVER=" ".join(own))
+        # Above those that they become, so that none is overwritten before it is copied.
+        numbers = [os.dup(listener if isinstance(listener, int) else listener.fileno()) for listener in sockets]
+
+        def pass_on():
+            high = [os.dup2(number, 100 + index) for index, number in enumerate(numbers)]
+            for index, number in enumerate(high):
+                os.dup2(number, 3 + index)
+                os.close(number)
+
+        with open(self.log_file, "ab") as log:
+            self.process = subprocess.Popen(
+                ["sh", "-c", SHELL, *prefix, binary(), "serve", "--data-directory", str(self.folder / "data"), *arguments],
+                env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stderr=log, stdout=subprocess.DEVNULL,
+                pass_fds=range(3, 3 + len(numbers)), preexec_fn=pass_on, restore_signals=False)
+        for number in numbers:
+            os.close(number)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(STOP_SECONDS)
+
+    def log(self):
+        return self.log_file.read_text(errors="replace")
+
+    def wait_until_serving(self):
+        until(lambda: "serves on" in self.log() or self.process.poll() is not None, pause=0.005)
+        assert self.process.poll() is None, self.log()
+        return self
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(STOP_SECONDS)
+
+    def refusal(self):
+        """The message of a start that fails."""
+        assert self.process.wait(STOP_SECONDS) == 1, self.log()
+        return self.log()
+
+
+class StoppedThread:
+    """One thread of a process that is held up while the others run (ptrace(2))."""
+
+    SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
+
+    def __init__(self, process, name):
+        self.library = ctypes.CDLL(None, use_errno=True)
+        threads = Path(f"/proc/{process.pid}/task")
+        self.thread = next(
+            int(thread.name) for thread in threads.iterdir() if (thread / "comm").read_text().strip() == name)
+
+    def _trace(self, request):
+        if self.library.ptrace(request, self.thread, None, None) != 0:
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    def __enter__(self):
+        self._trace(self.SEIZE)
+        self._trace(self.INTERRUPT)
+        os.waitpid(self.thread, 0x40000000)  # __WALL: a thread's state as well
+        return self
+
+    def __exit__(self, *_):
+        self._trace(self.DETACH)

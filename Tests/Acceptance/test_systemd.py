@@ -1,0 +1,249 @@
+"""What the server and systemd tell each other: messages, signs of life, sockets."""
+import contextlib
+import os
+import socket
+import ssl
+import subprocess
+import time
+
+import pytest
+
+from contract import STORED, found
+from http_client import exchange, get, post
+from server_process import Server, until
+from service_manager import Messages, Service, StoppedThread
+
+
+@pytest.fixture(name="messages", params=["path", "abstract"])
+def notification_socket(request, tmp_path):
+    # Relative to nothing: sun_path has 108 bytes, and the folders of tests have long names.
+    address = f"@token-cache-test-{os.getpid()}-{tmp_path.name}"
+    with contextlib.ExitStack() as stack:
+        if request.param == "path":
+            link = f"/tmp/token-cache-test-{os.getpid()}"
+            os.symlink(tmp_path, link)
+            stack.callback(os.unlink, link)
+            address = f"{link}/notify"
+        yield stack.enter_context(Messages(address))
+
+
+@pytest.fixture(name="watched")
+def watched_messages(tmp_path):
+    with Messages(f"@token-cache-test-{os.getpid()}-{tmp_path.name}") as messages:
+        yield messages
+
+
+def notified(folder, messages, settings=None, **variables):
+    """A server that tells what it does."""
+    return Server(folder, settings, environment={"NOTIFY_SOCKET": messages.address, **variables})
+
+
+@contextlib.contextmanager
+def ending(server):
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+# Messages
+
+def test_a_server_tells_that_it_serves_reloads_and_stops(tmp_path, messages):
+    with ending(notified(tmp_path / "server", messages, {"drain_timeout": "20s"})) as server:
+        ready = messages.wait("READY")
+        assert ready["STATUS"] == f"serves on {server.base}"
+        assert exchange(server.address, post("me", "x")).body == STORED
+
+        start = len(messages.all())
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        os.kill(server.process.pid, 1)
+        reloading = messages.wait("RELOADING", start=start)
+        messages.wait("READY", start=start + 1)
+        assert before <= int(reloading["MONOTONIC_USEC"]) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+
+        assert server.stop() == 0
+        stopping = messages.wait("STOPPING", start=start)
+        assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 20_000_000
+        assert [name for message in messages.all() for name in message if message[name] == "1"] == [
+            "READY", "RELOADING", "READY", "STOPPING"]
+
+
+def test_nothing_is_told_before_the_store_is_open(tmp_path, watched):
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "data").write_text("no folder")
+    variables = {"NOTIFY_SOCKET": watched.address}
+    with Service(tmp_path / "server", "--listen", "127.0.0.1:0", variables=variables) as service:
+        service.refusal()
+    assert watched.all() == []
+
+
+def test_a_manager_that_does_not_listen_is_warned_of_once(tmp_path):
+    with ending(Server(tmp_path / "server", environment={"NOTIFY_SOCKET": "/nowhere/notify"})) as server:
+        os.kill(server.process.pid, 1)
+        until(lambda: "SIGHUP received" in server.log())
+        assert exchange(server.address, post("me", "x")).body == STORED
+        assert server.stop() == 0
+        assert server.log().count("the service manager could not be told") == 1
+
+
+# Signs of life
+
+def test_signs_of_life_come_in_half_the_time(tmp_path, watched):
+    with ending(notified(tmp_path / "server", watched, WATCHDOG_USEC="400000")) as server:
+        until(lambda: len(watched.signs()) >= 5)
+        moments = watched.signs()
+        assert max(later - earlier for earlier, later in zip(moments, moments[1:])) < 0.4
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("loop", ["loop 0", "loop 1"])
+def test_no_sign_of_life_comes_while_a_loop_hangs(tmp_path, watched, loop):
+    with ending(notified(tmp_path / "server", watched, WATCHDOG_USEC="100000")) as server:
+        until(lambda: len(watched.signs()) >= 2)
+        with StoppedThread(server.process, loop):
+            # One may have been on its way.
+            time.sleep(0.1)
+            before = len(watched.signs())
+            time.sleep(0.5)
+            assert len(watched.signs()) == before
+        until(lambda: len(watched.signs()) > before + 2)
+        assert server.stop() == 0
+
+
+def test_signs_of_life_are_given_for_this_process_only(tmp_path, watched):
+    flags = ("--listen", "127.0.0.1:0")
+    variables = {"NOTIFY_SOCKET": watched.address, "WATCHDOG_USEC": "50000"}
+    for owner, expected in ("SERVER", True), ("1", False):
+        with Service(tmp_path / owner, *flags, variables={**variables, "WATCHDOG_PID": owner}) as service:
+            service.wait_until_serving()
+            start = len(watched.signs())
+            time.sleep(0.3)
+            assert (len(watched.signs()) > start) == expected
+            assert service.stop() == 0
+
+
+# Sockets
+
+def listening(family=socket.AF_INET, address=("127.0.0.1", 0)):
+    listener = socket.socket(family)
+    listener.bind(address)
+    listener.listen(16)
+    return listener
+
+
+def test_passed_sockets_take_the_place_of_the_configured_address(tmp_path):
+    with listening() as listener, socket.create_server(("127.0.0.1", 0)) as taken:
+        # The configured one is in use: a server that bound it would not start.
+        configured = f"127.0.0.1:{taken.getsockname()[1]}"
+        with Service(tmp_path / "service", "--listen", configured, sockets=[listener]) as service:
+            service.wait_until_serving()
+            assert exchange(listener.getsockname(), post("me", "x")).body == STORED
+            assert service.stop() == 0
+
+
+def test_who_connects_between_two_servers_is_answered_by_the_second(tmp_path):
+    with listening() as listener:
+        for value in "first", "second":
+            with socket.create_connection(listener.getsockname(), 20) as early:
+                early.sendall(post("me", value))
+                with Service(tmp_path / "service", sockets=[listener]) as service:
+                    assert early.recv(1 << 16).endswith(STORED)
+                    assert exchange(listener.getsockname(), get("me")).body == found(value)
+                    assert service.stop() == 0
+
+
+def test_the_file_of_a_passed_unix_socket_stays_and_serves_again(tmp_path):
+    link = f"/tmp/token-cache-test-{os.getpid()}"
+    os.symlink(tmp_path, link)
+    try:
+        with listening(socket.AF_UNIX, f"{link}/http.sock") as listener:
+            for _ in range(2):
+                with Service(tmp_path / "service", sockets=[listener]) as service:
+                    service.wait_until_serving()
+                    assert f"unix:{link}/http.sock" in service.log()
+                    with socket.socket(socket.AF_UNIX) as client:
+                        client.settimeout(20)
+                        client.connect(f"{link}/http.sock")
+                        client.sendall(get("nobody"))
+                        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+                    assert service.stop() == 0
+                assert (tmp_path / "http.sock").is_socket()
+    finally:
+        os.unlink(link)
+
+
+@pytest.fixture(name="certificate", scope="module")
+def certificate_files(tmp_path_factory):
+    """A certificate of one's own and its key."""
+    folder = tmp_path_factory.mktemp("certificate")
+    paths = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-out", str(paths[0]), "-keyout", str(paths[1])], check=True, capture_output=True)
+    return paths
+
+
+def test_the_names_of_sockets_say_what_is_spoken_on_them(tmp_path, certificate):
+    variables = {
+        "LISTEN_FDNAMES": "https:proxy:http",
+        "TOKEN_CACHE_TLS_CERTIFICATE": str(certificate[0]), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(certificate[1]),
+    }
+    with listening() as secure, listening() as proxied, listening() as plain:
+        sockets = [secure, proxied, plain]
+        with Service(tmp_path / "service", sockets=sockets, variables=variables) as service:
+            service.wait_until_serving()
+            assert exchange(plain.getsockname(), post("me", "x")).body == STORED
+            header = b"PROXY TCP4 127.0.0.1 127.0.0.1 4711 80\r\n"
+            assert exchange(proxied.getsockname(), header + get("me")).body == found("x")
+            context = ssl.create_default_context(cafile=certificate[0])
+            context.check_hostname = False
+            with socket.create_connection(secure.getsockname(), 20) as stream, context.wrap_socket(stream) as client:
+                client.sendall(get("me"))
+                assert client.recv(1 << 16).endswith(found("x"))
+            assert service.stop() == 0
+
+
+def datagram():
+    listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    listener.bind(("127.0.0.1", 0))
+    return listener
+
+
+def unheard():
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    return listener
+
+
+# What is passed, with which variables, and what the message must hold
+FAULTS = {
+    "a datagram socket": (datagram, {}, "socket 3 is no stream socket"),
+    "a file": (lambda: open("/dev/null", "rb"), {}, "socket 3 is no stream socket"),
+    "a socket that does not listen": (unheard, {"LISTEN_FDNAMES": "http"}, "socket 3 (http) does not listen"),
+    "a connected socket": (lambda: socket.socketpair()[0], {}, "socket 3 does not listen"),
+    "a name without meaning": (listening, {"LISTEN_FDNAMES": "htpp"}, "http, https, proxy, https-proxy"),
+    "more names than sockets": (listening, {"LISTEN_FDNAMES": "http:http"}, "LISTEN_FDNAMES has 2 names"),
+    "more sockets than are there": (listening, {"LISTEN_FDS": "9000"}, "socket "),
+    "no number": (listening, {"LISTEN_FDS": "many"}, 'LISTEN_FDS is "many"'),
+    "https without a certificate": (listening, {"LISTEN_FDNAMES": "https"}, "tls.certificate"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("make, variables, expected", FAULTS.values(), ids=FAULTS)
+def test_sockets_that_cannot_be_served_are_told_of(tmp_path, make, variables, expected):
+    with make() as passed:
+        with Service(tmp_path / "service", sockets=[passed], variables=variables) as service:
+            message = service.refusal()
+    assert expected in message and message.count("\n") == 1
+    assert "the sockets that systemd has passed cannot be served" in message
+    assert not (tmp_path / "service" / "data").exists()
+
+
+def test_sockets_of_another_process_are_left_alone(tmp_path):
+    with listening() as listener:
+        variables = {"LISTEN_PID": "1"}
+        with Service(tmp_path / "service", "--listen", "127.0.0.1:0", sockets=[listener], variables=variables) as service:
+            service.wait_until_serving()
+            assert f":{listener.getsockname()[1]} " not in service.log()
+            assert service.stop() == 0

@@ -3,11 +3,11 @@ import contextlib
 import os
 import socket
 import ssl
-import subprocess
 import time
 
 import pytest
 
+from certificates import make_certificate
 from contract import STORED, found
 from http_client import exchange, get, post
 from server_process import Server, until
@@ -174,19 +174,13 @@ def test_the_file_of_a_passed_unix_socket_stays_and_serves_again(tmp_path):
 
 @pytest.fixture(name="certificate", scope="module")
 def certificate_files(tmp_path_factory):
-    """A certificate of one's own and its key."""
-    folder = tmp_path_factory.mktemp("certificate")
-    paths = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=localhost", "-out", str(paths[0]), "-keyout", str(paths[1])], check=True, capture_output=True)
-    return paths
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 def test_the_names_of_sockets_say_what_is_spoken_on_them(tmp_path, certificate):
     variables = {
         "LISTEN_FDNAMES": "https:proxy:http",
-        "TOKEN_CACHE_TLS_CERTIFICATE": str(certificate[0]), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(certificate[1]),
+        "TOKEN_CACHE_TLS_CERTIFICATE": certificate[0], "TOKEN_CACHE_TLS_PRIVATE_KEY": certificate[1],
     }
     with listening() as secure, listening() as proxied, listening() as plain:
         sockets = [secure, proxied, plain]

@@ -1,0 +1,11 @@
+"""Certificates for tests."""
+import subprocess
+
+
+def make_certificate(folder):
+    """Makes a certificate of one's own for localhost, and returns its path and that of its key."""
+    certificate, key = str(folder / "certificate.pem"), str(folder / "private-key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-out", certificate, "-keyout", key], check=True, capture_output=True)
+    return certificate, key

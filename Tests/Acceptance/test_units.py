@@ -1,0 +1,180 @@
+"""The files for systemd: they are right, strict, and leave the server what it needs."""
+import configparser
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from certificates import make_certificate
+from contract import STORED, found
+from http_client import exchange, get, post
+from server_process import binary, run, until
+from service_manager import Messages, Service
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = DEPLOY / "systemd"
+LAUNCHER = Path(__file__).parent / "seccomp_launcher.py"
+
+pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+
+
+class Unit(configparser.RawConfigParser):
+    """A unit file; a key that stands there several times has all its values, a line each."""
+
+    class Values(dict):
+        def __setitem__(self, key, value):
+            if key in self and isinstance(value, list):
+                self[key].extend(value)
+            else:
+                super().__setitem__(key, value)
+
+    def __init__(self, path):
+        super().__init__(dict_type=self.Values, strict=False, delimiters="=", comment_prefixes="#")
+        self.optionxform = str
+        self.read(path)
+
+
+@pytest.fixture(name="service")
+def service_unit():
+    return Unit(UNITS / "token-cache.service")["Service"]
+
+
+def test_the_units_are_right(tmp_path):
+    for unit in UNITS.iterdir():
+        text = unit.read_text().replace("/usr/bin/token-cache", binary())
+        (tmp_path / unit.name).write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *map(str, tmp_path.iterdir())],
+        capture_output=True, text=True, timeout=30, check=False)
+    complaints = [line for line in done.stderr.splitlines() if "token-cache" in line]
+    assert (done.returncode, complaints) == (0, []), done.stderr
+
+
+def test_the_service_is_exposed_little():
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20",
+         str(UNITS / "token-cache.service")], capture_output=True, text=True, timeout=30, check=False)
+    exposure = float(re.search(r"exposure level for token-cache.service: ([0-9.]+)", done.stdout)[1])
+    assert done.returncode == 0 and exposure < 2.0, done.stdout
+
+
+def test_the_service_finds_its_settings_its_data_and_its_keys(service):
+    sources = DEPLOY.parent / "Sources"
+    name = re.search(r'credentialName = "([^"]+)"', (sources / "TokenStore/Sealing/KeyRingFile.swift").read_text())[1]
+    assert service["LoadCredential"] == name
+    assert service["ExecStart"] == "/usr/bin/token-cache serve --config /etc/token-cache/token-cache.yaml"
+    assert {service[f"{kind}Directory"] for kind in ("State", "Logs", "Runtime")} == {"token-cache"}
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+
+def test_the_socket_unit_stands_for_the_default_address(service):
+    unit = Unit(UNITS / "token-cache.socket")["Socket"]
+    assert f"listen: [{unit['ListenStream']}]" in run("check-config").stdout
+    assert unit["FileDescriptorName"] == "http"
+    assert service["Type"] == "notify"
+
+
+def groups():
+    """systemd's groups of system calls, each with what it consists of."""
+    text = subprocess.run(
+        ["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, text=True, check=True).stdout
+    result = {}
+    for line in text.splitlines():
+        if line.startswith("@"):
+            result[line.strip()] = members = []
+        elif line.startswith("    ") and not line.strip().startswith("#"):
+            members.append(line.strip())
+    return result
+
+
+def calls(names, known):
+    """The system calls that names of calls and groups stand for."""
+    return {call for name in names for call in (calls(known[name], known) if name in known else [name])}
+
+
+def system_call_filter(service):
+    """What the unit lets through."""
+    known, allowed = groups(), set()
+    for line in service["SystemCallFilter"].splitlines():
+        names = calls(line.lstrip("~").split(), known)
+        allowed = allowed - names if line.startswith("~") else allowed | names
+    # Which every filter has (systemd.exec(5), SystemCallFilter=).
+    return allowed | calls(["@default"], known)
+
+
+# Calls that are made and do without their effect: the runtime's of threads' priorities, and as root SQLite's of owners.
+REFUSED = ["setpriority", "chown", "fchown"]
+
+
+def sandbox(service, folder, without=()):
+    """The command before the server's that puts it under the unit's filter."""
+    pytest.importorskip("seccomp", reason="there is no python3-seccomp")
+    allowed = system_call_filter(service) - set(without)
+    assert service["SystemCallErrorNumber"] == "EPERM" and not allowed & set(REFUSED)
+    file = folder / "calls"
+    file.write_text(json.dumps({"allowed": sorted(allowed), "refused": REFUSED}))
+    return (sys.executable, str(LAUNCHER), str(file))
+
+
+def test_under_the_system_call_filter_everything_works(service, tmp_path):
+    certificate, key = make_certificate(tmp_path)
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(json.dumps({
+        "listen": ["127.0.0.1:0", "https://127.0.0.1:0", "localhost:0", f"unix:{tmp_path}/http.sock"],
+        "tls": {"certificate": certificate, "private_key": key}, "access_log": "json",
+        "retention": {"after_written": "1h"},
+    }))
+    with socket.create_server(("127.0.0.1", 0)) as listener, Messages(f"@token-cache-units-{os.getpid()}") as messages:
+        variables = {"NOTIFY_SOCKET": messages.address, "WATCHDOG_USEC": "200000", "WATCHDOG_PID": "SERVER"}
+        with Service(
+            tmp_path / "service", "--config", str(settings), sockets=[listener], variables=variables,
+            prefix=sandbox(service, tmp_path),
+        ) as server:
+            server.wait_until_serving()
+            address = listener.getsockname()
+            assert exchange(address, post("me", "x")).body == STORED
+            assert exchange(address, get("me")).body == found("x")
+            folder = ["--data-directory", str(server.folder / "data")]
+            for command in ["stats"], ["verify"], ["backup", str(tmp_path / "backup.db")], ["keys", "add"], ["rekey"]:
+                done = run(*command, *folder)
+                assert done.returncode == 0, done.stderr
+            start = len(messages.all())
+            server.process.send_signal(1)
+            messages.wait("RELOADING", start=start)
+            until(lambda: "certificates reloaded" in server.log())
+            assert exchange(address, get("me")).body == found("x")
+            until(lambda: len(messages.signs()) > 2)
+            assert server.stop() == 0, server.log()
+
+
+def test_a_call_that_the_filter_lacks_ends_the_server(service, tmp_path):
+    prefix = sandbox(service, tmp_path, without=["epoll_create1"])
+    with Service(tmp_path / "service", "--listen", "127.0.0.1:0", prefix=prefix) as server:
+        assert server.process.wait(30) == -31, "SIGSYS: the filter is in force"
+
+
+def test_logrotate_takes_its_file(tmp_path):
+    if not shutil.which("logrotate", path="/usr/sbin:/usr/bin"):
+        pytest.skip("there is no logrotate")
+    rules = (DEPLOY / "logrotate" / "token-cache").read_text()
+    assert "/var/log/token-cache/*.log" in rules and "--signal=HUP" in rules and "token-cache.service" in rules
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "access.log").write_text("a line\n")
+    signalled = tmp_path / "signalled"
+    rules = rules.replace("/var/log/token-cache", str(logs)).replace("su root root", "")
+    rules = re.sub(r"if \[ -d .*", f"touch {signalled}", rules)
+    file = tmp_path / "rules"
+    file.write_text(rules)
+    file.chmod(0o644)
+    done = subprocess.run(
+        ["/usr/sbin/logrotate", "--force", "--state", str(tmp_path / "state"), str(file)],
+        capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert {path.name for path in logs.iterdir()} == {"access.log.1"} and signalled.exists()

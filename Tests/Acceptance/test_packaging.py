@@ -1,0 +1,205 @@
+"""The Debian package: what is in it, and its life from the installation to its end."""
+import contextlib
+import gzip
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from contract import STORED, found
+from copied_machine import CopiedMachine
+from http_client import exchange, get, post
+from server_process import SERVES, binary, run, until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+VERSIONS = "0.1.0~test1", "0.1.0~test2"
+USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+pytestmark = pytest.mark.skipif(
+    not shutil.which("dpkg-shlibdeps"), reason="there is no dpkg-dev, with which the package is built")
+
+
+@pytest.fixture(name="packages", scope="module")
+def built_packages(tmp_path_factory):
+    """The package in two versions."""
+    folder = tmp_path_factory.mktemp("packages")
+    paths = []
+    for version in VERSIONS:
+        # Uncompressed, for time's sake.
+        done = subprocess.run(
+            [str(DEPLOY / "debian" / "build"), "--output", str(folder), "--version", version, "--binary", binary(),
+             "--compression", "none"], capture_output=True, text=True, timeout=300, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        paths.append(Path(done.stdout.strip()))
+    return paths
+
+
+@pytest.fixture(name="contents", scope="module")
+def package_contents(packages, tmp_path_factory):
+    """The files of the package, and its control files in DEBIAN."""
+    folder = tmp_path_factory.mktemp("contents")
+    subprocess.run(["dpkg-deb", "--raw-extract", str(packages[0]), str(folder)], check=True)
+    return folder
+
+
+# What is in it
+
+def test_the_package_states_what_it_needs_and_who_owns_its_files(packages, contents):
+    fields = dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)", (contents / "DEBIAN" / "control").read_text(), re.M))
+    assert (fields["Package"], fields["Version"]) == ("token-cache", VERSIONS[0])
+    needed = {part.split()[0] for part in fields["Depends"].split(", ")}
+    assert {"libc6", "libssl3", "libsqlite3-0", "init-system-helpers"} <= needed
+    listed = subprocess.run(["dpkg-deb", "--contents", str(packages[0])], capture_output=True, text=True, check=True)
+    assert {line.split()[1] for line in listed.stdout.splitlines()} == {"root/root"}
+    assert not [line for line in listed.stdout.splitlines() if line[5] == "w" or line[8] == "w"]
+
+
+def test_the_same_sources_make_the_same_package(packages, contents, tmp_path):
+    subprocess.run(["dpkg-deb", "--raw-extract", str(packages[1]), str(tmp_path)], check=True)
+    assert (tmp_path / "DEBIAN" / "md5sums").read_text() == (contents / "DEBIAN" / "md5sums").read_text()
+
+
+def test_the_settings_of_the_package_are_those_of_the_service(contents):
+    installed = contents / "etc" / "token-cache" / "token-cache.yaml"
+    effective = run("check-config", "--config", str(installed)).stdout.splitlines()
+    differing = set(effective) - set(run("check-config").stdout.splitlines())
+    # DynamicUser= makes /var/lib/token-cache a link; systemd's StateDirectory= is the last part of it.
+    assert differing == {"data_directory: /var/lib/token-cache"}
+    conffiles = (contents / "DEBIAN" / "conffiles").read_text().split()
+    assert sorted(conffiles) == ["/etc/logrotate.d/token-cache", "/etc/token-cache/token-cache.yaml"]
+
+
+def test_the_scripts_are_shell_and_stop_at_errors(contents):
+    for name in "postinst", "prerm", "postrm":
+        script = contents / "DEBIAN" / name
+        assert os.access(script, os.X_OK) and "\nset -e\n" in script.read_text()
+        subprocess.run(["dash", "-n", str(script)], check=True)
+
+
+@pytest.fixture(name="manual", scope="module")
+def manual_page(contents):
+    return gzip.decompress((contents / "usr/share/man/man8/token-cache.8.gz").read_bytes()).decode()
+
+
+def test_the_manual_has_every_command_and_setting(manual):
+    text = manual.replace("\\-", "-").replace("\\&", "")
+    commands = re.findall(r"^  ([a-z][a-z-]*) +[A-Z]", run("help").stdout, re.M)
+    assert {"serve", "check-config", "keys", "backup"} <= set(commands)
+    missing = [name for name in commands if name != "help" and not re.search(rf'^\.SS "{name}\b', text, re.M)]
+    assert not missing
+    for setting in run("check-config").stdout.splitlines():
+        assert f"\\fB{setting.split(': ')[0]}\\fR" in text
+
+
+def test_the_manual_is_well_formed(manual):
+    if shutil.which("mandoc"):
+        done = subprocess.run(
+            ["mandoc", "-T", "lint", "-W", "warning"], input=manual, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "")
+    elif shutil.which("groff"):
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww", "-z"], input=manual, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        pytest.skip("there is neither mandoc nor groff")
+
+
+COMPLETIONS = {
+    "bash": "usr/share/bash-completion/completions/token-cache",
+    "zsh": "usr/share/zsh/vendor-completions/_token-cache",
+    "fish": "usr/share/fish/vendor_completions.d/token-cache.fish",
+}
+
+
+@pytest.mark.parametrize("shell, path", COMPLETIONS.items(), ids=COMPLETIONS)
+def test_the_shell_takes_its_completions(contents, shell, path):
+    assert "check-config" in (contents / path).read_text()
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell}")
+    subprocess.run([shell, "-n", str(contents / path)], check=True)
+
+
+def test_bash_completes_commands(contents):
+    script = (
+        'source "$0"; COMP_WORDS=(token-cache che); COMP_CWORD=1; COMP_LINE="token-cache che"; COMP_POINT=15; '
+        "function=$(complete -p token-cache | sed 's/.*-F \\([^ ]*\\).*/\\1/'); "
+        '"$function" token-cache che token-cache; echo "${COMPREPLY[@]}"')
+    done = subprocess.run(
+        ["bash", "-c", script, str(contents / COMPLETIONS["bash"])], capture_output=True, text=True, timeout=20,
+        check=False)
+    assert done.stdout.split() == ["check-config"], done
+
+
+# Its life
+
+@pytest.fixture(name="machine")
+def copied_machine(tmp_path):
+    machine = CopiedMachine(tmp_path)
+    try:
+        if machine.run("dpkg", "--status", "token-cache").returncode == 0:
+            pytest.skip("token-cache is installed on this machine, so that its copy is no fresh one")
+        yield machine
+    finally:
+        machine.close()
+
+
+@contextlib.contextmanager
+def service(machine, folder):
+    """Runs what the unit runs, as another user and on a port of its own, for systemd does not run there."""
+    unit = machine.output("cat", "/usr/lib/systemd/system/token-cache.service")
+    command = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].split()
+    machine.output("install", "--directory", "--owner=65534", "--mode=0700", "/var/lib/token-cache")
+    with open(folder / "log", "w+b") as log:
+        process = subprocess.Popen(
+            machine.command(*USER, *command, "--listen", "127.0.0.1:0"), stderr=log, cwd="/",
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+        try:
+            line = until(
+                lambda: SERVES.search((folder / "log").read_text()) or process.poll() is not None, pause=0.01)
+            assert line is not True, (folder / "log").read_text()
+            yield ("127.0.0.1", int(line["addresses"].rsplit(":", 1)[1]))
+            # nsenter runs beside what it has started: that one is named by its lock.
+            owner = machine.output("cat", "/var/lib/token-cache/lock").strip()
+            machine.output("sh", "-c", 'kill -TERM "$0"', owner)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.wait(30)
+
+
+def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, packages, tmp_path):
+    for number, package in enumerate(packages):
+        machine.put(package, f"/root/{number}.deb")
+    machine.output("dpkg", "--install", "/root/0.deb")
+    assert machine.output("dpkg", "--verify", "token-cache") == ""
+    program = run("--version").stdout
+    assert machine.output("token-cache", "--version") == program
+    enabled = "/etc/systemd/system/multi-user.target.wants/token-cache.service"
+    assert machine.run("test", "-L", enabled).returncode == 0, "it starts with the machine"
+    assert not machine.exists("/etc/systemd/system/sockets.target.wants/token-cache.socket")
+
+    with service(machine, tmp_path) as address:
+        assert exchange(address, post("me", "x")).body == STORED
+    machine.output("sh", "-c", "echo 'json_bodies: on' >> /etc/token-cache/token-cache.yaml; "
+                   "sed -i 's/^json_bodies: off//' /etc/token-cache/token-cache.yaml; rm " + enabled)
+
+    machine.output("dpkg", "--install", "/root/1.deb")
+    assert machine.output("dpkg-query", "--show", "--showformat=${Version}", "token-cache") == VERSIONS[1]
+    assert "json_bodies: on" in machine.output("cat", "/etc/token-cache/token-cache.yaml")
+    assert machine.run("test", "-L", enabled).returncode == 1, "the administrator has turned it off"
+    with service(machine, tmp_path) as address:
+        assert exchange(address, get("me")).body == found("x")
+
+    machine.output("mkdir", "-p", "/etc/credstore", "/var/log/token-cache")
+    machine.output("touch", "/etc/credstore/token-cache.keys", "/var/log/token-cache/access.log")
+    machine.output("dpkg", "--remove", "token-cache")
+    assert not machine.exists("/usr/bin/token-cache")
+    for kept in "/etc/token-cache/token-cache.yaml", "/var/lib/token-cache/tokens.db", "/var/lib/token-cache/keys":
+        assert machine.exists(kept)
+    machine.output("dpkg", "--purge", "token-cache")
+    left = machine.output(
+        "sh", "-c", "find /etc /usr /var/lib /var/log /var/cache -name '*token-cache*' -not -path '/usr/src/*'")
+    assert left.split() == ["/etc/credstore/token-cache.keys"]

@@ -1,12 +1,13 @@
 """The files for containers: what they name exists, and the settings in them are accepted and fit one another."""
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from server_process import run
+from server_process import binary, run
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 
@@ -70,10 +71,10 @@ def test_the_image_runs_as_a_user_without_rights_on_its_volume(stages):
     assert int(user) > 0
     assert f"--owner={user} " in final["RUN"] and final["VOLUME"] in final["RUN"]
     assert json.loads(final["ENTRYPOINT"]) == ["/usr/bin/token-cache"]
+    assert final["ENV"] == f"SQLITE_TMPDIR={final['VOLUME']}"
 
 
 def test_the_image_has_the_libraries_that_the_program_needs(stages):
-    from server_process import binary
     final = dict(stages[-1])
     linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
     for library, package in {"libsqlite3": "libsqlite3-0", "libssl": "libssl3", "libstdc++": "libstdc++6"}.items():
@@ -155,6 +156,18 @@ def test_every_file_for_kubernetes_is_used(objects):
     files = [entry.split("=")[1] for generator in kustomization["configMapGenerator"] for entry in generator["files"]]
     used = {"kustomization.yaml", *kustomization["resources"], *files}
     assert {path.name for path in KUBERNETES.iterdir()} == used
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
+def test_kustomize_makes_objects_that_know_one_another():
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(KUBERNETES)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    made = {item["kind"]: item for item in yaml.safe_load_all(done.stdout)}
+    pod = made["StatefulSet"]["spec"]["template"]["spec"]
+    settings = next(volume for volume in pod["volumes"] if volume["name"] == "settings")
+    assert settings["configMap"]["name"] == made["ConfigMap"]["metadata"]["name"] != "token-cache"
+    assert pod["containers"][0]["image"].startswith("registry.example.com/token-cache:")
 
 
 def test_settings_other_than_the_admin_listener_are_accepted(pod, tmp_path):

@@ -193,7 +193,9 @@ def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, packages,
     with service(machine, tmp_path) as address:
         assert exchange(address, get("me")).body == found("x")
 
-    machine.output("mkdir", "-p", "/etc/credstore", "/var/log/token-cache")
+    # As DynamicUser= has it: a folder that only root reaches, and a link to it.
+    machine.output("mkdir", "-p", "/etc/credstore", "/var/log/private/token-cache")
+    machine.output("ln", "-s", "private/token-cache", "/var/log/token-cache")
     machine.output("touch", "/etc/credstore/token-cache.keys", "/var/log/token-cache/access.log")
     machine.output("dpkg", "--remove", "token-cache")
     assert not machine.exists("/usr/bin/token-cache")

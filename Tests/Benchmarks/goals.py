@@ -47,5 +47,9 @@ def goals(report: Report) -> list[Goal]:
         Goal(f"exec to first answer, {few.tokens:,} tokens", few.milliseconds, 20, "ms"),
         Goal(f"exec to first answer, {many.tokens:,} tokens", many.milliseconds, 50, "ms"),
         Goal("two loops on two cores, requests by CPU time", 2 / ratios["loops"], 1.8, "x one on one", at_least=True),
-        Goal(f"GET hit of {many.tokens:,} tokens, CPU time", ratios["many"], 1.5, f"x of {few.tokens:,}"),
+        # Like with like: in the row "many" the few tokens all come from the cache, and hardly any of the many.
+        Goal(
+            f"GET hit of {many.tokens:,} tokens, all answers read from SQLite, CPU time", ratios["many_uncached"], 1.5,
+            f"x of {few.tokens:,}",
+        ),
     ]

@@ -65,7 +65,7 @@ def as_text(found: StorageReport) -> str:
         f"{report.head(found.machine)}\n\n{found.method}\n\n"
         f"POST with syncs that take longer by a delay (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}\n\n"
         f"POST and GET beside each other, {CONNECTIONS} connections each; the log is to be moved into the database "
-        "at 4 MiB, or at\n16 MiB when more waits "
+        "at 16 MiB, or at\n32 MiB when more waits "
         f"(medians of {plan.checkpoint_rounds} x {plan.checkpoint_seconds} s, and the largest max and log)\n\n"
         f"{report.table([CHECKPOINT_TITLES, *rows])}"
     )

@@ -1,7 +1,7 @@
 /// Decides what the writer does when it has nothing to commit, and when it has to do it all the same.
 ///
-/// The log is moved into the database a second after the last commit, or when it has grown to 4 MiB and nobody waits, or
-/// when it has grown to 16 MiB whoever waits: the first keeps replaced values from staying in it, the second and third keep
+/// The log is moved into the database a second after the last commit, or when it has grown to 16 MiB and nobody waits, or
+/// when it has grown to 32 MiB whoever waits: the first keeps replaced values from staying in it, the second and third keep
 /// it, and the time that moving takes, small.
 ///
 /// Under load its file is then written again from the beginning: a commit that makes a file longer costs the file system a
@@ -17,8 +17,8 @@ struct Housekeeping {
         case releasePages
     }
 
-    static let comfortableLog = 4 << 20
-    static let largestLog = 16 << 20
+    static let comfortableLog = 16 << 20
+    static let largestLog = 32 << 20
     /// After the last commit.
     private static let quietTime = Duration.seconds(1)
     /// After a checkpoint that readers held up.

@@ -151,6 +151,8 @@ final class SQLiteWriter: Sendable {
     }
 
     private func commit(_ batches: [WriteBatch], to database: WriterDatabase) {
+        // One loop's, most often.
+        if let batch = batches.first, batches.count == 1 { return batch.finish(database.commit(batch.rows)) }
         let outcomes = database.commit(batches.flatMap(\.rows))
         var start = 0
         for batch in batches {

@@ -55,10 +55,10 @@ final class WriterDatabase {
 
     /// Makes rows durable; see `Committer.commit`.
     func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
-        let sealing = state.sealing
+        let acceptance = state.sealing.acceptance
         do throws(StoreError) {
             let outcomes = try perform(writing: rows.map(\.cacheHash)) { (committer) throws(SQLiteError) in
-                try committer.commit(rows) { sealing.accepts($0) }
+                try committer.commit(rows) { acceptance.accepts($0) }
             }
             noteLimit()
             return outcomes

@@ -33,13 +33,13 @@ internal import COpenSSL
     ///   - hash: Replaced by the hash, `length` bytes.
     func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) throws(SealingError) {
         hash.removeAll(keepingCapacity: true)
-        hash.append(contentsOf: repeatElement(0, count: Self.length))
-        var length = 0
-        // Without a key it starts anew under the one it has.
-        let isDone =
-            unsafe EVP_MAC_init(context, nil, 0, nil) == 1
-            && bytes.withUnsafeBufferPointer { unsafe EVP_MAC_update(context, $0.baseAddress, $0.count) } == 1
-            && EVP_MAC_final(context, &hash, &length, Self.length) == 1
-        guard isDone && length == Self.length else { throw .library("EVP_MAC") }
+        let isDone = unsafe hash.append(count: Self.length) { place in
+            var length = 0
+            // Without a key it starts anew under the one it has.
+            return unsafe EVP_MAC_init(context, nil, 0, nil) == 1
+                && bytes.withUnsafeBufferPointer { unsafe EVP_MAC_update(context, $0.baseAddress, $0.count) } == 1
+                && EVP_MAC_final(context, place, &length, Self.length) == 1 && length == Self.length
+        }
+        guard isDone else { throw .library("EVP_MAC") }
     }
 }

@@ -23,11 +23,18 @@ final class Sealing: Sendable {
         version.add(1, ordering: .releasing)
     }
 
-    /// Whether a row that was sealed a while ago may still be written: with a key that is there to stay, of this ring.
-    func accepts(_ row: Row) -> Bool {
-        let ring = current
-        guard row.ring == ring?.index.identity else { return false }
-        guard let ring else { return true }
-        return row.keyNumber != retiring.load(ordering: .acquiring) && ring.key(numbered: row.keyNumber) != nil
+    /// Which rows may be written as of now.
+    var acceptance: Acceptance { Acceptance(ring: current, retiring: retiring.load(ordering: .acquiring)) }
+
+    /// Tells whether rows that were sealed a while ago may still be written: with a key that is there to stay, of this ring.
+    struct Acceptance {
+        fileprivate let ring: KeyRing?
+        fileprivate let retiring: Int
+
+        func accepts(_ row: Row) -> Bool {
+            guard row.ring == ring?.index.identity else { return false }
+            guard let ring else { return true }
+            return row.keyNumber != retiring && ring.key(numbered: row.keyNumber) != nil
+        }
     }
 }

@@ -50,20 +50,17 @@ internal import COpenSSL
         into output: inout [UInt8]
     ) throws(SealingError) {
         let length = Self.nonceLength + head.count + tail.count + Self.tagLength
-        let start = output.count
-        output.append(contentsOf: repeatElement(0, count: length))
-        let isDone = unsafe output.withUnsafeMutableBufferPointer { buffer in
-            let nonceBytes = unsafe UnsafeMutableBufferPointer(rebasing: buffer[start...])
-            for index in 0..<Self.nonceLength { unsafe nonceBytes[index] = nonce[index] }
-            var place = unsafe nonceBytes.baseAddress.map { unsafe $0 + Self.nonceLength }
+        let isDone = unsafe output.append(count: length) { start in
+            for index in 0..<Self.nonceLength { unsafe start[index] = nonce[index] }
+            var place = unsafe start + Self.nonceLength
             var written: Int32 = 0
-            guard unsafe EVP_EncryptInit_ex2(context, nil, nil, nonceBytes.baseAddress, nil) == 1,
+            guard unsafe EVP_EncryptInit_ex2(context, nil, nil, start, nil) == 1,
                 unsafe encrypt(associated, to: nil, &written),
                 unsafe encrypt(head, to: place, &written)
             else { return false }
-            unsafe place = place.map { unsafe $0 + head.count }
+            unsafe place += head.count
             guard unsafe encrypt(tail, to: place, &written) else { return false }
-            unsafe place = place.map { unsafe $0 + tail.count }
+            unsafe place += tail.count
             return unsafe EVP_EncryptFinal_ex(context, place, &written) == 1
                 && copenssl_get_tag(context, place, Int32(Self.tagLength)) == 1
         }
@@ -88,25 +85,22 @@ internal import COpenSSL
     func open(_ sealed: Span<UInt8>, associated: Span<UInt8>, into text: inout [UInt8]) -> Bool {
         let length = sealed.count - Self.nonceLength - Self.tagLength
         guard length >= 0 else { return false }
-        let start = text.count
-        text.append(contentsOf: repeatElement(0, count: length))
         let isGenuine = unsafe sealed.withUnsafeBufferPointer { source in
-            unsafe text.withUnsafeMutableBufferPointer { target in
+            // What is decrypted before the tag is looked at was vouched for by nobody, and is not kept without it.
+            unsafe text.append(count: length) { to in
                 var written: Int32 = 0
-                guard let from = source.baseAddress, let to = target.baseAddress else { return false }
+                guard let from = source.baseAddress else { return false }
                 let isRead =
                     unsafe EVP_DecryptInit_ex2(context, nil, nil, from, nil) == 1
                     && associated.withUnsafeBufferPointer {
                         unsafe EVP_DecryptUpdate(context, nil, &written, $0.baseAddress, Int32($0.count)) == 1
                     }
-                    && EVP_DecryptUpdate(context, to + start, &written, from + Self.nonceLength, Int32(length)) == 1
+                    && EVP_DecryptUpdate(context, to, &written, from + Self.nonceLength, Int32(length)) == 1
                     && copenssl_set_tag(context, from + Self.nonceLength + length, Int32(Self.tagLength)) == 1
-                return unsafe isRead && EVP_DecryptFinal_ex(context, to + start + length, &written) == 1
+                return unsafe isRead && EVP_DecryptFinal_ex(context, to + length, &written) == 1
             }
         }
         if !isGenuine {
-            // What was decrypted so far means nothing, and was vouched for by nobody.
-            text.removeLast(length)
             // Otherwise the fault would wait in this thread's queue for a TLS session to find it.
             ERR_clear_error()
         }

@@ -14,6 +14,7 @@ struct TokenSealer: ~Copyable {
     /// Made when first needed.
     private var opening: [Int: TokenCipher] = [:]
     private var nonces: [UInt8] = []
+    private var usedNonces = 0
     private var associated: [UInt8] = []
     private var prefix: [UInt8] = []
 
@@ -49,7 +50,7 @@ struct TokenSealer: ~Copyable {
         setAssociated(keyNumber: ring.newest.number, rowKey: rowKey)
         let nonce = try takeNonce()
         try sealing.seal(
-            prefix.span, tokenInfo, nonce: nonce.span, associated: associated.span, into: &value
+            prefix.span, tokenInfo, nonce: nonces.span.extracting(nonce), associated: associated.span, into: &value
         )
         return value
     }
@@ -102,21 +103,39 @@ struct TokenSealer: ~Copyable {
         associated.append(span: rowKey)
     }
 
-    private mutating func takeNonce() throws(SealingError) -> [UInt8] {
-        if nonces.isEmpty {
-            nonces = [UInt8](repeating: 0, count: Self.nonceBatch * TokenCipher.nonceLength)
+    /// Where in `nonces` the next one is; each is given once.
+    private mutating func takeNonce() throws(SealingError) -> Range<Int> {
+        if usedNonces == nonces.count {
+            (nonces, usedNonces) = ([UInt8](repeating: 0, count: Self.nonceBatch * TokenCipher.nonceLength), 0)
             guard unsafe RAND_bytes(&nonces, Int32(nonces.count)) == 1 else {
                 nonces = []
                 throw .library("RAND_bytes")
             }
         }
-        let nonce = Array(nonces.suffix(TokenCipher.nonceLength))
-        nonces.removeLast(TokenCipher.nonceLength)
-        return nonce
+        defer { usedNonces += TokenCipher.nonceLength }
+        return usedNonces..<(usedNonces + TokenCipher.nonceLength)
     }
 }
 
 extension [UInt8] {
+    /// Appends bytes that `body` writes, all of them or, when it returns false, none.
+    ///
+    /// - Parameters:
+    ///   - added: How many, at least 0.
+    ///   - body: Is given the place for them, and writes there only.
+    mutating func append(count added: Int, writing body: (UnsafeMutablePointer<UInt8>) -> Bool) -> Bool {
+        var isWritten = false
+        // Also for nothing there has to be a place.
+        append(addingCapacity: Swift.max(added, 1)) { output in
+            unsafe output.withUnsafeMutableBufferPointer { room, count in
+                precondition(room.count >= added, "there is as much room as was asked for")
+                isWritten = unsafe room.baseAddress.map { unsafe body($0) } ?? false
+                count = isWritten ? added : 0
+            }
+        }
+        return isWritten
+    }
+
     /// Appends bytes that are lent.
     mutating func append(span: Span<UInt8>) {
         unsafe span.withUnsafeBufferPointer { unsafe append(contentsOf: $0) }

@@ -66,13 +66,35 @@ import Testing
         housekeeping.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
         // What was moved can still be read in it: a second later that is over, if nothing else comes.
         #expect(step(housekeeping, at: 1_020) == .checkpoint(empties: true))
-        housekeeping.noteCommit(at: noted(59_999))
+        housekeeping.noteCommit(at: noted(60_009))
         let log = Housekeeping.comfortableLog
-        #expect(step(housekeeping, at: 59_999, log: log) == .checkpoint(empties: false))
-        #expect(step(housekeeping, at: 60_000, log: log) == .checkpoint(empties: true))
-        housekeeping.noteCheckpoint(isComplete: true, empties: true, at: noted(60_000))
-        housekeeping.noteCommit(at: noted(60_001))
-        #expect(step(housekeeping, at: 60_001, log: log) == .checkpoint(empties: false))
+        #expect(step(housekeeping, at: 60_009, log: log) == .checkpoint(empties: false))
+        #expect(step(housekeeping, at: 60_010, log: log) == .checkpoint(empties: true))
+        #expect(
+            step(housekeeping, at: 60_010, log: Housekeeping.largestLog, isIdle: false) == .checkpoint(empties: true))
+        housekeeping.noteCheckpoint(isComplete: true, empties: true, at: noted(60_010))
+        housekeeping.noteCommit(at: noted(60_011))
+        #expect(step(housekeeping, at: 60_011, log: log) == .checkpoint(empties: false))
+    }
+
+    @Test("replaced values leave the log in a minute, also when there is always another commit before it is quiet")
+    func trickle() {
+        var housekeeping = settled()
+        for second in 1...60 {
+            housekeeping.noteLookAfterFiles(at: noted(second * 900))
+            housekeeping.noteCommit(at: noted(second * 900))
+            #expect(step(housekeeping, at: second * 900, log: 5_000) == nil)
+        }
+        housekeeping.noteLookAfterFiles(at: noted(60_500))
+        housekeeping.noteCommit(at: noted(60_500))
+        #expect(housekeeping.next == noted(60_900))
+        #expect(step(housekeeping, at: 60_899, log: 5_000) == nil)
+        #expect(step(housekeeping, at: 60_900, log: 5_000) == .checkpoint(empties: true))
+        // A first commit after a long time is no old one.
+        housekeeping.noteCheckpoint(isComplete: true, empties: true, at: noted(60_900))
+        housekeeping.noteLookAfterFiles(at: noted(600_000))
+        housekeeping.noteCommit(at: noted(600_000))
+        #expect(step(housekeeping, at: 600_000, log: 5_000) == nil)
     }
 
     @Test("a checkpoint that readers held up is tried again after a pause, not at once")

@@ -5,7 +5,7 @@
 /// it, and the time that moving takes, small.
 ///
 /// Under load its file is then written again from the beginning: a commit that makes a file longer costs the file system a
-/// commit of its own. Once a minute, and in quiet times, it is cut to nothing.
+/// commit of its own. A minute after its first commit, and in quiet times, it is cut to nothing.
 ///
 /// Only a table of times: it takes the time and returns what to do.
 struct Housekeeping {
@@ -34,7 +34,8 @@ struct Housekeeping {
     private var checkpointAllowed: ContinuousClock.Instant
     /// Nil when the log is empty.
     private var quietCheckpoint: ContinuousClock.Instant?
-    private var lastEmptied: ContinuousClock.Instant
+    /// The first commit since the log was cut to nothing; nil when there was none.
+    private var filledSince: ContinuousClock.Instant?
     private var releasesPages = false
     /// Rows were dropped since the log was last emptied for it.
     private var hasRemoved = false
@@ -46,7 +47,7 @@ struct Housekeeping {
         nextFileLook = now + Self.fileInterval
         nextExpiry = expiryInterval.map { _ in now }
         checkpointAllowed = now
-        lastEmptied = now
+        filledSince = now
         // What an earlier run has left in the log.
         quietCheckpoint = now + Self.quietTime
     }
@@ -55,12 +56,13 @@ struct Housekeeping {
 
     mutating func noteCommit(at now: ContinuousClock.Instant) {
         quietCheckpoint = now + Self.quietTime
+        filledSince = filledSince ?? now
     }
 
     /// - Parameter empties: As in the step that was taken.
     mutating func noteCheckpoint(isComplete: Bool, empties: Bool, at now: ContinuousClock.Instant) {
         let isEmpty = isComplete && empties
-        if isEmpty { lastEmptied = now }
+        if isEmpty { filledSince = nil }
         quietCheckpoint = isEmpty ? nil : now + Self.quietTime
         checkpointAllowed = isComplete ? now : now + Self.checkpointPause
     }
@@ -87,10 +89,9 @@ struct Housekeeping {
     /// The step that is due; nil when there is none.
     func due(at now: ContinuousClock.Instant, logSize: Int, isIdle: Bool) -> Step? {
         if now >= checkpointAllowed {
-            if isIdle, let quietCheckpoint, now >= quietCheckpoint { return .checkpoint(empties: true) }
-            if logSize >= (isIdle ? Self.comfortableLog : Self.largestLog) {
-                return .checkpoint(empties: now - lastEmptied >= Self.emptyInterval)
-            }
+            let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
+            if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
+            if logSize >= (isIdle ? Self.comfortableLog : Self.largestLog) { return .checkpoint(empties: isOld) }
         }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
@@ -101,7 +102,10 @@ struct Housekeeping {
     var next: ContinuousClock.Instant {
         var next = nextFileLook
         if let nextExpiry { next = min(next, nextExpiry) }
-        if let quietCheckpoint { next = min(next, max(quietCheckpoint, checkpointAllowed)) }
+        if let quietCheckpoint {
+            let old = filledSince.map { $0 + Self.emptyInterval } ?? quietCheckpoint
+            next = min(next, max(min(quietCheckpoint, old), checkpointAllowed))
+        }
         return next
     }
 }

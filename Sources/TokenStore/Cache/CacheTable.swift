@@ -3,18 +3,20 @@
 ///
 /// Under its shard's lock.
 struct CacheTable: ~Copyable {
-    private struct Entry {
+    /// A slot; 32 bytes, so that it lies in one line of the processor's cache.
+    private struct Slot {
         var hash: UInt64 = 0
-        /// The id, and behind it the answer; empty in a free place.
+        /// The id, and behind it the answer.
         var bytes: [UInt8] = []
-        var idLength = 0
         var deadline: Int64 = 0
+        var idLength: UInt32 = 0
+        var isTaken = false
         /// It was asked for since the hand came by.
         var isUsed = false
     }
 
-    /// Bytes that an entry takes beside its own: its place here and in the table, and the allocation's head.
-    private static let overhead = 128
+    /// Bytes that an entry takes beside its own: its slot and at least as many free ones, and the allocation's head.
+    private static let overhead = 160
 
     /// Counts the writes that began or ended.
     var version: UInt64 = 0
@@ -26,12 +28,10 @@ struct CacheTable: ~Copyable {
     private(set) var bytes = 0
 
     private let limit: Int
-    private var entries: [Entry] = []
-    private var freePlaces: [Int32] = []
-    /// Places of entries by hash, found by going on from there to the first free one, which is -1.
+    /// Entries by hash, found by going on from there to the first free one.
     ///
     /// A power of two long, and never more than half full.
-    private var table: [Int32] = []
+    private var slots: [Slot] = []
     private var hand = 0
 
     init(limit: Int) {
@@ -39,19 +39,15 @@ struct CacheTable: ~Copyable {
     }
 
     mutating func find(_ id: Span<UInt8>, _ hash: UInt64, at now: Int64, _ body: (Span<UInt8>) -> Void) -> Bool {
-        guard let slot = slot(of: hash) else {
-            misses += 1
-            return false
-        }
-        let place = Int(table[slot])
-        guard entries[place].idLength == id.count, entries[place].deadline > now, Self.begins(entries[place].bytes, id)
+        guard let index = index(of: hash), slots[index].idLength == id.count, slots[index].deadline > now,
+            Self.begins(slots[index].bytes, id)
         else {
             misses += 1
             return false
         }
         hits += 1
-        entries[place].isUsed = true
-        let bytes = entries[place].bytes
+        slots[index].isUsed = true
+        let bytes = slots[index].bytes
         body(bytes.span.extracting(droppingFirst: id.count))
         return true
     }
@@ -71,95 +67,82 @@ struct CacheTable: ~Copyable {
         kept.reserveCapacity(id.count + answer.count)
         kept.append(span: id)
         kept.append(span: answer)
-        let entry = Entry(hash: hash, bytes: kept, idLength: id.count, deadline: deadline)
-        let place: Int
-        if let free = freePlaces.popLast() {
-            place = Int(free)
-            entries[place] = entry
-        } else {
-            place = entries.count
-            entries.append(entry)
-        }
+        if slots.count < 2 * (count + 1) { grow() }
         count += 1
         bytes += cost
-        if table.count < 2 * count { rebuild(4 * count) } else { link(place) }
+        place(Slot(hash: hash, bytes: kept, deadline: deadline, idLength: UInt32(id.count), isTaken: true))
     }
 
     /// Takes an entry out; does nothing when there is none.
     mutating func remove(_ hash: UInt64) {
-        guard let slot = slot(of: hash) else { return }
-        let place = Int(table[slot])
-        unlink(slot)
-        clear(place)
+        guard let index = index(of: hash) else { return }
+        clear(index)
+        closeGap(index)
     }
 
     mutating func removeAll() {
-        for place in entries.indices where !entries[place].bytes.isEmpty { clear(place) }
-        for slot in table.indices { table[slot] = -1 }
+        for index in slots.indices where slots[index].isTaken { clear(index) }
     }
 
-    private mutating func clear(_ place: Int) {
-        bytes -= entries[place].bytes.count + Self.overhead
+    private mutating func clear(_ index: Int) {
+        bytes -= slots[index].bytes.count + Self.overhead
         count -= 1
-        SecretKey.wipe(&entries[place].bytes)
-        entries[place] = Entry()
-        freePlaces.append(Int32(place))
+        SecretKey.wipe(&slots[index].bytes)
+        slots[index] = Slot()
     }
 
     private mutating func evictOne() {
         while true {
-            hand = hand + 1 < entries.count ? hand + 1 : 0
-            if entries[hand].bytes.isEmpty { continue }
-            if !entries[hand].isUsed {
-                remove(entries[hand].hash)
+            hand = (hand + 1) & (slots.count - 1)
+            guard slots[hand].isTaken else { continue }
+            if !slots[hand].isUsed {
+                remove(slots[hand].hash)
                 return
             }
-            entries[hand].isUsed = false
+            slots[hand].isUsed = false
         }
     }
 
-    // MARK: - The table
+    // MARK: - Slots
 
-    private func start(_ hash: UInt64) -> Int {
-        Int(truncatingIfNeeded: hash) & (table.count - 1)
+    private func home(_ hash: UInt64) -> Int {
+        Int(truncatingIfNeeded: hash) & (slots.count - 1)
     }
 
-    private func slot(of hash: UInt64) -> Int? {
-        guard !table.isEmpty else { return nil }
-        var slot = start(hash)
-        while table[slot] >= 0 {
-            if entries[Int(table[slot])].hash == hash { return slot }
-            slot = (slot + 1) & (table.count - 1)
+    private func index(of hash: UInt64) -> Int? {
+        guard !slots.isEmpty else { return nil }
+        var index = home(hash)
+        while slots[index].isTaken {
+            if slots[index].hash == hash { return index }
+            index = (index + 1) & (slots.count - 1)
         }
         return nil
     }
 
-    private mutating func link(_ place: Int) {
-        var slot = start(entries[place].hash)
-        while table[slot] >= 0 { slot = (slot + 1) & (table.count - 1) }
-        table[slot] = Int32(place)
+    private mutating func place(_ slot: Slot) {
+        var index = home(slot.hash)
+        while slots[index].isTaken { index = (index + 1) & (slots.count - 1) }
+        slots[index] = slot
     }
 
-    /// Frees a slot, and has those behind it move up that could not be found past it any more.
-    private mutating func unlink(_ freed: Int) {
-        var hole = freed
-        var slot = (freed + 1) & (table.count - 1)
-        while table[slot] >= 0 {
-            let home = start(entries[Int(table[slot])].hash)
-            // Whether the hole lies on the way from its home to where it is.
-            if (slot - home) & (table.count - 1) >= (slot - hole) & (table.count - 1) {
-                table[hole] = table[slot]
-                hole = slot
+    /// Has those behind a freed slot move up that could not be found past it any more.
+    private mutating func closeGap(_ freed: Int) {
+        var gap = freed
+        var index = (freed + 1) & (slots.count - 1)
+        while slots[index].isTaken {
+            // Whether the gap lies on the way from its home to where it is.
+            if (index - home(slots[index].hash)) & (slots.count - 1) >= (index - gap) & (slots.count - 1) {
+                slots.swapAt(gap, index)
+                gap = index
             }
-            slot = (slot + 1) & (table.count - 1)
+            index = (index + 1) & (slots.count - 1)
         }
-        table[hole] = -1
     }
 
-    private mutating func rebuild(_ least: Int) {
-        var size = 64
-        while size < least { size *= 2 }
-        table = [Int32](repeating: -1, count: size)
-        for place in entries.indices where !entries[place].bytes.isEmpty { link(place) }
+    private mutating func grow() {
+        let former = slots
+        slots = [Slot](repeating: Slot(), count: max(64, 2 * former.count))
+        for slot in former where slot.isTaken { place(slot) }
+        hand = 0
     }
 }

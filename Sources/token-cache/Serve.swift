@@ -1,5 +1,4 @@
 import ArgumentParser
-import Logging
 import TokenCacheServer
 
 /// The command `token-cache serve`.
@@ -23,12 +22,10 @@ struct Serve: AsyncParsableCommand {
 
     func run() async throws {
         let settings = try await options.load(listen: addresses.listen)
-        LoggingSystem.bootstrap(StreamLogHandler.standardError)
-        var logger = Logger(label: "token-cache")
-        logger.logLevel = settings.logLevel
+        let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
         let server: Server
         do throws(StartError) {
-            server = try Server(settings, logger: logger)
+            server = try Server(settings, log: log)
         } catch {
             throw options.fault("\(error)")
         }

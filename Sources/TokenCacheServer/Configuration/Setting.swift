@@ -74,6 +74,7 @@ struct Setting: Sendable {
         choice("json_bodies", \.readsJSON),
         duration("drain_timeout", \.drainTimeout, .zero, .seconds(3_600)),
         option("log_level", \.logLevel),
+        option("log_format", \.logFormat),
         option("access_log", \.accessLog),
         option("https.mode", \.https.mode),
         Setting(

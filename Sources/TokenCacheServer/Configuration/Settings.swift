@@ -23,6 +23,7 @@ package struct Settings: Sendable {
     /// Whose forwarded headers and PROXY headers are believed.
     package var trustedProxies = [TrustedProxy("127.0.0.0/8"), TrustedProxy("::1"), .unixSockets].compactMap(\.self)
     package var logLevel = Logger.Level.info
+    package var logFormat = LogFormat.text
     package var accessLog = AccessLogFormat.off
     /// How long a stop waits for requests under way.
     package var drainTimeout = Duration.seconds(10)
@@ -33,6 +34,11 @@ package struct Settings: Sendable {
     package var timeouts = Timeouts()
 
     package init() {}
+
+    /// The access log's format: `log_format: json` makes all lines JSON.
+    var accessLogFormat: AccessLogFormat {
+        logFormat == .json && accessLog != .off ? .json : accessLog
+    }
 
     /// Whether and with which keys tokens are encrypted on the disk.
     package struct Sealing: Sendable {
@@ -79,6 +85,14 @@ package struct Settings: Sendable {
         /// For the client to take an answer, or another 256 KiB of it.
         package var send = Duration.seconds(30)
     }
+}
+
+/// What a line of the logs looks like.
+package enum LogFormat: String, Sendable, CaseIterable {
+    /// For people: the server's log as text, the access log as `access_log` says.
+    case text
+    /// One JSON object a line, in the access log as well.
+    case json
 }
 
 /// What the access log looks like.

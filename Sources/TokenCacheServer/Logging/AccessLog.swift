@@ -109,7 +109,7 @@ final class AccessLog: Sendable {
         switch format {
         case .json:
             return """
-                {"time":"\(Self.time(entry.unixTime))","client":"\(entry.client)","method":"\(method)",\
+                {"time":"\(LogTime.text(entry.unixTime))","client":"\(entry.client)","method":"\(method)",\
                 "path":"\(path)","protocol":"HTTP/1.\(entry.minorVersion)","status":\(entry.status),\
                 "bytes":\(entry.bytes),"microseconds":\(entry.microseconds)}\n
                 """
@@ -121,23 +121,10 @@ final class AccessLog: Sendable {
         }
     }
 
-    /// As in `2026-11-21T02:03:04Z`.
-    private static func time(_ unixTime: Int64) -> String {
-        let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
-        return
-            "\(date.year)-\(HTTPDate.twoDigits(Int64(date.month)))-\(HTTPDate.twoDigits(Int64(date.day)))T\(clock(unixTime))Z"
-    }
-
     /// As in `21/Nov/2026:02:03:04 +0000`.
     private static func commonTime(_ unixTime: Int64) -> String {
         let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
-        return
-            "\(HTTPDate.twoDigits(Int64(date.day)))/\(HTTPDate.months[date.month - 1])/\(date.year):\(clock(unixTime)) +0000"
-    }
-
-    private static func clock(_ unixTime: Int64) -> String {
-        let second = unixTime % 86_400
-        return
-            "\(HTTPDate.twoDigits(second / 3_600)):\(HTTPDate.twoDigits(second / 60 % 60)):\(HTTPDate.twoDigits(second % 60))"
+        let day = "\(HTTPDate.twoDigits(Int64(date.day)))/\(HTTPDate.months[date.month - 1])/\(date.year)"
+        return "\(day):\(LogTime.clock(unixTime)) +0000"
     }
 }

@@ -2,7 +2,7 @@ internal import EventLoop
 internal import Foundation
 internal import Glibc
 internal import HTTP
-package import Logging
+internal import Logging
 internal import Synchronization
 internal import TokenService
 internal import TokenStore
@@ -33,8 +33,9 @@ package final class Server: Sendable {
     private static let acceptStreak = 32
 
     /// Opens the store and binds the listeners; nothing is answered before `run`.
-    package init(_ settings: Settings, logger: Logger) throws(StartError) {
+    package init(_ settings: Settings, log: LogOutput) throws(StartError) {
         self.settings = settings
+        let logger = log.logger
         self.logger = logger
         // A log's reader that has gone, or a file that may not grow, is an error of that one write, not our end.
         _ = signal(SIGPIPE, SIG_IGN)
@@ -70,7 +71,7 @@ package final class Server: Sendable {
         // After the addresses: who starts a second server by mistake is told so, and no store is made for it.
         store = try StoreAccess.open(settings, logger: logger)
         control = Self.openControlSocket(store, settings, logger)
-        let accessLog = AccessLog(settings.accessLog)
+        let accessLog = AccessLog(settings.accessLogFormat)
         self.accessLog = accessLog
         let failures = RecurringFault(logger, .error)
         acceptFailures = RecurringFault(logger, .warning)

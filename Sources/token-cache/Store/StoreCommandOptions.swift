@@ -8,18 +8,14 @@ struct StoreCommandOptions: ParsableArguments {
     @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
-    /// The settings, with the log going to standard error.
     func load() async throws -> Settings {
-        let settings = try await configuration.load()
-        LoggingSystem.bootstrap(StreamLogHandler.standardError)
-        return settings
+        try await configuration.load()
     }
 
+    /// For standard error.
     var logger: Logger {
-        var logger = Logger(label: "token-cache")
         // A command's result is what it prints; the log is for what goes wrong.
-        logger.logLevel = .warning
-        return logger
+        LogOutput(level: .warning, format: .text).logger
     }
 
     /// Finds the store, asks it for something and lets go of it.

@@ -1,0 +1,82 @@
+internal import HTTP
+
+/// A line of the server's log before it becomes text.
+struct LogLine {
+    /// Since 1970.
+    let unixMilliseconds: Int64
+    let level: String
+    let message: String
+    /// What is known besides the message, by its name.
+    let fields: [(name: String, value: String)]
+
+    /// The line with its end.
+    ///
+    /// Text: `2026-11-21T02:03:04.567Z info: the message name=value`. JSON: an object with `time`, `level`, `message` and
+    /// the fields.
+    func text(_ format: LogFormat) -> String {
+        switch format {
+        case .text:
+            "\(time) \(level): " + Self.visible(message)
+                + fields.map { " \($0.name)=\(Self.visible($0.value))" }.joined() + "\n"
+        case .json:
+            #"{"time":"\#(time)","level":"\#(level)","message":\#(Self.quoted(message))"#
+                + fields.map { #","\#($0.name)":\#(Self.quoted($0.value))"# }.joined() + "}\n"
+        }
+    }
+
+    private var time: String {
+        let (second, millisecond) = unixMilliseconds.quotientAndRemainder(dividingBy: 1_000)
+        let digits = String(1_000 + millisecond).dropFirst()
+        return LogTime.text(second, fraction: ".\(digits)")
+    }
+
+    /// The text on one line: nothing in a message may look like a line of its own.
+    private static func visible(_ text: String) -> String {
+        guard text.unicodeScalars.contains(where: isControl) else { return text }
+        return String(String.UnicodeScalarView(text.unicodeScalars.map { isControl($0) ? " " : $0 }))
+    }
+
+    private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+        scalar.properties.generalCategory == .control || scalar == "\u{2028}" || scalar == "\u{2029}"
+    }
+
+    /// A string of JSON (RFC 8259, section 7).
+    private static func quoted(_ text: String) -> String {
+        var quoted = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"", "\\":
+                quoted += "\\"
+                quoted.unicodeScalars.append(scalar)
+            case "\n": quoted += "\\n"
+            case "\t": quoted += "\\t"
+            case _ where isControl(scalar):
+                let digits = String(scalar.value, radix: 16)
+                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: quoted.unicodeScalars.append(scalar)
+            }
+        }
+        return quoted + "\""
+    }
+}
+
+/// Times as RFC 3339 writes them, in UTC.
+enum LogTime {
+    /// As in `2026-11-21T02:03:04Z`.
+    ///
+    /// - Parameters:
+    ///   - unixTime: Seconds since 1970.
+    ///   - fraction: Stands behind the seconds, such as `.567`.
+    static func text(_ unixTime: Int64, fraction: String = "") -> String {
+        let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
+        let day = "\(date.year)-\(HTTPDate.twoDigits(Int64(date.month)))-\(HTTPDate.twoDigits(Int64(date.day)))"
+        return "\(day)T\(clock(unixTime))\(fraction)Z"
+    }
+
+    /// As in `02:03:04`.
+    static func clock(_ unixTime: Int64) -> String {
+        let second = unixTime % 86_400
+        let (hour, minute) = (HTTPDate.twoDigits(second / 3_600), HTTPDate.twoDigits(second / 60 % 60))
+        return "\(hour):\(minute):\(HTTPDate.twoDigits(second % 60))"
+    }
+}

@@ -140,6 +140,8 @@ struct HeadParser {
                 head.forwarding.addresses = value
             }
         } else if !bytes.equalsIgnoringCase(name, Names.realAddress) {
+            // It says nothing about the way that the request came.
+            if bytes.equalsIgnoringCase(name, Names.requestID) { head.forwarding.requestID = value }
             return
         }
         head.forwarding.isPresent = true
@@ -247,6 +249,7 @@ private enum Names {
     static let forwardedProto: StaticString = "x-forwarded-proto"
     static let forwardedFor: StaticString = "x-forwarded-for"
     static let realAddress: StaticString = "x-real-ip"
+    static let requestID: StaticString = "x-request-id"
     static let continueExpectation: StaticString = "100-continue"
     static let close: StaticString = "close"
     static let keepAlive: StaticString = "keep-alive"

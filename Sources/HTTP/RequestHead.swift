@@ -52,6 +52,8 @@ package struct Forwarding: Sendable {
     package internal(set) var lastProto = ByteRange.empty
     /// The last X-Forwarded-For, which the nearest proxy wrote to; empty when there is none.
     package internal(set) var addresses = ByteRange.empty
+    /// The last X-Request-Id; empty when there is none.
+    package internal(set) var requestID = ByteRange.empty
     /// The last Forwarded (RFC 7239); empty when there is none.
     package internal(set) var elements = ByteRange.empty
 }

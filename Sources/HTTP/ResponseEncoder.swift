@@ -46,16 +46,18 @@ package struct ResponseEncoder {
     /// - Parameters:
     ///   - response: What to send.
     ///   - traits: How to send it.
+    ///   - requestID: For the `X-Request-Id` field, checked by whoever gives it; empty for none.
     ///   - output: Where the bytes go.
     ///   - unixTime: Seconds since 1970 for the `Date` field.
     package mutating func encode(
-        _ response: borrowing Response, _ traits: Traits, into output: inout [UInt8], unixTime: Int64
+        _ response: borrowing Response, _ traits: Traits, requestID: [UInt8] = [], into output: inout [UInt8],
+        unixTime: Int64
     ) {
         if unixTime != dateSecond { setDate(unixTime) }
-        if response.status == .ok && !traits.omitsBody && !traits.closes && !traits.isOldVersion {
+        if response.status == .ok && !traits.omitsBody && !traits.closes && !traits.isOldVersion && requestID.isEmpty {
             output.append(contentsOf: traits.isSecure ? usualSecure : usual)
         } else {
-            appendHead(response, traits, to: &output)
+            appendHead(response, traits, requestID, to: &output)
             if traits.omitsBody { return output.append(contentsOf: Parts.endOfHead) }
             output.append(contentsOf: Parts.contentLength)
         }
@@ -71,11 +73,17 @@ package struct ResponseEncoder {
     }
 
     /// Appends the head but for Content-Length and its end.
-    private func appendHead(_ response: borrowing Response, _ traits: Traits, to output: inout [UInt8]) {
+    private func appendHead(
+        _ response: borrowing Response, _ traits: Traits, _ requestID: [UInt8], to output: inout [UInt8]
+    ) {
         output.append(contentsOf: Array("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)".utf8))
         output.append(contentsOf: Parts.commonFields)
         output.append(contentsOf: date)
         if traits.isSecure { output.append(contentsOf: transportSecurity) }
+        if !requestID.isEmpty {
+            output.append(contentsOf: Parts.requestID)
+            output.append(contentsOf: requestID)
+        }
         if let location = response.location {
             output.append(contentsOf: Parts.location)
             output.append(contentsOf: location)
@@ -99,6 +107,7 @@ package struct ResponseEncoder {
             """.utf8
         )
         static let okHead = Array("HTTP/1.1 200 OK".utf8) + commonFields
+        static let requestID = Array("\r\nX-Request-Id: ".utf8)
         static let location = Array("\r\nLocation: ".utf8)
         static let allow = Array("\r\nAllow: GET, HEAD, POST".utf8)
         static let close = Array("\r\nConnection: close".utf8)

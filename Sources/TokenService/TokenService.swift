@@ -25,13 +25,15 @@ package final class TokenService {
     private let readsJSON: Bool
     private let session: any TokenSession
     /// Told of every read and write that failed; the client only learns the contract's code.
-    private let report: (StoreError) -> Void
+    private let report: (StoreError, _ requestID: [UInt8]) -> Void
     /// What a request carries; used again and again.
     private var fields = RequestFields()
     /// The last answer that came from memory: once it was sent, its room is the next one's.
     private var recalled: [UInt8] = []
 
-    package init(settings: Settings, session: any TokenSession, report: @escaping (StoreError) -> Void) {
+    package init(
+        settings: Settings, session: any TokenSession, report: @escaping (StoreError, _ requestID: [UInt8]) -> Void
+    ) {
         paths = settings.paths.map { Array($0.utf8) }
         readsJSON = settings.readsJSON
         self.session = session
@@ -50,13 +52,14 @@ package final class TokenService {
     /// - Parameters:
     ///   - request: A request whose ranges refer to `bytes`.
     ///   - bytes: The request's bytes.
-    package func operation(for request: Request, in bytes: Span<UInt8>) -> Operation {
+    ///   - requestID: For reports; may be empty.
+    package func operation(for request: Request, in bytes: Span<UInt8>, requestID: [UInt8] = []) -> Operation {
         guard isKnown(request.head.path, of: request.head.method, in: bytes) else {
             return .answer(Self.error(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
         case .get:
-            return get(fields.read(request, in: bytes, readsJSON: readsJSON).uniqueID)
+            return get(fields.read(request, in: bytes, readsJSON: readsJSON).uniqueID, requestID)
         case .post:
             let (uniqueID, tokenInfo) = fields.read(request, in: bytes, readsJSON: readsJSON)
             return post(tokenInfo, under: uniqueID)
@@ -81,9 +84,9 @@ package final class TokenService {
 
     // MARK: - Methods
 
-    private func get(_ uniqueID: [UInt8]?) -> Operation {
+    private func get(_ uniqueID: [UInt8]?, _ requestID: [UInt8]) -> Operation {
         guard let id = uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
-        return .answer(recall(id) ?? fetch(id))
+        return .answer(recall(id) ?? fetch(id, requestID))
     }
 
     private func post(_ tokenInfo: [UInt8]?, under uniqueID: [UInt8]?) -> Operation {
@@ -110,7 +113,7 @@ package final class TokenService {
     /// Room for an answer that is kept for the next one, in bytes.
     private static let keptRoom = 64 << 10
 
-    private func fetch(_ id: [UInt8]) -> Response {
+    private func fetch(_ id: [UInt8], _ requestID: [UInt8]) -> Response {
         var tokenInfo: [UInt8] = []
         do throws(StoreError) {
             switch try session.fetch(id, appendingTo: &tokenInfo) {
@@ -122,7 +125,7 @@ package final class TokenService {
                 return Response(body: body)
             }
         } catch {
-            report(error)
+            report(error, requestID)
             return answer(.notFound)
         }
     }
@@ -132,13 +135,16 @@ package final class TokenService {
     /// - Parameters:
     ///   - tokenInfo: The operation's token info.
     ///   - id: The operation's id.
+    ///   - requestID: For reports; may be empty.
     ///   - respond: Called once, on this thread, with the answer.
-    package func store(_ tokenInfo: [UInt8], under id: [UInt8], respond: @escaping (Response) -> Void) {
+    package func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], requestID: [UInt8] = [], respond: @escaping (Response) -> Void
+    ) {
         session.store(tokenInfo, under: id) { [self] outcome in
             switch outcome {
             case .success: respond(answer(.stored))
             case .failure(let error):
-                report(error)
+                report(error, requestID)
                 respond(answer(.writeFailed))
             }
         }

@@ -9,7 +9,8 @@ struct ServiceHarness {
 
     init(readsJSON: Bool = false, report: @escaping (StoreError) -> Void = { _ in }) {
         service = TokenService(
-            settings: TokenService.Settings(readsJSON: readsJSON), session: session, report: report
+            settings: TokenService.Settings(readsJSON: readsJSON), session: session,
+            report: { error, _ in report(error) }
         )
     }
 

@@ -76,6 +76,7 @@ struct Setting: Sendable {
         option("log_level", \.logLevel),
         option("log_format", \.logFormat),
         option("access_log", \.accessLog),
+        choice("request_ids", \.hasRequestIDs),
         option("https.mode", \.https.mode),
         Setting(
             key: "https.public_host", isList: false,

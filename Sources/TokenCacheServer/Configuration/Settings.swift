@@ -25,6 +25,8 @@ package struct Settings: Sendable {
     package var logLevel = Logger.Level.info
     package var logFormat = LogFormat.text
     package var accessLog = AccessLogFormat.off
+    /// Whether each request has an id, in the logs and in its answer.
+    package var hasRequestIDs = false
     /// How long a stop waits for requests under way.
     package var drainTimeout = Duration.seconds(10)
     package var limits = RequestLimits()

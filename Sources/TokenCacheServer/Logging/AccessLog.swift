@@ -21,6 +21,8 @@ final class AccessLog: Sendable {
         /// From the request's last byte to the answer.
         let microseconds: UInt64
         let unixTime: Int64
+        /// Empty where requests have none.
+        let requestID: String
     }
 
     private struct Buffer {
@@ -106,17 +108,20 @@ final class AccessLog: Sendable {
     private func text(_ entry: Entry) -> String {
         let method = Self.methods.contains(entry.method) ? entry.method : "-"
         let path = entry.path ?? "-"
+        let hasID = !entry.requestID.isEmpty
         switch format {
         case .json:
             return """
                 {"time":"\(LogTime.text(entry.unixTime))","client":"\(entry.client)","method":"\(method)",\
                 "path":"\(path)","protocol":"HTTP/1.\(entry.minorVersion)","status":\(entry.status),\
-                "bytes":\(entry.bytes),"microseconds":\(entry.microseconds)}\n
+                "bytes":\(entry.bytes),"microseconds":\(entry.microseconds)\
+                \(hasID ? #","request_id":"\#(entry.requestID)""# : "")}\n
                 """
         case .combined, .off:
             return """
                 \(entry.client) - - [\(Self.commonTime(entry.unixTime))] "\(method) \(path) \
-                HTTP/1.\(entry.minorVersion)" \(entry.status) \(entry.bytes) "-" "-" \(entry.microseconds)\n
+                HTTP/1.\(entry.minorVersion)" \(entry.status) \(entry.bytes) "-" "-" \(entry.microseconds)\
+                \(hasID ? " " : "")\(entry.requestID)\n
                 """
         }
     }

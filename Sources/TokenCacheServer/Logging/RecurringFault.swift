@@ -21,7 +21,8 @@ final class RecurringFault: Sendable {
         self.level = level
     }
 
-    func note(_ text: @autoclosure () -> String) {
+    /// - Parameter requestID: Of the request that met the fault; may be empty.
+    func note(_ text: @autoclosure () -> String, requestID: [UInt8] = []) {
         let now = ContinuousClock.now
         let unlogged: Int? = recent.withLock { recent in
             if let last = recent.lastLine, now - last < Self.interval {
@@ -33,6 +34,8 @@ final class RecurringFault: Sendable {
         }
         guard let unlogged else { return }
         let count = unlogged == 0 ? "" : " (and \(unlogged) times more since the last such line)"
-        logger.log(level: level, "\(text())\(count)")
+        let fields: Logger.Metadata? =
+            requestID.isEmpty ? nil : ["request_id": "\(String(decoding: requestID, as: UTF8.self))"]
+        logger.log(level: level, "\(text())\(count)", metadata: fields)
     }
 }

@@ -19,6 +19,8 @@ struct Connection: ~Copyable {
     private var deadline = MonotonicTime.never
     /// When the current request's answering began; only kept for the access log.
     private var started = MonotonicTime.never
+    /// The current request's; empty where requests have none.
+    private(set) var requestID: [UInt8] = []
     /// Requests received or answered since others last had their turn.
     private var streak = 0
     /// The current request came by https.
@@ -99,6 +101,7 @@ struct Connection: ~Copyable {
     /// Answers a request that cannot be read on, and closes.
     mutating func refuse(_ refusal: Refusal) async {
         if worker.accessLog != nil { started = .now }
+        if worker.requestIDs != nil { readRequestID(of: reader.partialHead) }
         encode(worker.service.answer(refusal), to: reader.partialHead, closes: true)
         lingers = true
         await finish()
@@ -109,10 +112,11 @@ struct Connection: ~Copyable {
     private mutating func readRequest() -> TokenService.Operation {
         if worker.accessLog != nil { started = .now }
         let request = reader.request
+        if worker.requestIDs != nil { readRequestID(of: request.head) }
         switch worker.https.decision(on: request.head, in: reader.requestBytes, from: origin) {
         case .served(let isSecure):
             self.isSecure = isSecure
-            return worker.service.operation(for: request, in: reader.requestBytes)
+            return worker.service.operation(for: request, in: reader.requestBytes, requestID: requestID)
         case .redirected:
             isSecure = false
             guard let redirect = worker.https.redirect(request.head, in: reader.requestBytes) else {
@@ -120,6 +124,10 @@ struct Connection: ~Copyable {
             }
             return .answer(redirect)
         }
+    }
+
+    private mutating func readRequestID(of head: RequestHead) {
+        requestID = worker.requestID(of: head, in: reader.requestBytes, from: origin)
     }
 
     /// Whether the client speaks TLS where plain HTTP is expected: no answer of ours would mean anything to it.
@@ -287,7 +295,7 @@ struct Connection: ~Copyable {
         let traits = ResponseEncoder.Traits(
             omitsBody: head.method == .head, closes: closes, isOldVersion: head.minorVersion == 0, isSecure: isSecure
         )
-        worker.encode(response, traits, into: &output)
+        worker.encode(response, traits, requestID: requestID, into: &output)
         if worker.accessLog != nil { log(response, to: head) }
     }
 
@@ -415,7 +423,8 @@ struct Connection: ~Copyable {
                 status: response.status.rawValue,
                 bytes: head.method == .head ? 0 : response.body.count,
                 microseconds: (MonotonicTime.now - started).count / 1_000,
-                unixTime: worker.unixTime
+                unixTime: worker.unixTime,
+                requestID: String(decoding: requestID, as: UTF8.self)
             )
         )
     }

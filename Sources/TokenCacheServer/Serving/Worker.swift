@@ -23,6 +23,8 @@ final class Worker: @unchecked Sendable {
     private let logger: Logger
     private var buffers = BufferPool()
     private var encoder: ResponseEncoder
+    /// Nil where requests have none.
+    private(set) var requestIDs: RequestIDs?
     /// Open connections of this loop, those included that are on their way to it.
     ///
     /// Any thread.
@@ -65,13 +67,16 @@ final class Worker: @unchecked Sendable {
         self.accessLog = accessLog
         self.logger = logger
         https = HTTPSPolicy(settings)
+        requestIDs = settings.hasRequestIDs ? RequestIDs() : nil
         encoder = ResponseEncoder(secureForSeconds: Int(settings.https.transportSecurityAge.components.seconds))
         service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
             session: session,
-            report: { error in
+            report: { error, requestID in
                 // The store itself tells when writes begin to fail, and when they are over it.
-                if !error.isToldByStore { failures.note("the store failed, the client was told so: \(error)") }
+                if !error.isToldByStore {
+                    failures.note("the store failed, the client was told so: \(error)", requestID: requestID)
+                }
             }
         )
         // Writes of one turn share a commit; nobody works on them before this.
@@ -131,9 +136,18 @@ final class Worker: @unchecked Sendable {
         buffers.give(pair)
     }
 
+    /// The id of a request: a trusted proxy's, otherwise a new one; empty where requests have none.
+    func requestID(of head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> [UInt8] {
+        if origin.isTrusted, let given = RequestIDs.given(head.forwarding.requestID, in: bytes) { return given }
+        return requestIDs?.next() ?? []
+    }
+
     /// Appends an answer's bytes, dated now.
-    func encode(_ response: borrowing Response, _ traits: ResponseEncoder.Traits, into output: inout [UInt8]) {
-        encoder.encode(response, traits, into: &output, unixTime: unixTime)
+    func encode(
+        _ response: borrowing Response, _ traits: ResponseEncoder.Traits, requestID: [UInt8],
+        into output: inout [UInt8]
+    ) {
+        encoder.encode(response, traits, requestID: requestID, into: &output, unixTime: unixTime)
     }
 
     /// Logs why a connection was closed without an answer, for whoever looks for it.

@@ -35,7 +35,8 @@ package struct RequestReader {
     /// The buffer: requests that were pipelined lie one behind the other.
     package var bytes: [UInt8] = []
 
-    private let limits: RequestLimits
+    /// To be changed between two requests only.
+    package var limits: RequestLimits
     private var state = State.start
     private var parser = HeadParser()
     /// Where the current request begins in `bytes`.

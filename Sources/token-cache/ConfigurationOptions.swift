@@ -23,16 +23,23 @@ struct ConfigurationOptions: ParsableArguments {
     )
     var logLevel: String?
 
-    /// The settings in effect, or the fault on standard error and the end with status 1.
+    /// What reads the settings.
     ///
     /// - Parameter listen: The addresses of the command line; empty leaves them to the other places.
-    func load(listen: [String] = []) async throws -> Settings {
+    func loader(listen: [String] = []) -> ConfigurationLoader {
         var loader = ConfigurationLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
         if !listen.isEmpty { loader.flags["listen"] = listen }
         if let dataDirectory { loader.flags["data_directory"] = [dataDirectory] }
         if let logLevel { loader.flags["log_level"] = [logLevel] }
+        return loader
+    }
+
+    /// The settings in effect, or the fault on standard error and the end with status 1.
+    ///
+    /// - Parameter listen: The addresses of the command line; empty leaves them to the other places.
+    func load(listen: [String] = []) async throws -> Settings {
         do throws(ConfigurationError) {
-            return try await loader.load()
+            return try await loader(listen: listen).load()
         } catch {
             throw fault("\(error)")
         }

@@ -25,7 +25,7 @@ struct Serve: AsyncParsableCommand {
         let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
         let server: Server
         do throws(StartError) {
-            server = try Server(settings, log: log)
+            server = try Server(settings, from: options.loader(listen: addresses.listen), log: log)
         } catch {
             throw options.fault("\(error)")
         }

@@ -5,10 +5,10 @@ internal import Synchronization
 ///
 /// Any thread. Connections keep the certificates that they began with; a reload is for those that begin after it.
 package final class TLSContext: Sendable {
-    private let files: TLSFiles
     private let state: Mutex<State>
 
-    private struct State {
+    fileprivate struct State: Sendable {
+        var files: TLSFiles
         var certificates: TLSCertificates
         /// The files as they were before the last attempt to read them, also one that failed: it is reported once.
         var stamps: [FileStamp?]
@@ -19,10 +19,14 @@ package final class TLSContext: Sendable {
 
     /// Reads the files; blocks for as long as that takes.
     package init(_ files: TLSFiles) throws(TLSConfigurationError) {
-        self.files = files
         // Before reading: what changes meanwhile counts as a change.
         let stamps = files.stamps
-        state = Mutex(State(certificates: try TLSCertificates(files), stamps: stamps))
+        state = Mutex(State(files: files, certificates: try TLSCertificates(files), stamps: stamps))
+    }
+
+    /// What was read, before it is used.
+    package struct Reading: Sendable {
+        fileprivate let state: State
     }
 
     /// Reads the files again, for connections that begin from now on; on an error all stays as it was.
@@ -31,14 +35,23 @@ package final class TLSContext: Sendable {
     /// a full handshake. Called once a day even without a change it bounds what a stolen ticket key opens.
     /// Blocks for as long as reading takes.
     package func reload() throws(TLSConfigurationError) {
+        use(try read(state.withLock(\.files)))
+    }
+
+    /// Reads files without using them yet; blocks for as long as that takes.
+    package func read(_ files: TLSFiles) throws(TLSConfigurationError) -> Reading {
         let stamps = files.stamps
         do throws(TLSConfigurationError) {
-            let certificates = try TLSCertificates(files)
-            state.withLock { $0 = State(certificates: certificates, stamps: stamps) }
+            return Reading(state: State(files: files, certificates: try TLSCertificates(files), stamps: stamps))
         } catch {
-            state.withLock { $0.stamps = stamps }
+            state.withLock { if $0.files == files { $0.stamps = stamps } }
             throw error
         }
+    }
+
+    /// Uses what was read for connections that begin from now on.
+    package func use(_ reading: Reading) {
+        state.withLock { $0 = reading.state }
     }
 
     /// Whether a file was written or replaced since the last attempt to read it, successful or not.
@@ -46,7 +59,8 @@ package final class TLSContext: Sendable {
     /// Costs a stat(2) a file. Files that are written one after the other can look wrong in between: a failed reload is
     /// followed by another change.
     package var filesHaveChanged: Bool {
-        files.stamps != state.withLock(\.stamps)
+        let (files, stamps) = state.withLock { ($0.files, $0.stamps) }
+        return files.stamps != stamps
     }
 
     /// When the first of the certificates in use expires, in seconds since 1970.

@@ -2,7 +2,7 @@ internal import Configuration
 internal import HTTP
 
 /// Puts the settings together: flags, then the environment, then the file, then the defaults.
-package struct ConfigurationLoader {
+package struct ConfigurationLoader: Sendable {
     /// Values from the command line by key, for example `listen`.
     package var flags: [String: [String]] = [:]
     package var environment: [String: String] = [:]

@@ -76,6 +76,14 @@ struct Setting: Sendable {
         option("log_level", \.logLevel),
         option("log_format", \.logFormat),
         option("access_log", \.accessLog),
+        Setting(
+            key: "access_log_file", isList: false, allowed: "the path of a file, or empty for standard output",
+            apply: { values, settings in
+                settings.accessLogFile = values[0]
+                return true
+            },
+            show: { quoted($0.accessLogFile) }
+        ),
         choice("request_ids", \.hasRequestIDs),
         option("https.mode", \.https.mode),
         Setting(

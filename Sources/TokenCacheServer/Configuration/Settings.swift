@@ -25,6 +25,8 @@ package struct Settings: Sendable {
     package var logLevel = Logger.Level.info
     package var logFormat = LogFormat.text
     package var accessLog = AccessLogFormat.off
+    /// The access log's path; empty for standard output.
+    package var accessLogFile = ""
     /// Whether each request has an id, in the logs and in its answer.
     package var hasRequestIDs = false
     /// How long a stop waits for requests under way.

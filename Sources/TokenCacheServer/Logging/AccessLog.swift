@@ -1,14 +1,10 @@
-internal import Dispatch
-internal import Foundation
-internal import Glibc
 internal import HTTP
-internal import Synchronization
 
-/// One line a request on standard output, written by a thread of its own so that a slow reader of it stops no loop.
+/// One line a request, in one format.
 ///
 /// Any thread. What clients may fill with anything does not get in: of the target only the known paths, and of the
 /// methods only the registered ones; the rest is `-`.
-final class AccessLog: Sendable {
+struct AccessLog: Sendable {
     struct Entry {
         let client: String
         let method: String
@@ -25,78 +21,18 @@ final class AccessLog: Sendable {
         let requestID: String
     }
 
-    private struct Buffer {
-        var lines: [UInt8] = []
-        var dropped = 0
-        var isClosed = false
-    }
-
-    /// Lines that wait to be written are dropped beyond this many bytes, and counted.
-    private static let limit = 4 << 20
-
     private let format: AccessLogFormat
-    private let buffer = Mutex(Buffer())
-    private let available = DispatchSemaphore(value: 0)
-    private let finished = DispatchSemaphore(value: 0)
+    private let writer: LineWriter
 
     /// Nil for `off`.
-    init?(_ format: AccessLogFormat) {
+    init?(_ format: AccessLogFormat, to writer: LineWriter) {
         guard format != .off else { return nil }
         self.format = format
-        Thread { [self] in
-            Thread.current.name = "access log"
-            run()
-            finished.signal()
-        }.start()
+        self.writer = writer
     }
 
     func write(_ entry: Entry) {
-        let line = Array(text(entry).utf8)
-        let isFirst = buffer.withLock { buffer in
-            guard buffer.lines.count + line.count <= Self.limit else {
-                buffer.dropped += 1
-                return false
-            }
-            buffer.lines.append(contentsOf: line)
-            return buffer.lines.count == line.count
-        }
-        if isFirst { available.signal() }
-    }
-
-    /// Writes what is left, unless its reader does not take it: a stop does not wait for that.
-    func close() {
-        buffer.withLock { $0.isClosed = true }
-        available.signal()
-        _ = finished.wait(timeout: .now() + 1)
-    }
-
-    private func run() {
-        while true {
-            available.wait()
-            let (lines, dropped, isClosed) = buffer.withLock { buffer in
-                defer {
-                    buffer.lines = []
-                    buffer.dropped = 0
-                }
-                return (buffer.lines, buffer.dropped, buffer.isClosed)
-            }
-            Self.writeAll(lines)
-            if dropped > 0 { Self.writeAll(Array("access log: \(dropped) lines dropped, reader too slow\n".utf8)) }
-            if isClosed { return }
-        }
-    }
-
-    private static func writeAll(_ bytes: [UInt8]) {
-        var written = 0
-        while written < bytes.count {
-            let count = unsafe bytes.withUnsafeBytes { bytes in
-                unsafe Glibc.write(STDOUT_FILENO, bytes.baseAddress?.advanced(by: written), bytes.count - written)
-            }
-            if count < 0 && errno == EINTR { continue }
-            // Nobody reads any more: requests are answered all the same.
-            guard count > 0 else { return }
-            written += count
-        }
+        writer.append(Array(text(entry).utf8))
     }
 
     // MARK: - Format

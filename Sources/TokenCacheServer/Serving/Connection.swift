@@ -10,6 +10,8 @@ struct Connection: ~Copyable {
     private var stream: TCPStream
     private var origin: HTTPSPolicy.Origin
     private let worker: Worker
+    /// For the current request.
+    private(set) var rules: ServingRules
     private var reader: RequestReader
     private var output: [UInt8] = []
     /// How much of `output` the socket has taken.
@@ -44,7 +46,8 @@ struct Connection: ~Copyable {
         self.stream = stream
         self.origin = origin
         self.worker = worker
-        reader = RequestReader(limits: worker.limits)
+        rules = worker.rules
+        reader = RequestReader(limits: rules.limits)
     }
 
     /// Why a connection does not go on by itself.
@@ -71,6 +74,8 @@ struct Connection: ~Copyable {
     ///   - reason: What ended the wait for input; nil where there was none.
     ///   - handler: Is called with such a reason after a pause for input.
     mutating func proceed(after reason: WakeReason?, calling handler: any ReadinessHandler) -> Pause {
+        // Rarely: after a reload, and then before the next request.
+        if rules !== worker.rules, awaited == nil || awaited == .start { takeRules() }
         if let reason {
             // Others have had their turn.
             streak = 0
@@ -98,11 +103,17 @@ struct Connection: ~Copyable {
         }
     }
 
+    private mutating func takeRules() {
+        rules = worker.rules
+        reader.limits = rules.limits
+        origin = rules.https.origin(address: origin.address, isTLS: origin.isTLS)
+    }
+
     /// Answers a request that cannot be read on, and closes.
     mutating func refuse(_ refusal: Refusal) async {
-        if worker.accessLog != nil { started = .now }
-        if worker.requestIDs != nil { readRequestID(of: reader.partialHead) }
-        encode(worker.service.answer(refusal), to: reader.partialHead, closes: true)
+        if rules.accessLog != nil { started = .now }
+        if rules.hasRequestIDs { readRequestID(of: reader.partialHead) }
+        encode(rules.service.answer(refusal), to: reader.partialHead, closes: true)
         lingers = true
         await finish()
     }
@@ -110,17 +121,17 @@ struct Connection: ~Copyable {
     // MARK: - Reading
 
     private mutating func readRequest() -> TokenService.Operation {
-        if worker.accessLog != nil { started = .now }
+        if rules.accessLog != nil { started = .now }
         let request = reader.request
-        if worker.requestIDs != nil { readRequestID(of: request.head) }
-        switch worker.https.decision(on: request.head, in: reader.requestBytes, from: origin) {
+        if rules.hasRequestIDs { readRequestID(of: request.head) }
+        switch rules.https.decision(on: request.head, in: reader.requestBytes, from: origin) {
         case .served(let isSecure):
             self.isSecure = isSecure
-            return worker.service.operation(for: request, in: reader.requestBytes, requestID: requestID)
+            return rules.service.operation(for: request, in: reader.requestBytes, requestID: requestID)
         case .redirected:
             isSecure = false
-            guard let redirect = worker.https.redirect(request.head, in: reader.requestBytes) else {
-                return .answer(worker.service.answer(.missingHost))
+            guard let redirect = rules.https.redirect(request.head, in: reader.requestBytes) else {
+                return .answer(rules.service.answer(.missingHost))
             }
             return .answer(redirect)
         }
@@ -144,7 +155,7 @@ struct Connection: ~Copyable {
     /// Not a byte more: what follows may be TLS. False when there is none, or it comes from somebody who is not trusted to
     /// say who the client is.
     mutating func readProxyHeader() async -> Bool {
-        let deadline = worker.loop.now + worker.deadlines.head
+        let deadline = worker.loop.now + rules.deadlines.head
         while origin.isTrusted {
             var seen: [UInt8] = []
             switch try? stream.peek(into: &seen, room: ProxyProtocol.longest) {
@@ -155,7 +166,7 @@ struct Connection: ~Copyable {
             case .header(let length, let client):
                 seen.removeAll()
                 guard case .received(length) = try? stream.receive(into: &seen, room: length) else { return false }
-                if let client { origin = worker.https.origin(address: client, isTLS: false) }
+                if let client { origin = rules.https.origin(address: client, isTLS: false) }
                 return true
             case .needsMore:
                 guard await stream.waitForMore(until: deadline) == .ready else { return false }
@@ -171,8 +182,8 @@ struct Connection: ~Copyable {
     /// Shakes hands; false when that fails, whatever there was to say having been said.
     mutating func startTLS(_ context: TLSContext) async -> Bool {
         do throws(TLSError) {
-            try await stream.startTLS(context, until: worker.loop.now + worker.deadlines.handshake)
-            origin = worker.https.origin(address: origin.address, isTLS: true)
+            try await stream.startTLS(context, until: worker.loop.now + rules.deadlines.handshake)
+            origin = rules.https.origin(address: origin.address, isTLS: true)
             return true
         } catch {
             worker.noteClosed("\(error)")
@@ -251,9 +262,9 @@ struct Connection: ~Copyable {
         guard part != awaited else { return }
         awaited = part
         switch part {
-        case .start: deadline = worker.loop.now + worker.deadlines.idle
-        case .head: deadline = worker.loop.now + worker.deadlines.head
-        case .body: deadline = worker.loop.now + worker.deadlines.body
+        case .start: deadline = worker.loop.now + rules.deadlines.idle
+        case .head: deadline = worker.loop.now + rules.deadlines.head
+        case .body: deadline = worker.loop.now + rules.deadlines.body
         }
     }
 
@@ -296,7 +307,7 @@ struct Connection: ~Copyable {
             omitsBody: head.method == .head, closes: closes, isOldVersion: head.minorVersion == 0, isSecure: isSecure
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
-        if worker.accessLog != nil { log(response, to: head) }
+        if rules.accessLog != nil { log(response, to: head) }
     }
 
     /// Sends as much of what was written as the socket takes now; nil when that is all of it, `output` when the rest has to
@@ -329,7 +340,7 @@ struct Connection: ~Copyable {
 
     /// Sends what is left after a pause for output; false when the client does not take it, and then nothing more is sent.
     mutating func flush() async -> Bool {
-        var deadline = worker.loop.now + worker.deadlines.send
+        var deadline = worker.loop.now + rules.deadlines.send
         var sentAtRenewal = sent
         while true {
             let reason = await stream.waitUntilWritable(until: deadline)
@@ -345,7 +356,7 @@ struct Connection: ~Copyable {
             }
             if sent - sentAtRenewal >= Self.renewal {
                 sentAtRenewal = sent
-                deadline = worker.loop.now + worker.deadlines.send
+                deadline = worker.loop.now + rules.deadlines.send
             }
         }
     }
@@ -394,7 +405,7 @@ struct Connection: ~Copyable {
     }
 
     private mutating func linger() async {
-        let deadline = worker.loop.now + worker.deadlines.linger
+        let deadline = worker.loop.now + rules.deadlines.linger
         if reader.bytes.capacity == 0 { takeBuffers() }
         while worker.loop.now < deadline {
             reader.bytes.removeAll(keepingCapacity: true)
@@ -413,10 +424,10 @@ struct Connection: ~Copyable {
 
     private func log(_ response: borrowing Response, to head: RequestHead) {
         let bytes = reader.requestBytes
-        let isKnown = worker.service.isKnown(head.path, of: head.method, in: bytes)
-        worker.accessLog?.write(
+        let isKnown = rules.service.isKnown(head.path, of: head.method, in: bytes)
+        rules.accessLog?.write(
             AccessLog.Entry(
-                client: worker.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
+                client: rules.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
                 method: bytes.text(head.methodName),
                 path: isKnown ? bytes.text(head.path) : nil,
                 minorVersion: head.minorVersion,

@@ -45,7 +45,7 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
         switch connection.proceed(after: reason, calling: self) {
         case .input, .end: break
         case .store(let tokenInfo, let id):
-            worker.service.store(tokenInfo, under: id, requestID: connection.requestID) { [self] response in
+            connection.rules.service.store(tokenInfo, under: id, requestID: connection.requestID) { [self] response in
                 connection.write(response)
                 proceed(after: nil)
             }

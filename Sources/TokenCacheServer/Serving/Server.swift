@@ -16,13 +16,14 @@ package final class Server: Sendable {
     private let entrances: [Entrance]
     private let tls: TLSContext?
     private let workers: [Worker]
-    private let accessLog: AccessLog?
+    private let accessLog: LineWriter
+    private let reloader: SettingsReloader
     /// Nil when it could not be opened, which only the command line misses.
     private let control: ControlSocket?
     private let notifier: ServiceNotifier
     /// How often the service manager waits for a sign of life.
     private let watchdogInterval: Duration?
-    private let connectionCount = ConnectionCount()
+    private let connectionCount: ConnectionCount
     private let acceptFailures: RecurringFault
 
     /// Beyond the limit this many more connections are told so; any further ones are closed at once.
@@ -33,7 +34,12 @@ package final class Server: Sendable {
     private static let acceptStreak = 32
 
     /// Opens the store and binds the listeners; nothing is answered before `run`.
-    package init(_ settings: Settings, log: LogOutput) throws(StartError) {
+    ///
+    /// - Parameters:
+    ///   - settings: What `loader` has read.
+    ///   - loader: For reading them again.
+    ///   - log: Where messages go.
+    package init(_ settings: Settings, from loader: ConfigurationLoader, log: LogOutput) throws(StartError) {
         self.settings = settings
         let logger = log.logger
         self.logger = logger
@@ -71,9 +77,12 @@ package final class Server: Sendable {
         // After the addresses: who starts a second server by mistake is told so, and no store is made for it.
         store = try StoreAccess.open(settings, logger: logger)
         control = Self.openControlSocket(store, settings, logger)
-        let accessLog = AccessLog(settings.accessLogFormat)
-        self.accessLog = accessLog
         let failures = RecurringFault(logger, .error)
+        let accessLog = LineWriter(
+            try SettingsReloader.destination(settings), failures: RecurringFault(logger, .error))
+        self.accessLog = accessLog
+        let connectionCount = ConnectionCount(limit: settings.connectionLimit)
+        self.connectionCount = connectionCount
         acceptFailures = RecurringFault(logger, .warning)
         let heldMemory = HeldMemory(limit: settings.heldLimit)
         do {
@@ -81,7 +90,8 @@ package final class Server: Sendable {
             for _ in 0..<(settings.loops ?? Processors.usable) {
                 workers.append(
                     try Worker(
-                        settings: settings, store: store, accessLog: accessLog, heldMemory: heldMemory,
+                        settings: settings, store: store,
+                        accessLog: AccessLog(settings.accessLogFormat, to: accessLog), heldMemory: heldMemory,
                         totalCount: connectionCount, failures: failures, logger: logger
                     )
                 )
@@ -90,6 +100,10 @@ package final class Server: Sendable {
         } catch {
             throw .system("\(error)")
         }
+        let parts = SettingsReloader.Parts(
+            log: log, accessLog: accessLog, connectionCount: connectionCount, heldMemory: heldMemory, tls: tls
+        )
+        reloader = SettingsReloader(settings, from: loader, parts, workers)
     }
 
     private static func openControlSocket(
@@ -111,21 +125,11 @@ package final class Server: Sendable {
 
     /// The certificates of all `https://` listeners.
     private static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext {
-        var pairs: [TLSFiles.Pair] = []
-        for (certificate, key) in zip(settings.tls.certificates, settings.tls.privateKeys) {
-            pairs.append(TLSFiles.Pair(certificateChain: certificate, privateKey: key))
-        }
-        guard let standard = pairs.first else {
+        guard !settings.tls.certificates.isEmpty else {
             throw .passedSockets("one is for https, and tls.certificate and tls.private_key name no files for it")
         }
-        let authorities = settings.tls.clientAuthorities
         do throws(TLSConfigurationError) {
-            return try TLSContext(
-                TLSFiles(
-                    standard: standard, others: Array(pairs.dropFirst()),
-                    clientAuthorities: authorities.isEmpty ? nil : authorities
-                )
-            )
+            return try TLSContext(SettingsReloader.files(settings))
         } catch {
             throw .tls("\(error)")
         }
@@ -137,6 +141,7 @@ package final class Server: Sendable {
     package func run(version: String) async {
         // Before the first request, so that no signal is missed.
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
+        let hangUps = await UnixSignalsSequence(trapping: .sighup)
         let tasks = workers.enumerated().map { index, worker in
             Thread {
                 Thread.current.name = "loop \(index)"
@@ -155,7 +160,7 @@ package final class Server: Sendable {
         notifier.send(.ready, .status("serves on \(addresses)"))
         let proving = Task { await self.giveSignsOfLife() }
         let stopping = Task { await self.stop(by: signals) }
-        let reloading = Task { await self.reloadOnHangUp() }
+        let reloading = Task { await self.reload(on: hangUps) }
         let watching = Task { await self.reloadOnChange() }
         for task in tasks { await task.value }
         // Only now, for each loop gives connections to the others.
@@ -165,7 +170,7 @@ package final class Server: Sendable {
         for task in [stopping, reloading, watching, proving] { task.cancel() }
         for worker in workers { worker.loop.stop() }
         store.close()
-        accessLog?.close()
+        accessLog.close()
         logger.info("token-cache has stopped")
     }
 
@@ -176,12 +181,12 @@ package final class Server: Sendable {
         }.run()
     }
 
-    // MARK: - Certificates
+    // MARK: - Reloading
 
-    private func reloadOnHangUp() async {
-        for await _ in await UnixSignalsSequence(trapping: .sighup) {
+    private func reload(on hangUps: UnixSignalsSequence) async {
+        for await _ in hangUps {
             notifier.send(.reloading(since: .now))
-            reload("SIGHUP received")
+            await reloader.reload("SIGHUP received")
             notifier.send(.ready)
         }
     }
@@ -192,10 +197,10 @@ package final class Server: Sendable {
         var lastReload = ContinuousClock.now
         while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
             if tls.filesHaveChanged {
-                reload("certificate files have changed")
+                reloader.reloadCertificates("certificate files have changed")
                 lastReload = .now
             } else if ContinuousClock.now - lastReload > Self.ticketKeyLifetime {
-                reload("a day has passed")
+                reloader.reloadCertificates("a day has passed")
                 lastReload = .now
             }
         }
@@ -203,24 +208,6 @@ package final class Server: Sendable {
 
     private static let fileCheckInterval = Duration.seconds(2)
     private static let ticketKeyLifetime = Duration.seconds(86_400)
-
-    private func reload(_ reason: String) {
-        guard let tls else {
-            logger.notice("\(reason): there are no certificates to reload")
-            return
-        }
-        do throws(TLSConfigurationError) {
-            try tls.reload()
-            logger.notice("\(reason): certificates reloaded, the first expires on \(Self.date(tls.earliestExpiry))")
-        } catch {
-            logger.error("\(reason), and the certificates in use stay: \(error)")
-        }
-    }
-
-    private static func date(_ unixTime: Int64) -> String {
-        let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
-        return "\(date.year)-\(HTTPDate.twoDigits(Int64(date.month)))-\(HTTPDate.twoDigits(Int64(date.day)))"
-    }
 
     /// Tokens would cross the network in the clear.
     private func warnOfPlainHTTP() {
@@ -245,12 +232,12 @@ package final class Server: Sendable {
             if count == 1 {
                 logger.debug("\(signal) received, finishing what is under way")
                 notifier.send(
-                    .stopping(within: settings.drainTimeout + Self.abandonTime * 2),
+                    .stopping(within: reloader.settings.drainTimeout + Self.abandonTime * 2),
                     .status("finishing what is under way")
                 )
                 for worker in workers { worker.loop.beginDraining() }
                 let workers = workers
-                let (timeout, logger) = (settings.drainTimeout, logger)
+                let (timeout, logger) = (reloader.settings.drainTimeout, logger)
                 Task {
                     try await Task.sleep(for: timeout)
                     logger.warning("drain_timeout is over, closing what is still open")
@@ -313,14 +300,14 @@ package final class Server: Sendable {
         _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, by acceptor: Worker
     ) {
         let open = connectionCount.add()
-        guard open <= settings.connectionLimit + Self.refusedLimit else {
+        guard open <= connectionCount.limit + Self.refusedLimit else {
             connectionCount.subtract()
             _ = FileDescriptor(owning: descriptor)
             return
         }
         let worker = leastBusyWorker
         worker.expectConnection()
-        let isRefused = open > settings.connectionLimit
+        let isRefused = open > connectionCount.limit
         if worker === acceptor {
             worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused)
         } else {

@@ -16,6 +16,8 @@ package enum StartError: Error, CustomStringConvertible {
     case passedSockets(String)
     /// Certificates or keys cannot be used.
     case tls(String)
+    /// The access log's file cannot be opened.
+    case accessLog(path: String, reason: String)
     case system(String)
 
     package var description: String {
@@ -43,6 +45,11 @@ package enum StartError: Error, CustomStringConvertible {
             "listen has systemd, and systemd has passed no sockets; start the server through its socket unit"
         case .passedSockets(let reason): "the sockets that systemd has passed cannot be served: \(reason)"
         case .tls(let reason): reason
+        case .accessLog(let path, let reason):
+            """
+            access_log_file is "\(path)", and that cannot be opened: \(reason); its folder has to exist, and the server's \
+            user has to be allowed to write there
+            """
         case .system(let reason): "the server cannot be set up: \(reason)"
         }
     }

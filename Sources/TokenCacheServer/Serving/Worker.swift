@@ -13,18 +13,16 @@ final class Worker: @unchecked Sendable {
     // Unchecked: handed to its loop once, before that runs; afterwards only tasks on the loop touch it.
 
     let loop: EventLoop
-    let service: TokenService
-    let limits: RequestLimits
-    let deadlines: Deadlines
+    /// For connections and requests that begin from now on.
+    private(set) var rules: ServingRules
+    private let session: any TokenSession
+    private let failures: RecurringFault
     /// Shared by all loops.
     let heldMemory: HeldMemory
-    let accessLog: AccessLog?
-    let https: HTTPSPolicy
     private let logger: Logger
     private var buffers = BufferPool()
     private var encoder: ResponseEncoder
-    /// Nil where requests have none.
-    private(set) var requestIDs: RequestIDs?
+    private var requestIDs = RequestIDs()
     /// Open connections of this loop, those included that are on their way to it.
     ///
     /// Any thread.
@@ -34,25 +32,6 @@ final class Worker: @unchecked Sendable {
     /// Resumed when the last connection ends.
     private var whenOver: CheckedContinuation<Void, Never>?
 
-    /// The times of `Settings.Timeouts`, as the loop counts them.
-    struct Deadlines {
-        let head: Nanoseconds
-        let body: Nanoseconds
-        let handshake: Nanoseconds
-        let idle: Nanoseconds
-        let send: Nanoseconds
-        /// How long input is read on after an answer that closes the connection (see `Connection.linger`).
-        let linger = Nanoseconds(.seconds(2))
-
-        init(_ timeouts: Settings.Timeouts) {
-            head = Nanoseconds(timeouts.head)
-            body = Nanoseconds(timeouts.body)
-            handshake = Nanoseconds(timeouts.handshake)
-            idle = Nanoseconds(timeouts.idle)
-            send = Nanoseconds(timeouts.send)
-        }
-    }
-
     init(
         settings: Settings, store: any TokenStore, accessLog: AccessLog?, heldMemory: HeldMemory,
         totalCount: ConnectionCount, failures: RecurringFault, logger: Logger
@@ -60,16 +39,27 @@ final class Worker: @unchecked Sendable {
         let loop = try EventLoop()
         let session = try store.makeSession { work in loop.execute(work) }
         self.loop = loop
-        limits = settings.limits
+        self.session = session
+        self.failures = failures
         self.heldMemory = heldMemory
         self.totalCount = totalCount
-        deadlines = Deadlines(settings.timeouts)
-        self.accessLog = accessLog
         self.logger = logger
-        https = HTTPSPolicy(settings)
-        requestIDs = settings.hasRequestIDs ? RequestIDs() : nil
-        encoder = ResponseEncoder(secureForSeconds: Int(settings.https.transportSecurityAge.components.seconds))
-        service = TokenService(
+        (rules, encoder) = Self.rules(settings, session, accessLog, failures)
+        // Writes of one turn share a commit; nobody works on them before this.
+        loop.endOfTurn = { session.flush() }
+    }
+
+    // MARK: - Settings
+
+    /// Has connections and requests that begin from now on go by these settings.
+    func apply(_ settings: Settings, accessLog: AccessLog?) {
+        (rules, encoder) = Self.rules(settings, session, accessLog, failures)
+    }
+
+    private static func rules(
+        _ settings: Settings, _ session: any TokenSession, _ accessLog: AccessLog?, _ failures: RecurringFault
+    ) -> (ServingRules, ResponseEncoder) {
+        let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
             session: session,
             report: { error, requestID in
@@ -79,8 +69,10 @@ final class Worker: @unchecked Sendable {
                 }
             }
         )
-        // Writes of one turn share a commit; nobody works on them before this.
-        loop.endOfTurn = { session.flush() }
+        return (
+            ServingRules(settings, service: service, accessLog: accessLog),
+            ResponseEncoder(secureForSeconds: Int(settings.https.transportSecurityAge.components.seconds))
+        )
     }
 
     // MARK: - Connections
@@ -100,7 +92,7 @@ final class Worker: @unchecked Sendable {
             // The client was gone before it was served.
             return noteEnd()
         }
-        let origin = https.origin(address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false)
+        let origin = rules.https.origin(address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false)
         let connection = Connection(stream, from: origin, on: self)
         ConnectionDriver(connection, on: self).start(through: entrance, isRefused: isRefused)
     }
@@ -136,10 +128,10 @@ final class Worker: @unchecked Sendable {
         buffers.give(pair)
     }
 
-    /// The id of a request: a trusted proxy's, otherwise a new one; empty where requests have none.
+    /// The id of a request: a trusted proxy's, otherwise a new one.
     func requestID(of head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> [UInt8] {
         if origin.isTrusted, let given = RequestIDs.given(head.forwarding.requestID, in: bytes) { return given }
-        return requestIDs?.next() ?? []
+        return requestIDs.next()
     }
 
     /// Appends an answer's bytes, dated now.

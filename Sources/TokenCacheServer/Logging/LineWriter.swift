@@ -1,0 +1,147 @@
+internal import Dispatch
+internal import EventLoop
+internal import Foundation
+internal import Glibc
+internal import Synchronization
+
+/// Writes lines to standard output or to a file by a thread of its own, so that a slow reader or disk stops no loop.
+///
+/// Any thread.
+final class LineWriter: Sendable {
+    private struct State {
+        var lines: [UInt8] = []
+        var dropped = 0
+        var isRunning = false
+        var isClosed = false
+        /// What is written to from now on, once the lines that are there are written.
+        var next: Destination?
+    }
+
+    /// Where lines go; a file that was opened is closed with the last reference.
+    final class Destination: Sendable {
+        /// Empty for standard output.
+        let path: String
+        fileprivate let number: Int32
+        /// What closes it.
+        private let file: FileDescriptor?
+
+        /// Opens a file for appending, and makes it when it is not there.
+        ///
+        /// - Parameter path: Empty for standard output.
+        init(_ path: String) throws(SystemError) {
+            self.path = path
+            guard !path.isEmpty else {
+                number = STDOUT_FILENO
+                file = nil
+                return
+            }
+            let number = unsafe open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0o640)
+            guard number >= 0 else { throw SystemError.last("open") }
+            self.number = number
+            file = FileDescriptor(owning: number)
+        }
+    }
+
+    /// Lines that wait to be written are dropped beyond this many bytes, and counted.
+    private static let limit = 4 << 20
+
+    private let state = Mutex(State())
+    private let available = DispatchSemaphore(value: 0)
+    private let finished = DispatchSemaphore(value: 0)
+    private let first: Destination
+    /// Told of lines that are lost.
+    private let failures: RecurringFault
+
+    init(_ destination: Destination, failures: RecurringFault) {
+        first = destination
+        self.failures = failures
+    }
+
+    /// Takes one line with its end.
+    func append(_ line: [UInt8]) {
+        let (isFirst, starts) = state.withLock { state in
+            guard state.lines.count + line.count <= Self.limit else {
+                state.dropped += 1
+                return (false, false)
+            }
+            state.lines.append(contentsOf: line)
+            defer { state.isRunning = true }
+            return (state.lines.count == line.count, !state.isRunning)
+        }
+        if starts { start() }
+        if isFirst { available.signal() }
+    }
+
+    /// Has all lines from now on go elsewhere, after those that are there have gone where they were meant to go.
+    ///
+    /// The same path opened again is how a file is left to who has renamed it.
+    func change(to destination: Destination) {
+        let starts = state.withLock { state in
+            state.next = destination
+            defer { state.isRunning = true }
+            return !state.isRunning
+        }
+        if starts { start() }
+        available.signal()
+    }
+
+    /// Writes what is left, unless its reader does not take it: a stop does not wait for that.
+    func close() {
+        let isRunning = state.withLock { state in
+            state.isClosed = true
+            return state.isRunning
+        }
+        guard isRunning else { return }
+        available.signal()
+        _ = finished.wait(timeout: .now() + 1)
+    }
+
+    private func start() {
+        Thread { [self] in
+            Thread.current.name = "access log"
+            run()
+            finished.signal()
+        }.start()
+    }
+
+    private func run() {
+        var destination = first
+        while true {
+            available.wait()
+            let (lines, dropped, isClosed, next) = state.withLock { state in
+                defer {
+                    state.lines = []
+                    state.dropped = 0
+                    state.next = nil
+                }
+                return (state.lines, state.dropped, state.isClosed, state.next)
+            }
+            write(lines, to: destination)
+            if dropped > 0 {
+                failures.note("\(dropped) lines of the access log were dropped, its reader or its disk is too slow")
+            }
+            if let next { destination = next }
+            if isClosed { return }
+        }
+    }
+
+    private func write(_ bytes: [UInt8], to destination: Destination) {
+        var written = 0
+        while written < bytes.count {
+            let count = unsafe bytes.withUnsafeBytes { bytes in
+                unsafe Glibc.write(
+                    destination.number, bytes.baseAddress?.advanced(by: written), bytes.count - written)
+            }
+            if count < 0 && errno == EINTR { continue }
+            guard count > 0 else {
+                // Requests are answered all the same. Of standard output nobody reads any more.
+                let error = SystemError.last("write")
+                if !destination.path.isEmpty {
+                    failures.note("lines of the access log are lost, \(destination.path) takes none: \(error)")
+                }
+                return
+            }
+            written += count
+        }
+    }
+}

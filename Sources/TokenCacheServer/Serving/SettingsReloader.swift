@@ -1,0 +1,121 @@
+internal import EventLoop
+internal import HTTP
+internal import Logging
+internal import Synchronization
+internal import TokenService
+
+/// Reads the settings anew while the server runs, and has those take effect that can.
+///
+/// All of them or none: whatever is wrong with one of them, or with a file that they name, nothing changes. Connections that
+/// are open take the new values at their next request; only their certificates stay.
+/// One task calls `reload`; the others may be called on any thread.
+final class SettingsReloader: Sendable {
+    /// What has settings of its own besides the loops.
+    struct Parts: Sendable {
+        let log: LogOutput
+        let accessLog: LineWriter
+        let connectionCount: ConnectionCount
+        let heldMemory: HeldMemory
+        /// Nil without TLS listeners.
+        let tls: TLSContext?
+    }
+
+    private let loader: ConfigurationLoader
+    private let parts: Parts
+    private let workers: [Worker]
+    private let logger: Logger
+    private let running: Mutex<Settings>
+
+    /// - Parameter settings: In force so far.
+    init(_ settings: Settings, from loader: ConfigurationLoader, _ parts: Parts, _ workers: [Worker]) {
+        running = Mutex(settings)
+        self.loader = loader
+        self.parts = parts
+        self.workers = workers
+        logger = parts.log.logger
+    }
+
+    /// What is in force.
+    var settings: Settings { running.withLock(\.self) }
+
+    /// Reads everything again: settings, certificates, and the access log's file, which somebody may have renamed.
+    func reload(_ reason: String) async {
+        do {
+            let before = settings
+            let change = SettingsChange(from: before, to: try await loader.load(), takesTLS: parts.tls != nil)
+            let settings = change.settings
+            // Whatever can fail comes before the first change.
+            let certificates = try parts.tls?.read(Self.files(settings))
+            let destination = try Self.destination(settings)
+            if let certificates { parts.tls?.use(certificates) }
+            if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
+            apply(settings)
+            // With the lower of both levels, so that the line is there for who has just raised it.
+            parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
+            tell(reason, change)
+            parts.log.set(level: settings.logLevel, format: settings.logFormat)
+        } catch let error as TLSConfigurationError {
+            logger.error("\(reason), and no setting changes, the certificates in use stay: \(error)")
+        } catch {
+            logger.error("\(reason), and no setting changes: \(error)")
+        }
+    }
+
+    /// Reads only the certificates again.
+    func reloadCertificates(_ reason: String) {
+        guard let tls = parts.tls else { return }
+        do throws(TLSConfigurationError) {
+            try tls.reload()
+            logger.notice("\(reason): certificates reloaded, the first expires on \(Self.date(tls.earliestExpiry))")
+        } catch {
+            logger.error("\(reason), and the certificates in use stay: \(error)")
+        }
+    }
+
+    /// The files of the certificates; the settings have at least one pair.
+    static func files(_ settings: Settings) -> TLSFiles {
+        var pairs: [TLSFiles.Pair] = []
+        for (certificate, key) in zip(settings.tls.certificates, settings.tls.privateKeys) {
+            pairs.append(TLSFiles.Pair(certificateChain: certificate, privateKey: key))
+        }
+        let authorities = settings.tls.clientAuthorities
+        return TLSFiles(
+            standard: pairs[0], others: Array(pairs.dropFirst()),
+            clientAuthorities: authorities.isEmpty ? nil : authorities
+        )
+    }
+
+    /// Where the access log goes; its file is opened only when there is one.
+    static func destination(_ settings: Settings) throws(StartError) -> LineWriter.Destination {
+        let path = settings.accessLog == .off ? "" : settings.accessLogFile
+        do throws(SystemError) {
+            return try LineWriter.Destination(path)
+        } catch {
+            throw .accessLog(path: path, reason: error.reason)
+        }
+    }
+
+    private func apply(_ settings: Settings) {
+        running.withLock { $0 = settings }
+        parts.connectionCount.setLimit(settings.connectionLimit)
+        parts.heldMemory.setLimit(settings.heldLimit)
+        let accessLog = AccessLog(settings.accessLogFormat, to: parts.accessLog)
+        for worker in workers { worker.loop.execute { worker.apply(settings, accessLog: accessLog) } }
+    }
+
+    private func tell(_ reason: String, _ change: SettingsChange) {
+        let made = change.made.isEmpty ? "no setting has changed" : change.made.joined(separator: ", ")
+        let expiry = parts.tls.map { "; certificates reloaded, the first expires on \(Self.date($0.earliestExpiry))" }
+        logger.notice("\(reason): \(made)\(expiry ?? "")")
+        if !change.postponed.isEmpty {
+            logger.warning("\(reason): \(change.postponed.joined(separator: ", "))")
+        }
+        if change.settings.https.mode == .off && change.made.contains(where: { $0.hasPrefix("https.mode ") }) {
+            logger.warning("https.mode is off: tokens are accepted and given over plain HTTP")
+        }
+    }
+
+    private static func date(_ unixTime: Int64) -> Substring {
+        LogTime.text(unixTime).prefix { $0 != "T" }
+    }
+}

@@ -1,0 +1,295 @@
+"""SIGHUP: what can change does, what cannot is named, and a bad configuration changes nothing."""
+import json
+import random
+import shutil
+import signal
+import socket
+import ssl
+import threading
+
+import pytest
+
+from contract import NOT_FOUND, STORED, found
+from http_client import Connection, exchange, get, lines, post
+from server_process import until
+from test_tls import make_pair, serial, tls_settings
+
+HOST = "Host: localhost"
+JSON = (b'{"unique_id":"json","token_info":"x"}')
+
+
+def rewrite(server, **changes):
+    """Changes settings in the server's file; None takes one out."""
+    file = server.folder / "token-cache.yaml"
+    merged = {**json.loads(file.read_text()), **changes}
+    file.write_text(json.dumps({key: value for key, value in merged.items() if value is not None}))
+
+
+def hang_up(server):
+    """Sends SIGHUP and returns what the log then says of it."""
+    start = len(server.log())
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: "SIGHUP received" in server.log()[start:] and server.log().endswith("\n"))
+    # A note of what needs a restart may follow.
+    until(lambda: answers(server))
+    return server.log()[start:]
+
+
+def answers(server):
+    """Whether it accepts connections."""
+    with socket.create_connection(server.address, 5):
+        return True
+
+
+def reload(server, **changes):
+    rewrite(server, **changes)
+    return hang_up(server)
+
+
+def status(server, data, **options):
+    return exchange(server.address, data, **options).status
+
+
+# Settings that take effect: before, after, and a request with its status before and after
+EFFECTS = {
+    "paths": ({}, {"paths": ["/other"]}, get("a", path="/other"), (404, 200)),
+    "https.mode": ({"https": {"mode": "off"}}, {"https": {"mode": "strict"}}, get("a", "X-Forwarded-Proto: http"), (200, 302)),
+    "trusted_proxies": ({}, {"trusted_proxies": "none"}, get("a", "X-Forwarded-Proto: https"), (200, 302)),
+    "limits.body": ({}, {"limits": {"body": "1 KiB"}}, post("a", "x" * 2000), (200, 413)),
+    "limits.head": ({"limits": {"head": "9 KiB"}}, {"limits": {"head": "16 KiB"}}, get("a", f"X: {'x' * 9500}"), (431, 200)),
+    "limits.fields": ({}, {"limits": {"fields": 10}}, get("a", *["X: y"] * 20), (200, 431)),
+    "limits.request_line": ({}, {"limits": {"request_line": 256}}, get("a" * 300), (200, 414)),
+}
+
+
+@pytest.mark.parametrize("key", EFFECTS)
+def test_a_changed_setting_takes_effect_for_new_and_for_open_connections(serve, key):
+    before, after, request, (old, new) = EFFECTS[key]
+    server = serve(before)
+    with Connection(server.address) as idle, Connection(server.address) as used:
+        assert used.exchange(get("a")).body == NOT_FOUND
+        assert status(server, request) == old
+        log = reload(server, **after)
+        assert f"SIGHUP received: {key} from " in log and "restart" not in log, log
+        until(lambda: status(server, request) == new)
+        assert idle.exchange(request).status == new
+        assert used.exchange(request).status == new
+
+
+def test_a_request_under_way_keeps_what_it_began_with(serve):
+    server = serve({})
+    data = post("a", "x" * 5000)
+    with Connection(server.address) as connection:
+        connection.send(data[:200])
+        until(lambda: "received" in reload(server, limits={"body": "1 KiB"}))
+        until(lambda: status(server, data) == 413)
+        connection.send(data[200:])
+        assert connection.receive().body == STORED
+        assert connection.exchange(data).status == 413
+
+
+def test_json_bodies_count_once_they_are_turned_on(serve):
+    server = serve()
+    request = lines("POST /token HTTP/1.1", HOST, "Content-Type: application/json", f"Content-Length: {len(JSON)}", body=JSON)
+    assert exchange(server.address, request).body != STORED
+    reload(server, json_bodies="on")
+    until(lambda: exchange(server.address, request).body == STORED)
+
+
+def test_timeouts_change(serve):
+    server = serve({"timeouts": {"head": "60s"}})
+    reload(server, timeouts={"head": "300ms"})
+    def times_out():
+        with Connection(server.address, timeout=2) as connection:
+            connection.send(b"GET /token")
+            try:
+                return connection.receive().status == 408
+            except TimeoutError:
+                return False
+    until(times_out)
+
+
+def test_more_connections_can_be_allowed(serve):
+    server = serve({"limits": {"connections": 2}})
+    with Connection(server.address) as first, Connection(server.address) as second:
+        assert first.exchange(get("a")).status == second.exchange(get("a")).status == 200
+        assert status(server, get("a")) == 503
+        log = reload(server, limits={"connections": 20})
+        assert "limits.connections from 2 to 20" in log
+        until(lambda: status(server, get("a")) == 200)
+
+
+def test_the_level_and_the_format_of_the_log_change(serve):
+    server = serve({"log_level": "info"})
+    reload(server, log_level="debug")
+    with socket.create_connection(server.address) as client:
+        client.sendall(b"\x16\x03\x01\x02\x00\x01\x00")
+        until(lambda: "TLS on a plain HTTP port" in server.log())
+    log = reload(server, log_level="info", log_format="json")
+    assert "log_format from text to json" in json.loads(log.splitlines()[0])["message"]
+
+
+def test_the_access_log_can_be_turned_on_moved_and_off(serve, tmp_path):
+    server = serve()
+    file = tmp_path / "access.log"
+    reload(server, access_log="json", request_ids="on")
+    until(lambda: exchange(server.address, get("a")).headers.get("x-request-id"))
+    until(server.output)
+    reload(server, access_log_file=str(file))
+    until(lambda: exchange(server.address, get("a")) and file.exists() and file.read_text())
+    reload(server, access_log="off", request_ids="off")
+    until(lambda: "x-request-id" not in exchange(server.address, get("a")).headers)
+    size = file.stat().st_size
+    exchange(server.address, get("a"))
+    assert server.stop() == 0 and file.stat().st_size == size
+
+
+def test_other_certificates_can_be_named(serve, tmp_path):
+    first, second = make_pair(tmp_path, "first"), make_pair(tmp_path, "second")
+    server = serve(tls_settings(first))
+    before = serial(server)
+    log = reload(server, tls=tls_settings(second)["tls"])
+    assert "tls.certificate from" in log and "certificates reloaded, the first expires on 20" in log
+    until(lambda: serial(server) != before)
+
+
+RESTART = {
+    "loops": {"loops": 3}, "listen": {"listen": "127.0.0.1:1"}, "data_directory": {"data_directory": "/nowhere"},
+    "cache.max_bytes": {"cache": {"max_bytes": 0}}, "retention.after_written": {"retention": {"after_written": "1d"}},
+    "store.max_tokens": {"store": {"max_tokens": 5}}, "sealing.enabled": {"sealing": {"enabled": "off"}},
+    "tls.client_ca": {"tls": {"client_ca": "/nowhere"}},
+}
+
+
+@pytest.mark.parametrize("key", RESTART)
+def test_a_setting_that_needs_a_restart_is_named_each_time(serve, key):
+    server = serve()
+    for _ in range(2):
+        log = reload(server, **RESTART[key])
+        until(lambda: f"{key} stays " in server.log())
+        assert "no setting has changed" in log
+    until(lambda: server.log().count(f"{key} stays ") == 2)
+    assert server.log().count("until a restart, not ") == 2
+    assert exchange(server.address, post("a", "b")).body == STORED
+
+
+def test_what_has_not_changed_is_not_named(serve):
+    server = serve()
+    assert "SIGHUP received: no setting has changed\n" in hang_up(server)
+
+
+BAD = {
+    "a value": ({"limits": {"body": "huge"}}, ["token-cache.yaml, line 1", 'limits.body is "huge"', "from 1 KiB to 64 MiB"]),
+    "a key": ({"limits": {"bdy": 1}}, ["there is no setting limits.bdy", "did you mean limits.body"]),
+    "a contradiction": ({"limits": {"head": 512}}, ["limits.head is 512", "limits.request_line"]),
+    "a file that cannot be opened": (
+        {"access_log": "json", "access_log_file": "/nowhere/access.log"}, ["/nowhere/access.log", "No such file"]),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_configuration_changes_nothing_and_says_why(serve, what):
+    server = serve()
+    change, reasons = BAD[what]
+    # The path is right, and must not change either.
+    log = reload(server, paths=["/other"], **change)
+    assert "SIGHUP received, and no setting changes: " in log and " error: " in log
+    assert all(reason in log for reason in reasons), log
+    assert (status(server, get("a", path="/other")), status(server, get("a"))) == (404, 200)
+    log = reload(server, **{key: None for key in change})
+    assert "paths from " in log
+    until(lambda: status(server, get("a", path="/other")) == 200)
+
+
+def test_a_file_that_is_gone_or_no_yaml_changes_nothing(serve):
+    server = serve()
+    file = server.folder / "token-cache.yaml"
+    text = file.read_text()
+    file.unlink()
+    assert "there is no such file" in hang_up(server)
+    file.write_text("a: [")
+    assert "is not valid YAML" in hang_up(server)
+    file.write_text(text)
+    assert "no setting has changed" in hang_up(server)
+
+
+def test_a_bad_certificate_leaves_the_other_settings_alone(serve, tmp_path):
+    pair, other = make_pair(tmp_path, "pair"), make_pair(tmp_path, "other")
+    server = serve(tls_settings(pair))
+    before = serial(server)
+    log = reload(server, log_level="debug", tls=tls_settings((pair[0], other[1]))["tls"])
+    assert "no setting changes, the certificates in use stay" in log and "does not belong to" in log
+    assert serial(server) == before
+
+
+def test_flags_and_variables_still_come_before_the_file(serve):
+    server = serve({}, "--log-level", "info", environment={"TOKEN_CACHE_PATHS": "/mine"})
+    reload(server, paths=["/other"], log_level="debug", json_bodies="on")
+    assert "log_level from" not in server.log() and "paths from" not in server.log()
+    assert status(server, get("a", path="/mine")) == 200
+
+
+def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
+    """Good and bad configurations and certificates in turn, with clients on open and on new connections."""
+    pairs = [make_pair(tmp_path, f"pair{number}") for number in range(3)]
+    server = serve({
+        **tls_settings(pairs[0]), "listen": ["https://127.0.0.1:0", "127.0.0.1:0"], "access_log": "json",
+        "access_log_file": str(tmp_path / "access.log"), "request_ids": "on",
+    })
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    faults, counts, ends = [], [0] * 4, threading.Event()
+    secure, plain = server.addresses
+
+    def connect(is_secure):
+        connection = Connection(secure if is_secure else plain)
+        if is_secure:
+            connection.socket = context.wrap_socket(connection.socket)
+        return connection
+
+    def ask(number):
+        try:
+            with connect(number % 2) as kept:
+                while not ends.is_set():
+                    with connect(number % 2) as fresh:
+                        for connection in (kept, fresh):
+                            value = f"{number} {counts[number]}".replace(" ", "-")
+                            assert connection.exchange(post(f"id{number}", value)).body == STORED
+                            assert connection.exchange(get(f"id{number}")).body == found(value)
+                            counts[number] += 1
+        except (OSError, AssertionError) as error:
+            faults.append(repr(error))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    chance = random.Random(6)
+    good = [{"limits": {"body": "2 MiB"}}, {"timeouts": {"idle": "60s"}}, {"log_level": "debug"}, {"request_ids": "off"},
+            {"json_bodies": "on"}, {"access_log": "off"}, {"paths": ["/token", "/other"]}, {"https": {"hsts_max_age": 0}},
+            {"limits": {"connections": 500}}, {"loops": 4}]
+    bad = [{"limits": {"body": "huge"}}, {"nothing": 1}, {"https": {"mode": "sometimes"}}, {"tls": {"certificate": ["/no"]}}]
+    original = json.loads((server.folder / "token-cache.yaml").read_text())
+    for number in range(100):
+        change = chance.choice(bad if number % 3 == 2 else good)
+        pair = chance.choice(pairs)
+        if number % 10 == 9:
+            pair = (pair[0], chance.choice(pairs)[1])
+        rewritten = {**original, **tls_settings(pair), "listen": original["listen"], **change}
+        draft = server.folder / "draft"
+        draft.write_text(json.dumps(rewritten))
+        draft.rename(server.folder / "token-cache.yaml")
+        if number % 5 == 4:
+            (tmp_path / "access.log").exists() and shutil.move(tmp_path / "access.log", tmp_path / f"access.{number}")
+        server.process.send_signal(signal.SIGHUP)
+        # Every other one comes before the last has been dealt with.
+        if number % 2:
+            count = sum(counts)
+            until(lambda: sum(counts) > count + 8 or faults)
+    ends.set()
+    for thread in threads:
+        thread.join(20)
+    assert not faults and min(counts) > 20, (faults, counts)
+    (server.folder / "token-cache.yaml").write_text(json.dumps(original))
+    reload(server)
+    assert server.stop() == 0
+    assert server.log().count("SIGHUP received") > 40

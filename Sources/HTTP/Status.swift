@@ -4,6 +4,7 @@ package enum Status: UInt16, Sendable, CaseIterable {
     case found = 302
     case permanentRedirect = 308
     case badRequest = 400
+    case forbidden = 403
     case notFound = 404
     case methodNotAllowed = 405
     case requestTimeout = 408
@@ -11,6 +12,7 @@ package enum Status: UInt16, Sendable, CaseIterable {
     case targetTooLong = 414
     case expectationFailed = 417
     case headTooLarge = 431
+    case internalError = 500
     case notImplemented = 501
     case unavailable = 503
     case versionNotSupported = 505
@@ -22,6 +24,7 @@ package enum Status: UInt16, Sendable, CaseIterable {
         case .found: "Found"
         case .permanentRedirect: "Permanent Redirect"
         case .badRequest: "Bad Request"
+        case .forbidden: "Forbidden"
         case .notFound: "Not Found"
         case .methodNotAllowed: "Method Not Allowed"
         case .requestTimeout: "Request Timeout"
@@ -29,6 +32,7 @@ package enum Status: UInt16, Sendable, CaseIterable {
         case .targetTooLong: "URI Too Long"
         case .expectationFailed: "Expectation Failed"
         case .headTooLarge: "Request Header Fields Too Large"
+        case .internalError: "Internal Server Error"
         case .notImplemented: "Not Implemented"
         case .unavailable: "Service Unavailable"
         case .versionNotSupported: "HTTP Version Not Supported"

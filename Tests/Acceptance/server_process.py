@@ -8,7 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-SERVES = re.compile(r"token-cache \S+ serves on (?P<addresses>.*), store .*")
+SERVES = re.compile(
+    r"token-cache \S+ serves on (?P<addresses>.*?)(, administration on (?P<administration>.*?))?, store .*")
 START_SECONDS = 30
 STOP_SECONDS = 60
 
@@ -30,8 +31,14 @@ def clean_environment(additions=None):
     return {**kept, **(additions or {})}
 
 
+# For servers that are started without a configuration file: the default port may be somebody else's.
+NO_ADMINISTRATION = {"TOKEN_CACHE_ADMIN_LISTEN": "off"}
+
+
 def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS, input=""):
     """Runs a command of the program that ends by itself."""
+    if arguments[:1] == ("serve",):
+        environment = {**NO_ADMINISTRATION, **(environment or {})}
     return subprocess.run(
         [*prefix, binary(), *arguments], env=clean_environment(environment), cwd=folder, input=input,
         capture_output=True, text=True, timeout=seconds, check=False,
@@ -67,7 +74,7 @@ class Server:
         self.log_file = self.folder / "stderr"
         self.output_file = self.folder / "stdout"
         configuration = self.folder / "token-cache.yaml"
-        complete = {"listen": "127.0.0.1:0", "data_directory": str(self.data), "loops": 2, **(settings or {})}
+        complete = {"listen": "127.0.0.1:0", "admin": {"listen": "off"}, "data_directory": str(self.data), "loops": 2, **(settings or {})}
         configuration.write_text(json.dumps(complete))
 
         def prepare():
@@ -98,7 +105,12 @@ class Server:
         except BaseException:
             self.kill()
             raise
-        found = re.findall(r"https?://\[?([0-9a-f.:]+?)\]?:([0-9]+)(?= |$)", line["addresses"])
+        self.administration = self._addresses(line["administration"] or "")
+        return self._addresses(line["addresses"])
+
+    @staticmethod
+    def _addresses(text):
+        found = re.findall(r"https?://\[?([0-9a-f.:]+?)\]?:([0-9]+)(?= |$)", text)
         return [(host, int(port)) for host, port in found]
 
     @property

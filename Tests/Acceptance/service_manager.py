@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from server_process import STOP_SECONDS, binary, clean_environment, until
+from server_process import NO_ADMINISTRATION, STOP_SECONDS, binary, clean_environment, until
 
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 # The shell becomes the server, so that its process id is the one to write; SERVER stands for it.
@@ -59,7 +59,7 @@ class Service:
         if sockets:
             variables = {"LISTEN_PID": "SERVER", "LISTEN_FDS": str(len(sockets)), **variables}
         own = [name for name, value in variables.items() if value == "SERVER"]
-        environment = {name: value for name, value in clean_environment().items() if name not in VARIABLES}
+        environment = {name: value for name, value in clean_environment(NO_ADMINISTRATION).items() if name not in VARIABLES}
         environment.update(variables, SERVER=" ".join(own))
         # Above those that they become, so that none is overwritten before it is copied.
         numbers = [os.dup(listener if isinstance(listener, int) else listener.fileno()) for listener in sockets]

@@ -8,7 +8,7 @@ from http_client import exchange, get, post
 from server_process import run
 
 DEFAULTS = {
-    "listen": "[127.0.0.1:8080]", "data_directory": "./data", "loops": "auto", "paths": "[/token, /token.php]",
+    "listen": "[127.0.0.1:8080]", "admin.listen": "[127.0.0.1:9090]", "data_directory": "./data", "loops": "auto", "paths": "[/token, /token.php]",
     "json_bodies": "off", "drain_timeout": "10s", "log_level": "info", "access_log": "off",
     "limits.request_line": "8 KiB", "limits.head": "16 KiB", "limits.fields": "100", "limits.body": "1 MiB",
     "limits.connections": "10000", "timeouts.head": "10s", "timeouts.body": "30s", "timeouts.idle": "75s",
@@ -74,6 +74,9 @@ VALUES = {
     "off": ("access_log: off", "access_log", "off"),
     "a format": ("access_log: combined", "access_log", "combined"),
     "a level": ("log_level: debug", "log_level", "debug"),
+    "no administration": ("admin:\n  listen: off", "admin.listen", "off"),
+    "an empty list for no administration": ("admin:\n  listen: []", "admin.listen", "off"),
+    "one address of the administration": ("admin:\n  listen: 0.0.0.0:83", "admin.listen", "[0.0.0.0:83]"),
     "a folder with a blank": ("data_directory: /tmp/a b", "data_directory", "/tmp/a b"),
 }
 
@@ -128,6 +131,8 @@ MISTAKES = {
         "listen:\n  - 127.0.0.1:81\n  - nowhere", ["FILE, line 1", "nowhere", "127.0.0.1:8080"]),
     "no listeners": ("listen: []", ["FILE, line 1", "listen", "127.0.0.1:8080"]),
     "the same listener twice": ("listen: [127.0.0.1:81, 127.0.0.1:81]", ["127.0.0.1:81 twice"]),
+    "administration over TLS": ("admin:\n  listen: https://127.0.0.1:81", ["FILE, line 2", "admin.listen is", "or off"]),
+    "administration on a Unix socket": ("admin:\n  listen: unix:/a", ["FILE, line 2", "admin.listen is", "or off"]),
     "path without a slash": ("paths: [token]", ["FILE, line 1", 'paths is "token"', "begin with /"]),
     "path with a query": ("paths: [/token?a]", ["FILE, line 1", 'paths is "/token?a"', "begin with /"]),
     "empty value": ("data_directory:", ["FILE, line 1", 'data_directory is ""', "a folder"]),
@@ -190,7 +195,7 @@ def test_each_setting_has_a_variable():
         "sealing.enabled": "off", "sealing.key_ring": "/keys", "store.max_tokens": "1000000",
         "store.max_bytes": "2 GiB", "cache.max_bytes": "5 MiB", "retention.after_written": "90d", "retention.after_expired": "7d",
         "https.mode": "proxy", "https.public_host": "a.example:8443",
-        "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
+        "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }
     assert values.keys() == settings().keys(), "a new setting belongs here too"
     environment = {

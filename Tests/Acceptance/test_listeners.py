@@ -13,7 +13,7 @@ import pytest
 from conftest import finish
 from contract import STORED, found
 from http_client import Connection, exchange, get, lines, post
-from server_process import Server, binary, clean_environment, until
+from server_process import NO_ADMINISTRATION, Server, binary, clean_environment, until
 
 HTTPS_CASES = [
     json.loads(line) for line in (Path(__file__).parents[1] / "Fixtures" / "https.jsonl").read_text().splitlines()
@@ -140,7 +140,7 @@ def test_a_path_that_is_taken_is_left_alone(serve, tmp_path, kind):
         serve({"listen": ["127.0.0.1:0", f"unix:{path}"]})
     result = subprocess.run(
         [binary(), "serve", "--listen", f"unix:{path}", "--data-directory", str(tmp_path / "other")],
-        env=clean_environment(), capture_output=True, text=True, timeout=30, check=False,
+        env=clean_environment(NO_ADMINISTRATION), capture_output=True, text=True, timeout=30, check=False,
     )
     assert result.returncode == 1
     assert f"unix:{path} is in use" in result.stderr
@@ -161,7 +161,7 @@ def test_sockets_that_systemd_passes_on_are_served(tmp_path):
         process = subprocess.Popen(
             ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" serve --listen systemd --data-directory "$1"',
              binary(), str(tmp_path / "data")],
-            env=clean_environment(), pass_fds=[3], preexec_fn=pass_on, stderr=log,
+            env=clean_environment(NO_ADMINISTRATION), pass_fds=[3], preexec_fn=pass_on, stderr=log,
         )
         try:
             assert exchange(listener.getsockname(), post("me", "x")).body == STORED
@@ -175,7 +175,7 @@ def test_sockets_that_systemd_passes_on_are_served(tmp_path):
 def test_without_systemd_its_sockets_are_missed(tmp_path):
     result = subprocess.run(
         [binary(), "serve", "--listen", "systemd", "--data-directory", str(tmp_path / "data")],
-        env=clean_environment(), capture_output=True, text=True, timeout=30, check=False,
+        env=clean_environment(NO_ADMINISTRATION), capture_output=True, text=True, timeout=30, check=False,
     )
     assert result.returncode == 1
     assert "systemd has passed no sockets" in result.stderr

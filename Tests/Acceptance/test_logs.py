@@ -9,7 +9,7 @@ import pytest
 
 from contract import NOT_FOUND, STORED, found
 from http_client import FORM, Connection, exchange, get, lines, post
-from server_process import binary, clean_environment, run, until
+from server_process import NO_ADMINISTRATION, binary, clean_environment, run, until
 
 HOST = "Host: localhost"
 CANARY = "canary4711"
@@ -195,7 +195,7 @@ def test_a_reader_of_the_access_log_that_does_not_read_does_not_keep_the_server_
 
 def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(tmp_path):
     flags = ["--listen", "127.0.0.1:0", "--data-directory", str(tmp_path / "data"), "--log-level", "trace"]
-    process = subprocess.Popen([binary(), "serve", *flags], env=clean_environment(), stderr=subprocess.PIPE)
+    process = subprocess.Popen([binary(), "serve", *flags], env=clean_environment(NO_ADMINISTRATION), stderr=subprocess.PIPE)
     try:
         line = next(line for line in process.stderr if b" serves on " in line)
         address = ("127.0.0.1", int(re.search(rb"http://127\.0\.0\.1:(\d+)", line)[1]))

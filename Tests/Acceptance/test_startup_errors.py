@@ -12,7 +12,7 @@ import pytest
 
 from contract import STORED, found, fresh_id
 from http_client import exchange, get, post
-from server_process import binary, clean_environment, run
+from server_process import NO_ADMINISTRATION, binary, clean_environment, run
 
 ADDRESS = "127.0.0.1:0"
 
@@ -184,7 +184,7 @@ def test_the_folder_and_its_files_are_for_their_owner_only(serve):
 
 def test_by_default_the_data_is_in_the_folder_data(tmp_path):
     process = subprocess.Popen(
-        [binary(), "serve", "--listen", ADDRESS], cwd=tmp_path, env=clean_environment(), stderr=subprocess.PIPE)
+        [binary(), "serve", "--listen", ADDRESS], cwd=tmp_path, env=clean_environment(NO_ADMINISTRATION), stderr=subprocess.PIPE)
     try:
         assert any(b" serves on " in line for line in process.stderr)
         assert (tmp_path / "data" / "tokens.db").exists()

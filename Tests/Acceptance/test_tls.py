@@ -11,7 +11,7 @@ import pytest
 
 from contract import STORED, found
 from http_client import Connection, exchange, get, post
-from server_process import binary, clean_environment, until
+from server_process import NO_ADMINISTRATION, binary, clean_environment, until
 
 
 def openssl(*arguments, text=""):
@@ -254,7 +254,7 @@ def test_certificates_that_cannot_be_used_stop_the_start(tmp_path, pair, fault, 
     key = {"no file": tmp_path / "missing", "no key": pair[0], "other key": make_pair(tmp_path, "other")[1]}[fault]
     result = subprocess.run(
         [binary(), "serve", "--listen", "https://127.0.0.1:0", "--data-directory", str(tmp_path / "data")],
-        env=clean_environment({"TOKEN_CACHE_TLS_CERTIFICATE": str(pair[0]), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(key)}),
+        env=clean_environment({**NO_ADMINISTRATION, "TOKEN_CACHE_TLS_CERTIFICATE": str(pair[0]), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(key)}),
         capture_output=True, text=True, timeout=30, check=False,
     )
     assert result.returncode == 1

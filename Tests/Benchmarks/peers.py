@@ -177,7 +177,7 @@ class TokenCache(Peer):
         """Without the settings of whoever runs the benchmark."""
         others = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
         return {
-            **others, "TOKEN_CACHE_LOOPS": str(len(self.cores)),
+            **others, "TOKEN_CACHE_LOOPS": str(len(self.cores)), "TOKEN_CACHE_ADMIN_LISTEN": "off",
             "TOKEN_CACHE_TLS_CERTIFICATE": str(self.certificate.chain),
             "TOKEN_CACHE_TLS_PRIVATE_KEY": str(self.certificate.key), **self.settings,
         }

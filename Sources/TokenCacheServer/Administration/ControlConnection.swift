@@ -1,6 +1,5 @@
 internal import EventLoop
 internal import Foundation
-internal import Glibc
 internal import HTTP
 internal import Synchronization
 internal import TokenStore
@@ -9,10 +8,10 @@ internal import TokenStore
 ///
 /// Belongs to its loop's thread.
 struct ControlConnection: ~Copyable {
-    private var stream: TCPStream
+    private var stream: AdministrationStream
     private let loop: EventLoop
     private let administrator: StoreAdministrator
-    private var reader = RequestReader(limits: limits)
+    private let endpoints: AdministrationEndpoints
 
     private static let limits: RequestLimits = {
         var limits = RequestLimits()
@@ -20,15 +19,17 @@ struct ControlConnection: ~Copyable {
         limits.body = 256 << 20
         return limits
     }()
-    /// For the request to come, and for each line to be taken.
-    private static let patience = Nanoseconds(.seconds(30))
     /// Between two lines of progress.
     private static let progressInterval = Duration.milliseconds(100)
 
-    private init(_ stream: consuming TCPStream, on loop: EventLoop, _ administrator: StoreAdministrator) {
+    private init(
+        _ stream: consuming AdministrationStream, on loop: EventLoop, _ administrator: StoreAdministrator,
+        _ endpoints: AdministrationEndpoints
+    ) {
         self.stream = stream
         self.loop = loop
         self.administrator = administrator
+        self.endpoints = endpoints
     }
 
     /// Serves a connection from its first byte to its last.
@@ -37,58 +38,28 @@ struct ControlConnection: ~Copyable {
     ///   - descriptor: A connected socket that this call owns.
     ///   - loop: The loop of the calling task.
     ///   - administrator: Of the store.
-    static func serve(_ descriptor: Int32, on loop: EventLoop, _ administrator: StoreAdministrator) async {
-        let stream: TCPStream
-        do throws(SystemError) {
-            stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
-        } catch {
-            // The client was gone before it was served.
-            return
-        }
-        var connection = ControlConnection(stream, on: loop, administrator)
+    ///   - endpoints: Of the server.
+    static func serve(
+        _ descriptor: Int32, on loop: EventLoop, _ administrator: StoreAdministrator,
+        _ endpoints: AdministrationEndpoints
+    ) async {
+        guard let stream = AdministrationStream(descriptor, on: loop, limits: limits) else { return }
+        var connection = ControlConnection(stream, on: loop, administrator, endpoints)
         await connection.serve()
     }
 
     private mutating func serve() async {
-        switch await receive() {
-        case .request(let method, let path, let body): await answer(method, path, body)
+        switch await stream.receive() {
+        case .request(let request):
+            if let answer = await endpoints.answer(request) {
+                _ = await stream.send(answer.encoded(omitsBody: request.method == "HEAD", closes: true))
+            } else {
+                await answer(request.method, request.path, Data(request.body))
+            }
         case .refused(let refusal): await refuse(refusal.status, refusal.message)
         case .over: return
         }
         stream.finishSending()
-    }
-
-    // MARK: - Receiving
-
-    private enum Received {
-        case request(method: String, path: String, body: Data)
-        case refused(Refusal)
-        case over
-    }
-
-    private mutating func receive() async -> Received {
-        let deadline = loop.now + Self.patience
-        while true {
-            switch reader.next() {
-            case .request:
-                let (request, bytes) = (reader.request, reader.requestBytes)
-                return .request(
-                    method: bytes.text(request.head.methodName), path: bytes.text(request.head.path),
-                    body: Data([UInt8](request.body, in: bytes))
-                )
-            case .refused(let refusal): return .refused(refusal)
-            case .sendContinue:
-                guard await send(Data(ResponseEncoder.continueResponse)) else { return .over }
-            case .needsMore:
-                let room = reader.makeRoom()
-                switch try? stream.receive(into: &reader.bytes, room: room) {
-                case .received: break
-                case .wouldBlock:
-                    guard await stream.waitUntilReadable(until: deadline, isIdle: true) == .ready else { return .over }
-                case .endOfInput, nil: return .over
-                }
-            }
-        }
     }
 
     // MARK: - Answering
@@ -187,15 +158,6 @@ struct ControlConnection: ~Copyable {
     }
 
     private mutating func send(_ data: Data) async -> Bool {
-        let bytes = Array(data)
-        var sent = 0
-        while sent < bytes.count {
-            guard let count = try? stream.send(bytes.span.extracting(sent...)) else { return false }
-            sent += count
-            if count == 0 {
-                guard await stream.waitUntilWritable(until: loop.now + Self.patience) == .ready else { return false }
-            }
-        }
-        return true
+        await stream.send(Array(data))
     }
 }

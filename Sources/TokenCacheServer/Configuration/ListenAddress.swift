@@ -98,6 +98,11 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         if case .tcp(_, port: 0) = place { true } else { false }
     }
 
+    /// An address and a port, for plain HTTP and without options.
+    var isPlain: Bool {
+        if case .tcp = place { !isTLS && !requiresProxyProtocol } else { false }
+    }
+
     /// As it is written, without what is the default.
     package var description: String {
         var options: [String] = []

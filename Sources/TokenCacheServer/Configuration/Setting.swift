@@ -28,6 +28,16 @@ struct Setting: Sendable {
     static let all: [Setting] = [
         list("listen", ListenAddress.allowed, \.listen, ListenAddress.init, \.description),
         Setting(
+            key: "admin.listen", isList: true, allowed: "addresses with a port, such as 127.0.0.1:9090, or off",
+            apply: { values, settings in
+                let isOff = values.isEmpty || values == ["off"] || values == ["false"]
+                let parsed = isOff ? [] : values.compactMap(ListenAddress.init).filter(\.isPlain)
+                settings.admin.listen = parsed
+                return isOff || parsed.count == values.count
+            },
+            show: { $0.admin.listen.isEmpty ? "off" : flow($0.admin.listen.map(\.description)) }
+        ),
+        Setting(
             key: "data_directory", isList: false, allowed: "the path of a folder",
             apply: { values, settings in
                 guard !values[0].isEmpty else { return false }

@@ -8,6 +8,7 @@ package import TokenStore
 /// Immutable once the server has started.
 package struct Settings: Sendable {
     package var listen: [ListenAddress] = [.default]
+    package var admin = Admin()
     package var dataDirectory = "./data"
     package var sealing = Sealing()
     package var store = Store()
@@ -42,6 +43,12 @@ package struct Settings: Sendable {
     /// The access log's format: `log_format: json` makes all lines JSON.
     var accessLogFormat: AccessLogFormat {
         logFormat == .json && accessLog != .off ? .json : accessLog
+    }
+
+    /// Where those who run the server reach it.
+    package struct Admin: Sendable {
+        /// Plain HTTP over TCP; empty for nowhere but the control socket.
+        package var listen = [ListenAddress(place: .tcp(host: "127.0.0.1", port: 9090))]
     }
 
     /// Whether and with which keys tokens are encrypted on the disk.

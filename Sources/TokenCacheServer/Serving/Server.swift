@@ -11,15 +11,18 @@ internal import UnixSignals
 /// The whole server: store, listeners, loops, and their end.
 package final class Server: Sendable {
     private let settings: Settings
-    private let logger: Logger
-    private let store: SQLiteTokenStore
+    let logger: Logger
+    let store: SQLiteTokenStore
     private let entrances: [Entrance]
+    private let administration: [AdministrationListener]
     private let tls: TLSContext?
-    private let workers: [Worker]
+    let workers: [Worker]
     private let accessLog: LineWriter
     private let reloader: SettingsReloader
     /// Nil when it could not be opened, which only the command line misses.
     private let control: ControlSocket?
+    /// Set once, by whoever begins the end.
+    private let isDraining = Atomic<Bool>(false)
     private let notifier: ServiceNotifier
     /// How often the service manager waits for a sign of life.
     private let watchdogInterval: Duration?
@@ -74,6 +77,7 @@ package final class Server: Sendable {
             }
         }
         self.entrances = entrances
+        administration = try AdministrationListener.open(settings.admin.listen)
         // After the addresses: who starts a second server by mistake is told so, and no store is made for it.
         store = try StoreAccess.open(settings, logger: logger)
         control = Self.openControlSocket(store, settings, logger)
@@ -111,7 +115,7 @@ package final class Server: Sendable {
     ) -> ControlSocket? {
         let directory = StoreAccess.directory(settings)
         do throws(SystemError) {
-            return try ControlSocket(store, directory: directory, logger: logger)
+            return try ControlSocket(store, directory: directory)
         } catch {
             logger.warning(
                 """
@@ -152,7 +156,7 @@ package final class Server: Sendable {
         let addresses = entrances.map(\.name).joined(separator: " ")
         logger.info(
             """
-            token-cache \(version) serves on \(addresses), store \(store.summary), \
+            token-cache \(version) serves on \(addresses)\(administrationAddresses), store \(store.summary), \
             \(workers.count) \(workers.count == 1 ? "loop" : "loops")
             """
         )
@@ -174,6 +178,12 @@ package final class Server: Sendable {
         logger.info("token-cache has stopped")
     }
 
+    /// For the log, empty when there are none.
+    private var administrationAddresses: String {
+        administration.isEmpty
+            ? "" : ", administration on " + administration.map { "http://\($0.name)" }.joined(separator: " ")
+    }
+
     private func giveSignsOfLife() async {
         guard let watchdogInterval else { return }
         await Watchdog(loops: workers.map(\.loop), interval: watchdogInterval) { [notifier] in
@@ -184,11 +194,16 @@ package final class Server: Sendable {
     // MARK: - Reloading
 
     private func reload(on hangUps: UnixSignalsSequence) async {
-        for await _ in hangUps {
-            notifier.send(.reloading(since: .now))
-            await reloader.reload("SIGHUP received")
-            notifier.send(.ready)
-        }
+        for await _ in hangUps { _ = await reload("SIGHUP received") }
+    }
+
+    /// Reads settings and files again, and has those take effect that can.
+    ///
+    /// - Parameter reason: Who asks, to begin a line of the log with.
+    func reload(_ reason: String) async -> ReloadOutcome {
+        notifier.send(.reloading(since: .now))
+        defer { notifier.send(.ready) }
+        return await reloader.reload(reason)
     }
 
     /// Looks at the files now and then, and once a day makes new keys for session tickets.
@@ -219,6 +234,14 @@ package final class Server: Sendable {
                 """
             )
         }
+        for listener in administration where !listener.isLocal {
+            logger.warning(
+                """
+                admin.listen: whoever reaches \(listener.name) can stop the server and see how much is stored; \
+                let only those reach it who run it
+                """
+            )
+        }
         if settings.https.mode == .off {
             logger.warning("https.mode is off: tokens are accepted and given over plain HTTP")
         }
@@ -230,28 +253,45 @@ package final class Server: Sendable {
         for await signal in signals {
             count += 1
             if count == 1 {
-                logger.debug("\(signal) received, finishing what is under way")
-                notifier.send(
-                    .stopping(within: reloader.settings.drainTimeout + Self.abandonTime * 2),
-                    .status("finishing what is under way")
-                )
-                for worker in workers { worker.loop.beginDraining() }
-                let workers = workers
-                let (timeout, logger) = (reloader.settings.drainTimeout, logger)
-                Task {
-                    try await Task.sleep(for: timeout)
-                    logger.warning("drain_timeout is over, closing what is still open")
-                    for worker in workers { worker.loop.abandon() }
-                    try await Task.sleep(for: Self.abandonTime)
-                    // A call to the disk that does not return cannot be taken back. What it was to store was not acknowledged.
-                    logger.critical("the store does not finish, its disk seems to hang; ending without it")
-                    _exit(EXIT_FAILURE)
-                }
+                // Not hastened where it was asked for before, by what a service manager does ahead of its signal.
+                drain("\(signal) received")
             } else {
                 logger.warning("\(signal) received again, closing what is still open")
                 for worker in workers { worker.loop.abandon() }
             }
         }
+    }
+
+    /// Takes no new connections, answers what has been received, and ends; for once and for all.
+    ///
+    /// - Parameter reason: Who asks, to begin a line of the log with.
+    func drain(_ reason: String) {
+        guard !isDraining.exchange(true, ordering: .relaxed) else { return }
+        logger.debug("\(reason), finishing what is under way")
+        notifier.send(
+            .stopping(within: reloader.settings.drainTimeout + Self.abandonTime * 2),
+            .status("finishing what is under way")
+        )
+        for worker in workers { worker.loop.beginDraining() }
+        let workers = workers
+        let (timeout, logger) = (reloader.settings.drainTimeout, logger)
+        Task {
+            try await Task.sleep(for: timeout)
+            logger.warning("drain_timeout is over, closing what is still open")
+            for worker in workers { worker.loop.abandon() }
+            try await Task.sleep(for: Self.abandonTime)
+            // A call to the disk that does not return cannot be taken back. What it was to store was not acknowledged.
+            logger.critical("the store does not finish, its disk seems to hang; ending without it")
+            _exit(EXIT_FAILURE)
+        }
+    }
+
+    /// Whether it can do what it is there for.
+    var readiness: Readiness {
+        var reasons: [String] = []
+        if isDraining.load(ordering: .relaxed) { reasons.append("the server is stopping") }
+        if let fault = store.fault { reasons.append("tokens cannot be stored: \(fault)") }
+        return Readiness(reasons: reasons)
     }
 
     // MARK: - Accepting
@@ -262,8 +302,18 @@ package final class Server: Sendable {
             for entrance in entrances {
                 group.addTask(executorPreference: worker.loop) { await self.accept(from: entrance, on: worker) }
             }
-            if let control, worker === workers[0] {
-                group.addTask(executorPreference: worker.loop) { await control.accept(on: worker.loop) }
+            guard worker === workers[0] else { return }
+            let endpoints = AdministrationEndpoints(server: self)
+            let (loop, logger) = (worker.loop, logger)
+            for listener in administration {
+                group.addTask(executorPreference: loop) {
+                    await listener.accept(on: loop, logger) {
+                        await AdministrationConnection.serve($0, on: loop, endpoints)
+                    }
+                }
+            }
+            if let control {
+                group.addTask(executorPreference: loop) { await control.accept(on: loop, endpoints, logger) }
             }
         }
     }

@@ -8,7 +8,7 @@ internal import TokenService
 ///
 /// All of them or none: whatever is wrong with one of them, or with a file that they name, nothing changes. Connections that
 /// are open take the new values at their next request; only their certificates stay.
-/// One task calls `reload`; the others may be called on any thread.
+/// Any thread.
 final class SettingsReloader: Sendable {
     /// What has settings of its own besides the loops.
     struct Parts: Sendable {
@@ -25,6 +25,8 @@ final class SettingsReloader: Sendable {
     private let workers: [Worker]
     private let logger: Logger
     private let running: Mutex<Settings>
+    /// The last that was asked for: one at a time, in their order.
+    private let last = Mutex<Task<ReloadOutcome, Never>?>(nil)
 
     /// - Parameter settings: In force so far.
     init(_ settings: Settings, from loader: ConfigurationLoader, _ parts: Parts, _ workers: [Worker]) {
@@ -39,7 +41,19 @@ final class SettingsReloader: Sendable {
     var settings: Settings { running.withLock(\.self) }
 
     /// Reads everything again: settings, certificates, and the access log's file, which somebody may have renamed.
-    func reload(_ reason: String) async {
+    func reload(_ reason: String) async -> ReloadOutcome {
+        await last.withLock { last in
+            // A task of its own, as reading files is not for a loop's thread.
+            let task = Task { [former = last] in
+                _ = await former?.value
+                return await reloadNow(reason)
+            }
+            last = task
+            return task
+        }.value
+    }
+
+    private func reloadNow(_ reason: String) async -> ReloadOutcome {
         do {
             let before = settings
             let change = SettingsChange(from: before, to: try await loader.load(), takesTLS: parts.tls != nil)
@@ -52,12 +66,13 @@ final class SettingsReloader: Sendable {
             apply(settings)
             // With the lower of both levels, so that the line is there for who has just raised it.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
-            tell(reason, change)
+            let outcome = tell(reason, change)
             parts.log.set(level: settings.logLevel, format: settings.logFormat)
+            return outcome
         } catch let error as TLSConfigurationError {
-            logger.error("\(reason), and no setting changes, the certificates in use stay: \(error)")
+            return refuse(reason, "no setting changes, the certificates in use stay: \(error)")
         } catch {
-            logger.error("\(reason), and no setting changes: \(error)")
+            return refuse(reason, "no setting changes: \(error)")
         }
     }
 
@@ -103,16 +118,25 @@ final class SettingsReloader: Sendable {
         for worker in workers { worker.loop.execute { worker.apply(settings, accessLog: accessLog) } }
     }
 
-    private func tell(_ reason: String, _ change: SettingsChange) {
+    private func refuse(_ reason: String, _ outcome: String) -> ReloadOutcome {
+        logger.error("\(reason), and \(outcome)")
+        return ReloadOutcome(isReloaded: false, outcome: outcome)
+    }
+
+    private func tell(_ reason: String, _ change: SettingsChange) -> ReloadOutcome {
         let made = change.made.isEmpty ? "no setting has changed" : change.made.joined(separator: ", ")
         let expiry = parts.tls.map { "; certificates reloaded, the first expires on \(Self.date($0.earliestExpiry))" }
-        logger.notice("\(reason): \(made)\(expiry ?? "")")
+        var outcome = made + (expiry ?? "")
+        logger.notice("\(reason): \(outcome)")
         if !change.postponed.isEmpty {
-            logger.warning("\(reason): \(change.postponed.joined(separator: ", "))")
+            let postponed = change.postponed.joined(separator: ", ")
+            logger.warning("\(reason): \(postponed)")
+            outcome += "; " + postponed
         }
         if change.settings.https.mode == .off && change.made.contains(where: { $0.hasPrefix("https.mode ") }) {
             logger.warning("https.mode is off: tokens are accepted and given over plain HTTP")
         }
+        return ReloadOutcome(isReloaded: true, outcome: outcome)
     }
 
     private static func date(_ unixTime: Int64) -> Substring {

@@ -5,6 +5,8 @@ package enum StartError: Error, CustomStringConvertible {
     case store(StoreOpenError)
     /// An address cannot be bound: taken, not permitted, or what the system says.
     case listen(address: String, _ isInUse: Bool, _ isPermissionDenied: Bool, String)
+    /// An address of `admin.listen` cannot be bound.
+    case administration(address: String, isInUse: Bool, reason: String)
     /// Two entries of `listen` stand for one address.
     case listedTwice(address: String)
     case resolution(address: String, reason: String)
@@ -35,6 +37,13 @@ package enum StartError: Error, CustomStringConvertible {
             """
         case .listen(let address, _, _, let reason):
             "\(address) cannot be listened on: \(reason); choose an address of this machine with --listen"
+        case .administration(let address, true, _):
+            """
+            admin.listen: \(address) is in use by another program, perhaps another token-cache; stop that one \
+            (ss -ltnp shows it), or set admin.listen to another address, or to off
+            """
+        case .administration(let address, _, let reason):
+            "admin.listen: \(address) cannot be listened on: \(reason); choose an address of this machine, or off"
         case .listedTwice(let address):
             "listen has \(address) twice, perhaps once by name; each address can be listened on once"
         case .resolution(let address, let reason):

@@ -57,6 +57,9 @@ package final class SQLiteTokenStore: TokenStore {
         }
     }
 
+    /// Why writes fail; nil while they do not, and again within two seconds of the cause being gone.
+    package var fault: StoreError? { state.fault }
+
     package func close() {
         writer.close()
     }

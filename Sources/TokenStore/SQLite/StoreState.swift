@@ -13,6 +13,8 @@ final class StoreState: Sendable {
     let isInPlace = Atomic<Bool>(true)
     /// Rows that did not open when they were asked for, since the start.
     let unreadableCount = Atomic<Int>(0)
+    /// Why writes fail; nil while they do not.
+    private let writeFault = Mutex<StoreError?>(nil)
     /// One backup at a time.
     let isBackingUp = Atomic<Bool>(false)
     let sealing: Sealing
@@ -23,5 +25,11 @@ final class StoreState: Sendable {
         self.sealing = sealing
         self.retention = retention
         cache = TokenCache(limit: cacheLimit)
+    }
+
+    /// Why the last write failed, or the next one would; nil when it is over.
+    var fault: StoreError? {
+        get { writeFault.withLock { $0 } }
+        set { writeFault.withLock { $0 = newValue } }
     }
 }

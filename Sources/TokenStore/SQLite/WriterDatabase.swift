@@ -98,6 +98,9 @@ final class WriterDatabase {
 
     /// Looks whether the files are where they were, tries to open the database again if it is not open, and tells when
     /// a failure is over.
+    ///
+    /// That is found out by writing, also when no client does: who asks whether the server is ready may keep them away
+    /// until it is.
     func lookAfterFiles() {
         if let failure, failure.isOver, ContinuousClock.now - failure.last > Self.calmTime {
             opener.report(.writesRecovered(failed: failure.count))
@@ -107,6 +110,15 @@ final class WriterDatabase {
             _ = vanished()
         } else if committer == nil {
             _ = try? usableCommitter()
+        }
+        if let failure, !failure.isOver, committer != nil { tryToWrite() }
+        if failure == nil && committer != nil { state.fault = nil }
+    }
+
+    /// Writes what the database holds already.
+    private func tryToWrite() {
+        _ = try? perform { (committer) throws(SQLiteError) in
+            try committer.connection.execute("PRAGMA user_version = \(Schema.version)")
         }
     }
 
@@ -129,12 +141,14 @@ final class WriterDatabase {
         }
         if failure == nil { opener.report(.writesFail(error)) }
         failure = Failure(count: failure?.count ?? 0, last: .now)
+        state.fault = error
         return error
     }
 
     private func vanished() -> StoreError {
         committer = nil
         fault = .vanished(path: opener.database)
+        state.fault = fault
         state.cache.removeAll()
         if state.isInPlace.exchange(false, ordering: .releasing) { opener.report(.vanished(path: opener.database)) }
         return fault

@@ -1,0 +1,57 @@
+internal import HTTP
+
+/// What the server tells of itself and lets be done to it, on `admin.listen` and the control socket.
+///
+/// Any thread.
+struct AdministrationEndpoints: Sendable {
+    let server: Server
+
+    private enum Endpoint: String, CaseIterable {
+        case health = "/healthz"
+        case readiness = "/readyz"
+        case reload = "/reload"
+        case drain = "/drain"
+
+        /// Those that do something are not to be done by a link.
+        var isAction: Bool { self == .reload || self == .drain }
+    }
+
+    /// Answers a request; nil when there is nothing at its path.
+    func answer(_ request: AdministrationStream.Received) async -> AdministrationAnswer? {
+        guard let endpoint = Endpoint(rawValue: request.path) else { return nil }
+        let methods = endpoint.isAction ? ["POST"] : ["GET", "HEAD"]
+        guard methods.contains(request.method) else {
+            let allowed = methods.joined(separator: ", ")
+            var answer = AdministrationAnswer.error(.methodNotAllowed, "the method of this path is \(allowed)")
+            answer.fields = ["Allow: \(allowed)"]
+            return answer
+        }
+        if endpoint.isAction && request.isFromPage {
+            return .error(.forbidden, "a page of another site must not do this: it is for programs that send no Origin")
+        }
+        return await answer(endpoint)
+    }
+
+    func nothing(at path: String) -> AdministrationAnswer {
+        .error(
+            .notFound,
+            "there is nothing at this path; there are \(Endpoint.allCases.map(\.rawValue).joined(separator: ", "))"
+        )
+    }
+
+    private func answer(_ endpoint: Endpoint) async -> AdministrationAnswer {
+        switch endpoint {
+        // A full disk does not get better by a restart: what can answer is alive.
+        case .health: return AdministrationAnswer(json: ["alive": true])
+        case .readiness:
+            let readiness = server.readiness
+            return AdministrationAnswer(readiness.isReady ? .ok : .unavailable, json: readiness)
+        case .reload:
+            let outcome = await server.reload("reload was asked for")
+            return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
+        case .drain:
+            server.drain("drain was asked for")
+            return AdministrationAnswer(json: ["draining": true])
+        }
+    }
+}

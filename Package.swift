@@ -38,17 +38,20 @@ let package = Package(
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
 
+        // Numbers that threads count and others read; knows nothing of what they are.
+        .target(name: "Metrics", swiftSettings: strict),
+
         // Three modules that know nothing of one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
-        .target(name: "TokenStore", dependencies: ["COpenSSL", "CSQLite"], swiftSettings: strict),
+        .target(name: "TokenStore", dependencies: ["COpenSSL", "CSQLite", "Metrics"], swiftSettings: strict),
 
         // Imports run one way from here down.
         .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),
         .target(
             name: "TokenCacheServer",
             dependencies: [
-                "CLinux", "EventLoop", "HTTP", "TokenService", "TokenStore",
+                "CLinux", "EventLoop", "HTTP", "Metrics", "TokenService", "TokenStore",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
@@ -71,6 +74,7 @@ let package = Package(
         .testTarget(
             name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "TestSupport"], swiftSettings: tested
         ),
+        .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(name: "TokenStoreTests", dependencies: ["TokenStore", "TestSupport"], swiftSettings: tested),
         .testTarget(

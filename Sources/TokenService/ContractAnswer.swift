@@ -28,6 +28,18 @@ package enum ContractAnswer: Hashable, Sendable {
         }
     }
 
+    /// The error code; 0 for none.
+    package var code: UInt16 {
+        switch self {
+        case .stored: 0
+        case .invalidInput: 30001
+        case .writeFailed: 50001
+        case .notFound: 50002
+        case .unsupportedMethod: 50003
+        case .httpError(let status, _): status * 100
+        }
+    }
+
     /// Appends `{"status":"true","token_info":"..."}`.
     static func appendFound(_ tokenInfo: [UInt8], to body: inout [UInt8]) {
         body.append(contentsOf: Constants.found)

@@ -26,18 +26,22 @@ package final class TokenService {
     private let session: any TokenSession
     /// Told of every read and write that failed; the client only learns the contract's code.
     private let report: (StoreError, _ requestID: [UInt8]) -> Void
+    /// Told whenever the store is asked because the answer is not in memory.
+    private let noteRead: () -> Void
     /// What a request carries; used again and again.
     private var fields = RequestFields()
     /// The last answer that came from memory: once it was sent, its room is the next one's.
     private var recalled: [UInt8] = []
 
     package init(
-        settings: Settings, session: any TokenSession, report: @escaping (StoreError, _ requestID: [UInt8]) -> Void
+        settings: Settings, session: any TokenSession, report: @escaping (StoreError, _ requestID: [UInt8]) -> Void,
+        noteRead: @escaping () -> Void = {}
     ) {
         paths = settings.paths.map { Array($0.utf8) }
         readsJSON = settings.readsJSON
         self.session = session
         self.report = report
+        self.noteRead = noteRead
     }
 
     /// What a request comes to.
@@ -114,6 +118,7 @@ package final class TokenService {
     private static let keptRoom = 64 << 10
 
     private func fetch(_ id: [UInt8], _ requestID: [UInt8]) -> Response {
+        noteRead()
         var tokenInfo: [UInt8] = []
         do throws(StoreError) {
             switch try session.fetch(id, appendingTo: &tokenInfo) {
@@ -151,7 +156,7 @@ package final class TokenService {
     }
 
     private func answer(_ answer: ContractAnswer) -> Response {
-        Response(body: answer.json)
+        Response(body: answer.json, code: answer.code)
     }
 
     private static func error(_ status: Status, _ message: String) -> Response {

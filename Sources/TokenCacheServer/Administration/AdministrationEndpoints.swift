@@ -1,14 +1,17 @@
 internal import HTTP
+internal import Metrics
 
 /// What the server tells of itself and lets be done to it, on `admin.listen` and the control socket.
 ///
 /// Any thread.
 struct AdministrationEndpoints: Sendable {
     let server: Server
+    let version: String
 
     private enum Endpoint: String, CaseIterable {
         case health = "/healthz"
         case readiness = "/readyz"
+        case metrics = "/metrics"
         case reload = "/reload"
         case drain = "/drain"
 
@@ -46,6 +49,10 @@ struct AdministrationEndpoints: Sendable {
         case .readiness:
             let readiness = server.readiness
             return AdministrationAnswer(readiness.isReady ? .ok : .unavailable, json: readiness)
+        case .metrics:
+            // Reads files, which is not for a loop's thread.
+            let text = await Task { [server, version] in server.metrics(version: version) }.value
+            return AdministrationAnswer(mediaType: MetricsText.mediaType, text: text)
         case .reload:
             let outcome = await server.reload("reload was asked for")
             return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)

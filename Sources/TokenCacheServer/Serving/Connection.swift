@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP
+internal import Metrics
 internal import TokenService
 
 /// One client's connection: reads requests, has them answered, writes the answers in their order.
@@ -183,10 +184,12 @@ struct Connection: ~Copyable {
     mutating func startTLS(_ context: TLSContext) async -> Bool {
         do throws(TLSError) {
             try await stream.startTLS(context, until: worker.loop.now + rules.deadlines.handshake)
+            worker.metrics.handshakes.add()
             origin = rules.https.origin(address: origin.address, isTLS: true)
             return true
         } catch {
             worker.noteClosed("\(error)")
+            worker.metrics.handshakeFailures.add(error.cause)
             switch error {
             case .plainRequest: await refuse(.plainRequest)
             case .refused:
@@ -307,6 +310,7 @@ struct Connection: ~Copyable {
             omitsBody: head.method == .head, closes: closes, isOldVersion: head.minorVersion == 0, isSecure: isSecure
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
+        worker.metrics.note(response, to: head.method)
         if rules.accessLog != nil { log(response, to: head) }
     }
 

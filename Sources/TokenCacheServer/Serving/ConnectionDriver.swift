@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP
+internal import Metrics
 internal import TokenService
 
 /// Has a connection go on whenever there is something for it to do, and owns it until it is over.
@@ -45,7 +46,9 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
         switch connection.proceed(after: reason, calling: self) {
         case .input, .end: break
         case .store(let tokenInfo, let id):
+            let began = worker.loop.now
             connection.rules.service.store(tokenInfo, under: id, requestID: connection.requestID) { [self] response in
+                worker.metrics.postTime.add((worker.loop.now - began).count)
                 connection.write(response)
                 proceed(after: nil)
             }

@@ -3,6 +3,7 @@ internal import Foundation
 internal import Glibc
 internal import HTTP
 internal import Logging
+internal import Metrics
 internal import Synchronization
 internal import TokenService
 internal import TokenStore
@@ -15,7 +16,7 @@ package final class Server: Sendable {
     let store: SQLiteTokenStore
     private let entrances: [Entrance]
     private let administration: [AdministrationListener]
-    private let tls: TLSContext?
+    let tls: TLSContext?
     let workers: [Worker]
     private let accessLog: LineWriter
     private let reloader: SettingsReloader
@@ -151,7 +152,7 @@ package final class Server: Sendable {
                 Thread.current.name = "loop \(index)"
                 worker.loop.run()
             }.start()
-            return Task(executorPreference: worker.loop) { await self.accept(on: worker) }
+            return Task(executorPreference: worker.loop) { await self.accept(on: worker, version) }
         }
         let addresses = entrances.map(\.name).joined(separator: " ")
         logger.info(
@@ -294,16 +295,24 @@ package final class Server: Sendable {
         return Readiness(reasons: reasons)
     }
 
+    /// What it counts, for Prometheus; not on a loop's thread.
+    func metrics(version: String) -> String {
+        var report = MetricsReport(
+            version: version, workers: workers, store: store, tls: tls, isReady: readiness.isReady
+        )
+        return report.write()
+    }
+
     // MARK: - Accepting
 
     /// Accepts on one loop from all listeners, until draining.
-    private func accept(on worker: Worker) async {
+    private func accept(on worker: Worker, _ version: String) async {
         await withDiscardingTaskGroup { group in
             for entrance in entrances {
                 group.addTask(executorPreference: worker.loop) { await self.accept(from: entrance, on: worker) }
             }
             guard worker === workers[0] else { return }
-            let endpoints = AdministrationEndpoints(server: self)
+            let endpoints = AdministrationEndpoints(server: self, version: version)
             let (loop, logger) = (worker.loop, logger)
             for listener in administration {
                 group.addTask(executorPreference: loop) {
@@ -336,6 +345,7 @@ package final class Server: Sendable {
                 if streak % Self.acceptStreak == 0 { await Task.yield() }
             case .failed(let error):
                 if worker.loop.isDraining { return }
+                worker.metrics.acceptFailures.add()
                 acceptFailures.note("no connections are accepted for now: \(error)")
                 // Connections that end give their descriptors back; until then trying would only spin.
                 await worker.loop.sleep(until: worker.loop.now + Nanoseconds(.milliseconds(100)))
@@ -349,15 +359,18 @@ package final class Server: Sendable {
     private func hand(
         _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, by acceptor: Worker
     ) {
+        acceptor.metrics.accepted.add()
         let open = connectionCount.add()
         guard open <= connectionCount.limit + Self.refusedLimit else {
             connectionCount.subtract()
+            acceptor.metrics.dropped.add()
             _ = FileDescriptor(owning: descriptor)
             return
         }
         let worker = leastBusyWorker
         worker.expectConnection()
         let isRefused = open > connectionCount.limit
+        if isRefused { acceptor.metrics.refused.add() }
         if worker === acceptor {
             worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused)
         } else {

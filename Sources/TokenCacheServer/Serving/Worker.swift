@@ -2,6 +2,7 @@ internal import EventLoop
 internal import Glibc
 internal import HTTP
 internal import Logging
+internal import Metrics
 internal import Synchronization
 internal import TokenService
 internal import TokenStore
@@ -19,6 +20,7 @@ final class Worker: @unchecked Sendable {
     private let failures: RecurringFault
     /// Shared by all loops.
     let heldMemory: HeldMemory
+    let metrics: LoopMetrics
     private let logger: Logger
     private var buffers = BufferPool()
     private var encoder: ResponseEncoder
@@ -37,6 +39,8 @@ final class Worker: @unchecked Sendable {
         totalCount: ConnectionCount, failures: RecurringFault, logger: Logger
     ) throws {
         let loop = try EventLoop()
+        let metrics = LoopMetrics()
+        self.metrics = metrics
         let session = try store.makeSession { work in loop.execute(work) }
         self.loop = loop
         self.session = session
@@ -44,30 +48,36 @@ final class Worker: @unchecked Sendable {
         self.heldMemory = heldMemory
         self.totalCount = totalCount
         self.logger = logger
-        (rules, encoder) = Self.rules(settings, session, accessLog, failures)
+        (rules, encoder) = Self.rules(settings, session, accessLog, failures, metrics)
         // Writes of one turn share a commit; nobody works on them before this.
-        loop.endOfTurn = { session.flush() }
+        loop.endOfTurn = {
+            session.flush()
+            metrics.endTurn(began: loop.now)
+        }
     }
 
     // MARK: - Settings
 
     /// Has connections and requests that begin from now on go by these settings.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
-        (rules, encoder) = Self.rules(settings, session, accessLog, failures)
+        (rules, encoder) = Self.rules(settings, session, accessLog, failures, metrics)
     }
 
     private static func rules(
-        _ settings: Settings, _ session: any TokenSession, _ accessLog: AccessLog?, _ failures: RecurringFault
+        _ settings: Settings, _ session: any TokenSession, _ accessLog: AccessLog?, _ failures: RecurringFault,
+        _ metrics: LoopMetrics
     ) -> (ServingRules, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
             session: session,
             report: { error, requestID in
+                metrics.storeFailures.add(error.cause)
                 // The store itself tells when writes begin to fail, and when they are over it.
                 if !error.isToldByStore {
                     failures.note("the store failed, the client was told so: \(error)", requestID: requestID)
                 }
-            }
+            },
+            noteRead: { metrics.storeReads.add() }
         )
         return (
             ServingRules(settings, service: service, accessLog: accessLog),

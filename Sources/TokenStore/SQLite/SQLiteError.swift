@@ -37,6 +37,9 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// The code without its extension.
     var primaryCode: Int32 { code & 0xff }
 
+    /// There is no room left.
+    var isDiskFull: Bool { primaryCode == SQLITE_FULL }
+
     /// The file is not a database or is damaged.
     var isNotADatabase: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 

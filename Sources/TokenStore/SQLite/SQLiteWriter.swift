@@ -1,6 +1,7 @@
 internal import Dispatch
 internal import Foundation
 internal import Glibc
+internal import Metrics
 internal import Synchronization
 
 /// Rows that wait to be committed together.
@@ -184,6 +185,7 @@ final class SQLiteWriter: Sendable {
                     try committer.expire(horizon)
                 }
                 housekeeping.noteExpiry(removed: removed, isDone: isDone, at: .now)
+                state.metrics.expired.add(UInt64(removed))
                 if removed > 0 { report(.expired(count: removed)) }
             case .releasePages:
                 housekeeping.noteReleasedPages(more: false, at: .now)

@@ -17,6 +17,7 @@ final class StoreState: Sendable {
     private let writeFault = Mutex<StoreError?>(nil)
     /// One backup at a time.
     let isBackingUp = Atomic<Bool>(false)
+    let metrics = StoreMetrics()
     let sealing: Sealing
     let retention: Retention
     let cache: TokenCache

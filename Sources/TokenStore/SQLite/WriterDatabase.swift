@@ -1,3 +1,4 @@
+internal import Metrics
 internal import Synchronization
 
 /// The writer's database and its recovery from faults.
@@ -41,6 +42,7 @@ final class WriterDatabase {
         self.committer = committer
         files = StoreFiles(directory: opener.directory, database: opener.database)
         files.adopt()
+        state.metrics.tokens.set(UInt64(committer.tokenCount))
         fault = .vanished(path: opener.database)
         do throws(SQLiteError) {
             try opener.settle(committer)
@@ -56,16 +58,19 @@ final class WriterDatabase {
     /// Makes rows durable; see `Committer.commit`.
     func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
         let acceptance = state.sealing.acceptance
+        let began = ContinuousClock.now
+        let outcomes: [Result<Void, StoreError>]
         do throws(StoreError) {
-            let outcomes = try perform(writing: rows.map(\.cacheHash)) { (committer) throws(SQLiteError) in
+            outcomes = try perform(writing: rows.map(\.cacheHash)) { (committer) throws(SQLiteError) in
                 try committer.commit(rows) { acceptance.accepts($0) }
             }
             noteLimit()
-            return outcomes
         } catch {
             failure?.count += rows.count
-            return rows.map { _ in .failure(error) }
+            outcomes = rows.map { _ in .failure(error) }
         }
+        state.metrics.noteGroup(outcomes, took: ContinuousClock.now - began)
+        return outcomes
     }
 
     /// Does something with the database, opening it again first if need be.
@@ -93,6 +98,7 @@ final class WriterDatabase {
         // Whatever was written to files that nobody will find again is lost.
         guard files.areInPlace() else { throw vanished() }
         failure?.isOver = true
+        state.metrics.tokens.set(UInt64(committer.tokenCount))
         return result
     }
 

@@ -1,0 +1,95 @@
+internal import EventLoop
+internal import HTTP
+internal import Metrics
+internal import TokenStore
+
+/// What one loop counts.
+///
+/// Written on its thread, read on any. Its properties are constants that hold atomics, as those of a class that change would
+/// be guarded at run time with each request.
+final class LoopMetrics: Sendable {
+    let requests = RequestCounts()
+    /// Of GET: from the beginning of the turn that read a request to the end of that turn.
+    ///
+    /// By then its answer has gone to the socket. All of one turn count with the time of the whole turn: one look at the
+    /// clock serves all of them, and no answer took longer than that.
+    let getTime = Histogram.latency()
+    /// Of POST that reached the store: from the beginning of the turn that read it to that of the turn in which its answer
+    /// is sent, the commit in between.
+    let postTime = Histogram.latency()
+    let accepted = Counter()
+    /// Connections that were told that there are too many.
+    let refused = Counter()
+    /// Those beyond, which were closed at once.
+    let dropped = Counter()
+    let acceptFailures = Counter()
+    let handshakes = Counter()
+    let handshakeFailures = Counters<TLSError.Cause>()
+    /// By GET whose answer was not in memory.
+    let storeReads = Counter()
+    let storeFailures = Counters<StoreError.Cause>()
+    /// Of GET, as of the last look at the clock.
+    private let measured = Counter()
+
+    /// Counts an answer.
+    @inline(__always)
+    func note(_ response: borrowing Response, to method: Method) {
+        requests.note(response, to: method)
+    }
+
+    /// Measures the requests that were answered in a turn.
+    func endTurn(began: MonotonicTime) {
+        let answered = requests.gets.value
+        let count = answered &- measured.value
+        guard count > 0 else { return }
+        measured.set(answered)
+        getTime.add((MonotonicTime.now - began).count, count: count)
+    }
+}
+
+/// A counter for each case.
+final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable {
+    private let keys = Array(Key.allCases)
+    private let counts: [Single]
+
+    /// A class, for a counter cannot lie in an array.
+    private final class Single: Sendable {
+        let count = Counter()
+    }
+
+    init() {
+        counts = Key.allCases.map { _ in Single() }
+    }
+
+    /// Adds one, on the thread that they belong to.
+    func add(_ key: Key) {
+        for (index, candidate) in keys.enumerated() where candidate == key { counts[index].count.add() }
+    }
+
+    func value(_ key: Key) -> UInt64 {
+        keys.firstIndex(of: key).map { counts[$0].count.value } ?? 0
+    }
+}
+
+extension TLSError {
+    /// Why handshakes fail, without the words of OpenSSL, which a client could make many of.
+    enum Cause: String, CaseIterable, Sendable {
+        case plainRequest = "plain_request"
+        case closed
+        case timedOut = "timeout"
+        case stopped
+        case refused
+        case system
+    }
+
+    var cause: Cause {
+        switch self {
+        case .plainRequest: .plainRequest
+        case .closed: .closed
+        case .timedOut: .timedOut
+        case .stopped: .stopped
+        case .refused: .refused
+        case .system: .system
+        }
+    }
+}

@@ -1,0 +1,167 @@
+internal import EventLoop
+internal import Glibc
+internal import HTTP
+internal import Metrics
+internal import Synchronization
+internal import TokenService
+internal import TokenStore
+
+/// What a server counts, as Prometheus reads it.
+///
+/// No label comes from what a client sends.
+struct MetricsReport {
+    let version: String
+    let workers: [Worker]
+    let store: SQLiteTokenStore
+    /// Nil without certificates.
+    let tls: TLSContext?
+    let isReady: Bool
+    private var text = MetricsText()
+
+    init(version: String, workers: [Worker], store: SQLiteTokenStore, tls: TLSContext?, isReady: Bool) {
+        self.version = version
+        self.workers = workers
+        self.store = store
+        self.tls = tls
+        self.isReady = isReady
+    }
+
+    /// Adds everything up; reads files and takes the cache's locks one by one, so not on a loop's thread.
+    mutating func write() -> String {
+        writeServer()
+        writeRequests()
+        writeConnections()
+        writeStore()
+        writeCache()
+        ProcessMetrics.write(to: &text)
+        return text.text
+    }
+
+    private func sum(_ value: (Worker) -> UInt64) -> UInt64 {
+        workers.reduce(0) { $0 + value($1) }
+    }
+
+    private func reading(_ histogram: (LoopMetrics) -> Histogram) -> Histogram.Reading {
+        workers.dropFirst().reduce(histogram(workers[0].metrics).reading) { $0 + histogram($1.metrics).reading }
+    }
+
+    // MARK: - Parts
+
+    private mutating func writeServer() {
+        text.begin("token_cache_build_info", .gauge, "1, with the versions of what is running.")
+        let openSSL = TLSContext.libraryVersion.split(separator: " ").dropFirst().first.map(String.init) ?? ""
+        text.add(
+            "token_cache_build_info", ["version": version, "sqlite": SQLiteLibrary.version, "openssl": openSSL],
+            UInt64(1)
+        )
+        text.single(
+            "token_cache_ready", .gauge, "1 when the server can answer and store, otherwise 0.", UInt64(isReady ? 1 : 0)
+        )
+        if let tls {
+            text.single(
+                "token_cache_certificate_expiry_timestamp_seconds", .gauge,
+                "When the first of the certificates expires, in seconds since 1970.", UInt64(max(0, tls.earliestExpiry))
+            )
+        }
+    }
+
+    private mutating func writeRequests() {
+        text.begin(
+            "token_cache_requests_total", .counter, "Requests that were answered, by status and the contract's code."
+        )
+        var table = RequestCounts.table
+        for worker in workers { worker.metrics.requests.add(to: &table) }
+        RequestCounts.write(table, "token_cache_requests_total", to: &text)
+        let name = "token_cache_request_duration_seconds"
+        text.begin(
+            name, .histogram,
+            "Time in the server: of GET that of the loop's whole turn, of POST up to the end of its commit."
+        )
+        text.addHistogram(name, [("method", "GET")], reading(\.getTime))
+        text.addHistogram(name, [("method", "POST")], reading(\.postTime))
+    }
+
+    private mutating func writeConnections() {
+        text.single(
+            "token_cache_connections_open", .gauge, "Open connections.",
+            sum { UInt64(max(0, $0.connectionCount.load(ordering: .relaxed))) }
+        )
+        text.single(
+            "token_cache_connections_accepted_total", .counter,
+            "Connections that were accepted, refused ones included.",
+            sum { $0.metrics.accepted.value }
+        )
+        let refused = "token_cache_connections_refused_total"
+        text.begin(refused, .counter, "Connections beyond limits.connections: answered with 503, or closed at once.")
+        text.add(refused, ["cause": "limit"], sum { $0.metrics.refused.value })
+        text.add(refused, ["cause": "overflow"], sum { $0.metrics.dropped.value })
+        text.single(
+            "token_cache_accept_failures_total", .counter,
+            "Attempts to accept that failed, as for want of descriptors.",
+            sum { $0.metrics.acceptFailures.value }
+        )
+        text.single(
+            "token_cache_tls_handshakes_total", .counter, "TLS handshakes that succeeded.",
+            sum { $0.metrics.handshakes.value }
+        )
+        let failures = "token_cache_tls_handshake_failures_total"
+        text.begin(failures, .counter, "TLS handshakes that failed, by cause.")
+        for cause in TLSError.Cause.allCases {
+            text.add(failures, ["cause": cause.rawValue], sum { $0.metrics.handshakeFailures.value(cause) })
+        }
+    }
+
+    private mutating func writeStore() {
+        let (metrics, sizes) = (store.metrics, store.fileSizes)
+        text.single(
+            "token_cache_store_reads_total", .counter,
+            "Reads of the database, by GET that the cache had no answer for.",
+            sum { $0.metrics.storeReads.value }
+        )
+        text.single(
+            "token_cache_store_writes_total", .counter, "Tokens that were made durable.", metrics.writes.value
+        )
+        let failures = "token_cache_store_failures_total"
+        text.begin(failures, .counter, "Reads and writes of clients that failed, by cause.")
+        for cause in StoreError.Cause.allCases {
+            text.add(failures, ["cause": cause.rawValue], sum { $0.metrics.storeFailures.value(cause) })
+        }
+        text.histogram(
+            "token_cache_store_commit_duration_seconds", "Time of a group's transaction, with the sync of the disk.",
+            metrics.commitTime.reading
+        )
+        text.histogram(
+            "token_cache_store_group_writes", "Writes that share one transaction.", metrics.groupSize.reading
+        )
+        text.single("token_cache_store_tokens", .gauge, "Tokens in the store.", metrics.tokens.value)
+        text.single(
+            "token_cache_store_database_bytes", .gauge, "Size of the database's file.", UInt64(sizes.database)
+        )
+        text.single("token_cache_store_log_bytes", .gauge, "Size of the database's log.", UInt64(sizes.log))
+        text.single(
+            "token_cache_store_expired_tokens_total", .counter, "Tokens that were dropped because their time was over.",
+            metrics.expired.value
+        )
+        text.single(
+            "token_cache_store_unreadable_reads_total", .counter,
+            "Rows that did not open when they were asked for: changed, or sealed with a key that is not there.",
+            UInt64(max(0, store.unreadableCount))
+        )
+    }
+
+    private mutating func writeCache() {
+        let counts = store.cacheCounts
+        text.single(
+            "token_cache_cache_hits_total", .counter, "Answers that came from memory.", UInt64(max(0, counts.hits))
+        )
+        text.single(
+            "token_cache_cache_misses_total", .counter, "Answers that were not in memory.",
+            UInt64(max(0, counts.misses))
+        )
+        text.single("token_cache_cache_entries", .gauge, "Answers in memory.", UInt64(max(0, counts.entries)))
+        text.single(
+            "token_cache_cache_bytes", .gauge, "Memory that the answers and their tables take.",
+            UInt64(max(0, counts.bytes))
+        )
+    }
+}

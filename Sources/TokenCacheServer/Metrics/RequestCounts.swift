@@ -1,0 +1,92 @@
+internal import HTTP
+internal import Metrics
+
+/// Requests by method and answer.
+///
+/// Written on one thread, read on any.
+final class RequestCounts: Sendable {
+    /// How a request was answered.
+    struct Outcome: Sendable {
+        let status: Status
+        /// 0 for none.
+        let code: UInt16
+    }
+
+    /// Of all GET together.
+    let gets = Counter()
+    /// A row for each method, with a column for each outcome.
+    private let counts = InlineArray<160, Counter> { _ in Counter() }
+
+    /// Those of the contract, which come with status 200, before the other statuses with the code that each stands for.
+    static let outcomes: [Outcome] =
+        [0, 30001, 50001, 50002, 50003].map { Outcome(status: .ok, code: $0) }
+        + others.map { Outcome(status: $0, code: $0.rawValue < 400 ? 0 : $0.rawValue * 100) }
+    private static let others = Status.allCases.filter { $0 != .ok }
+    private static let methods: [(Method, String)] = [
+        (.get, "GET"), (.post, "POST"), (.head, "HEAD"), (.options, "OPTIONS"), (.connect, "CONNECT"),
+        (.other, "other"),
+    ]
+
+    init() {
+        precondition(Self.methods.count * Self.outcomes.count <= counts.count, "each has its place")
+    }
+
+    /// Counts an answer, on the thread that this belongs to.
+    @inline(__always)
+    func note(_ response: borrowing Response, to method: Method) {
+        let outcome = response.status == .ok ? Self.column(of: response.code) : Self.column(of: response.status)
+        counts[Self.row(of: method) * Self.outcomeCount + outcome].add()
+        if method == .get { gets.add() }
+    }
+
+    private static let outcomeCount = 5 + Status.allCases.count - 1
+
+    @inline(__always)
+    private static func row(of method: Method) -> Int {
+        switch method {
+        case .get: 0
+        case .post: 1
+        case .head: 2
+        case .options: 3
+        case .connect: 4
+        case .other: 5
+        }
+    }
+
+    @inline(__always)
+    private static func column(of code: UInt16) -> Int {
+        switch code {
+        case 30001: 1
+        case 50001: 2
+        case 50002: 3
+        case 50003: 4
+        default: 0
+        }
+    }
+
+    /// Of a status other than 200, where there is time to look.
+    @inline(never)
+    private static func column(of status: Status) -> Int {
+        5 + (others.firstIndex(of: status) ?? 0)
+    }
+
+    /// Adds what was counted to a table of all methods and outcomes.
+    func add(to table: inout [UInt64]) {
+        for index in table.indices { table[index] += counts[index].value }
+    }
+
+    /// An empty table.
+    static var table: [UInt64] { Array(repeating: 0, count: methods.count * outcomes.count) }
+
+    /// Writes the samples of a table: those of the contract also where they are 0, so that their first increase is seen.
+    static func write(_ table: [UInt64], _ name: String, to text: inout MetricsText) {
+        for (row, method) in methods.enumerated() {
+            for (column, outcome) in outcomes.enumerated() {
+                let count = table[row * outcomes.count + column]
+                guard count > 0 || (row < 2 && outcome.status == .ok) else { continue }
+                let code = outcome.code == 0 ? "none" : "\(outcome.code)"
+                text.add(name, ["method": method.1, "status": "\(outcome.status.rawValue)", "code": code], count)
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+internal import Glibc
+package import Metrics
+internal import Synchronization
+
+/// What the writer's thread counts; any thread reads it.
+package final class StoreMetrics: Sendable {
+    /// Tokens that were made durable.
+    package let writes = Counter()
+    /// From the beginning of a group's transaction to its end, the sync of the disk included; failed groups as well.
+    package let commitTime = Histogram.latency()
+    /// Tokens of a group.
+    package let groupSize = Histogram.sizes()
+    /// Tokens that were dropped because their time was over.
+    package let expired = Counter()
+    /// Tokens in the store as of the last look.
+    package let tokens = Counter()
+
+    func noteGroup(_ outcomes: [Result<Void, StoreError>], took duration: Duration) {
+        let (seconds, attoseconds) = duration.components
+        commitTime.add(UInt64(max(0, seconds)) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000)
+        groupSize.add(UInt64(outcomes.count))
+        var stored: UInt64 = 0
+        for outcome in outcomes { if case .success = outcome { stored += 1 } }
+        writes.add(stored)
+    }
+}
+
+extension SQLiteTokenStore {
+    package var metrics: StoreMetrics { state.metrics }
+
+    package var cacheCounts: TokenCache.Counts { state.cache.counts }
+
+    /// Rows that did not open when they were asked for, since the start.
+    package var unreadableCount: Int { state.unreadableCount.load(ordering: .relaxed) }
+
+    /// Bytes of the database's file and of its log's; 0 for one that is not there.
+    package var fileSizes: (database: Int, log: Int) { (Self.size(of: path), Self.size(of: path + "-wal")) }
+
+    private static func size(of path: String) -> Int {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 ? Int(status.st_size) : 0
+    }
+}
+
+extension StoreError {
+    /// Kinds of failures that ask for different things to be done.
+    package enum Cause: String, CaseIterable, Sendable {
+        /// No room on the disk.
+        case diskFull = "disk_full"
+        /// A limit of the settings.
+        case limit
+        /// The row or its key, see `SealingError`.
+        case sealing
+        /// The files are not where they were.
+        case vanished
+        /// Anything else of the disk or the database.
+        case database
+        /// What was asked for could not be done just then.
+        case refused
+    }
+
+    package var cause: Cause {
+        switch self {
+        case .read(let error), .write(let error): error.isDiskFull ? .diskFull : .database
+        case .full: .limit
+        case .sealing, .keyRing: .sealing
+        case .vanished: .vanished
+        case .unusable(.database(_, let error)): error.isDiskFull ? .diskFull : .database
+        case .unusable: .database
+        case .newer, .staleKey, .refused, .closed: .refused
+        }
+    }
+}

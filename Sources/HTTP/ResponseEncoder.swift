@@ -4,8 +4,8 @@
 package struct ResponseEncoder {
     private var dateSecond: Int64 = .min
     private var date: [UInt8] = []
-    /// What nearly every answer begins with, up to the value of Content-Length: in clear and over https.
-    private var (usual, usualSecure): ([UInt8], [UInt8]) = ([], [])
+    /// What nearly every answer begins with, in clear and over https.
+    private var (usual, usualSecure) = (UsualHead(), UsualHead())
 
     /// The `Strict-Transport-Security` field with its line end in front; empty when it is turned off.
     private let transportSecurity: [UInt8]
@@ -46,16 +46,20 @@ package struct ResponseEncoder {
     /// - Parameters:
     ///   - response: What to send.
     ///   - traits: How to send it.
-    ///   - requestID: For the `X-Request-Id` field, checked by whoever gives it; empty for none.
+    ///   - requestID: For the `X-Request-Id` field.
     ///   - output: Where the bytes go.
     ///   - unixTime: Seconds since 1970 for the `Date` field.
     package mutating func encode(
-        _ response: borrowing Response, _ traits: Traits, requestID: [UInt8] = [], into output: inout [UInt8],
+        _ response: borrowing Response, _ traits: Traits, requestID: RequestID = .none, into output: inout [UInt8],
         unixTime: Int64
     ) {
         if unixTime != dateSecond { setDate(unixTime) }
-        if response.status == .ok && !traits.omitsBody && !traits.closes && !traits.isOldVersion && requestID.isEmpty {
-            output.append(contentsOf: traits.isSecure ? usualSecure : usual)
+        if response.status == .ok && !traits.omitsBody && !traits.closes && !traits.isOldVersion {
+            if traits.isSecure {
+                usualSecure.append(requestID, to: &output)
+            } else {
+                usual.append(requestID, to: &output)
+            }
         } else {
             appendHead(response, traits, requestID, to: &output)
             if traits.omitsBody { return output.append(contentsOf: Parts.endOfHead) }
@@ -68,21 +72,21 @@ package struct ResponseEncoder {
     private mutating func setDate(_ unixTime: Int64) {
         dateSecond = unixTime
         date = HTTPDate.text(unixTime: unixTime)
-        usual = Parts.okHead + date + Parts.contentLength
-        usualSecure = Parts.okHead + date + transportSecurity + Parts.contentLength
+        usual = UsualHead(Parts.okHead + date)
+        usualSecure = UsualHead(Parts.okHead + date + transportSecurity)
     }
 
     /// Appends the head but for Content-Length and its end.
     private func appendHead(
-        _ response: borrowing Response, _ traits: Traits, _ requestID: [UInt8], to output: inout [UInt8]
+        _ response: borrowing Response, _ traits: Traits, _ requestID: RequestID, to output: inout [UInt8]
     ) {
         output.append(contentsOf: Array("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)".utf8))
         output.append(contentsOf: Parts.commonFields)
         output.append(contentsOf: date)
         if traits.isSecure { output.append(contentsOf: transportSecurity) }
-        if !requestID.isEmpty {
+        if let text = requestID.text {
             output.append(contentsOf: Parts.requestID)
-            output.append(contentsOf: requestID)
+            output.append(contentsOf: Array(text.utf8))
         }
         if let location = response.location {
             output.append(contentsOf: Parts.location)
@@ -93,6 +97,37 @@ package struct ResponseEncoder {
             output.append(contentsOf: Parts.close)
         } else if traits.isOldVersion {
             output.append(contentsOf: Parts.keepAlive)
+        }
+    }
+
+    /// A head of status 200 up to the value of Content-Length.
+    private struct UsualHead {
+        private var unnamed: [UInt8] = []
+        /// With digits of an id that each answer writes over.
+        private var named: [UInt8] = []
+
+        init() {}
+
+        /// - Parameter start: All that precedes the request's id.
+        init(_ start: [UInt8]) {
+            unnamed = start + Parts.contentLength
+            named = start + Parts.requestID
+            named.append(contentsOf: repeatElement(0, count: RequestID.digitCount))
+            named.append(contentsOf: Parts.contentLength)
+        }
+
+        mutating func append(_ requestID: RequestID, to output: inout [UInt8]) {
+            switch requestID {
+            case .none: output.append(contentsOf: unnamed)
+            case .made(let number):
+                let offset = named.count - Parts.contentLength.count - RequestID.digitCount
+                RequestID.write(number, to: &named, at: offset)
+                output.append(contentsOf: named)
+            case .given(let name):
+                output.append(contentsOf: named.dropLast(Parts.contentLength.count + RequestID.digitCount))
+                output.append(contentsOf: name)
+                output.append(contentsOf: Parts.contentLength)
+            }
         }
     }
 

@@ -25,7 +25,7 @@ package final class TokenService {
     private let readsJSON: Bool
     private let session: any TokenSession
     /// Told of every read and write that failed; the client only learns the contract's code.
-    private let report: (StoreError, _ requestID: [UInt8]) -> Void
+    private let report: (StoreError, _ requestID: RequestID) -> Void
     /// Told whenever the store is asked because the answer is not in memory.
     private let noteRead: () -> Void
     /// What a request carries; used again and again.
@@ -34,7 +34,7 @@ package final class TokenService {
     private var recalled: [UInt8] = []
 
     package init(
-        settings: Settings, session: any TokenSession, report: @escaping (StoreError, _ requestID: [UInt8]) -> Void,
+        settings: Settings, session: any TokenSession, report: @escaping (StoreError, _ requestID: RequestID) -> Void,
         noteRead: @escaping () -> Void = {}
     ) {
         paths = settings.paths.map { Array($0.utf8) }
@@ -56,8 +56,8 @@ package final class TokenService {
     /// - Parameters:
     ///   - request: A request whose ranges refer to `bytes`.
     ///   - bytes: The request's bytes.
-    ///   - requestID: For reports; may be empty.
-    package func operation(for request: Request, in bytes: Span<UInt8>, requestID: [UInt8] = []) -> Operation {
+    ///   - requestID: For reports.
+    package func operation(for request: Request, in bytes: Span<UInt8>, requestID: RequestID = .none) -> Operation {
         guard isKnown(request.head.path, of: request.head.method, in: bytes) else {
             return .answer(Self.error(.notFound, "There is nothing at this path."))
         }
@@ -88,7 +88,7 @@ package final class TokenService {
 
     // MARK: - Methods
 
-    private func get(_ uniqueID: [UInt8]?, _ requestID: [UInt8]) -> Operation {
+    private func get(_ uniqueID: [UInt8]?, _ requestID: RequestID) -> Operation {
         guard let id = uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
         return .answer(recall(id) ?? fetch(id, requestID))
     }
@@ -117,7 +117,7 @@ package final class TokenService {
     /// Room for an answer that is kept for the next one, in bytes.
     private static let keptRoom = 64 << 10
 
-    private func fetch(_ id: [UInt8], _ requestID: [UInt8]) -> Response {
+    private func fetch(_ id: [UInt8], _ requestID: RequestID) -> Response {
         noteRead()
         var tokenInfo: [UInt8] = []
         do throws(StoreError) {
@@ -140,10 +140,10 @@ package final class TokenService {
     /// - Parameters:
     ///   - tokenInfo: The operation's token info.
     ///   - id: The operation's id.
-    ///   - requestID: For reports; may be empty.
+    ///   - requestID: For reports.
     ///   - respond: Called once, on this thread, with the answer.
     package func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], requestID: [UInt8] = [], respond: @escaping (Response) -> Void
+        _ tokenInfo: [UInt8], under id: [UInt8], requestID: RequestID = .none, respond: @escaping (Response) -> Void
     ) {
         session.store(tokenInfo, under: id) { [self] outcome in
             switch outcome {

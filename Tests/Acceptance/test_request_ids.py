@@ -10,7 +10,7 @@ from store_files import opened
 
 HOST = "Host: localhost"
 MADE = re.compile(r"[0-9a-f]{16}")
-ON = {"request_ids": "on", "access_log": "json"}
+LOGGED = {"access_log": "json"}
 
 
 def access(server):
@@ -19,8 +19,8 @@ def access(server):
     return [json.loads(line) for line in server.output().splitlines()]
 
 
-def test_without_the_setting_there_are_none(serve):
-    server = serve({"access_log": "json"})
+def test_where_they_are_turned_off_there_are_none(serve):
+    server = serve({"access_log": "json", "request_ids": "off"})
     response = exchange(server.address, get("nobody", "X-Request-Id: abc"))
     assert "x-request-id" not in response.headers
     assert "request_id" not in access(server)[0]
@@ -39,7 +39,7 @@ KINDS = {
 
 
 def test_every_answer_and_its_line_have_the_same_id_and_no_other_has_it(serve):
-    server = serve(ON)
+    server = serve(LOGGED)
     ids = []
     with Connection(server.address) as connection:
         for name, (data, method, status) in KINDS.items():
@@ -52,13 +52,13 @@ def test_every_answer_and_its_line_have_the_same_id_and_no_other_has_it(serve):
 
 
 def test_loops_give_different_ids(serve):
-    server = serve({**ON, "loops": 4})
+    server = serve({**LOGGED, "loops": 4})
     ids = {exchange(server.address, get("a")).headers["x-request-id"] for _ in range(40)}
     assert len(ids) == 40
 
 
 def test_the_combined_log_ends_with_the_id(serve):
-    server = serve({**ON, "access_log": "combined"})
+    server = serve({**LOGGED, "access_log": "combined"})
     given = exchange(server.address, get("a")).headers["x-request-id"]
     assert server.stop() == 0
     assert server.output().endswith(f' {given}\n')
@@ -81,7 +81,7 @@ def test_what_is_no_id_is_replaced(plain_ids, given):
 
 @pytest.fixture
 def plain_ids(serve):
-    return serve({"request_ids": "on"})
+    return serve()
 
 
 def test_of_several_the_last_counts(plain_ids):
@@ -90,7 +90,7 @@ def test_of_several_the_last_counts(plain_ids):
 
 
 def test_an_id_from_somebody_else_is_replaced(serve):
-    server = serve({**ON, "trusted_proxies": "none"})
+    server = serve({**LOGGED, "trusted_proxies": "none"})
     response = exchange(server.address, get("a", "X-Request-Id: stranger"))
     assert MADE.fullmatch(response.headers["x-request-id"])
     assert access(server)[0]["request_id"] == response.headers["x-request-id"]
@@ -114,7 +114,7 @@ def test_a_fault_of_the_store_is_logged_with_the_requests_id(serve):
     assert first.stop() == 0
     with opened(first.data) as database:
         database.execute("UPDATE token SET value = x''")
-    server = serve({"request_ids": "on", "log_format": "json"}, data=first.data)
+    server = serve({"log_format": "json"}, data=first.data)
     assert exchange(server.address, get("a", "X-Request-Id: mine")).body == NOT_FOUND
     assert server.stop() == 0
     fault, = (entry for entry in map(json.loads, server.log().splitlines()) if entry["level"] == "error")

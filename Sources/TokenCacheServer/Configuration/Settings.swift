@@ -29,7 +29,7 @@ package struct Settings: Sendable {
     /// The access log's path; empty for standard output.
     package var accessLogFile = ""
     /// Whether each request has an id, in the logs and in its answer.
-    package var hasRequestIDs = false
+    package var hasRequestIDs = true
     /// How long a stop waits for requests under way.
     package var drainTimeout = Duration.seconds(10)
     package var limits = RequestLimits()

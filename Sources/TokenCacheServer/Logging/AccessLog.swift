@@ -18,7 +18,7 @@ struct AccessLog: Sendable {
         let microseconds: UInt64
         let unixTime: Int64
         /// Empty where requests have none.
-        let requestID: String
+        let requestID: String?
     }
 
     private let format: AccessLogFormat
@@ -44,20 +44,19 @@ struct AccessLog: Sendable {
     private func text(_ entry: Entry) -> String {
         let method = Self.methods.contains(entry.method) ? entry.method : "-"
         let path = entry.path ?? "-"
-        let hasID = !entry.requestID.isEmpty
         switch format {
         case .json:
             return """
                 {"time":"\(LogTime.text(entry.unixTime))","client":"\(entry.client)","method":"\(method)",\
                 "path":"\(path)","protocol":"HTTP/1.\(entry.minorVersion)","status":\(entry.status),\
                 "bytes":\(entry.bytes),"microseconds":\(entry.microseconds)\
-                \(hasID ? #","request_id":"\#(entry.requestID)""# : "")}\n
+                \(entry.requestID.map { #","request_id":"\#($0)""# } ?? "")}\n
                 """
         case .combined, .off:
             return """
                 \(entry.client) - - [\(Self.commonTime(entry.unixTime))] "\(method) \(path) \
                 HTTP/1.\(entry.minorVersion)" \(entry.status) \(entry.bytes) "-" "-" \(entry.microseconds)\
-                \(hasID ? " " : "")\(entry.requestID)\n
+                \(entry.requestID.map { " " + $0 } ?? "")\n
                 """
         }
     }

@@ -1,3 +1,4 @@
+internal import HTTP
 internal import Logging
 internal import Synchronization
 
@@ -21,8 +22,8 @@ final class RecurringFault: Sendable {
         self.level = level
     }
 
-    /// - Parameter requestID: Of the request that met the fault; may be empty.
-    func note(_ text: @autoclosure () -> String, requestID: [UInt8] = []) {
+    /// - Parameter requestID: Of the request that met the fault.
+    func note(_ text: @autoclosure () -> String, requestID: RequestID = .none) {
         let now = ContinuousClock.now
         let unlogged: Int? = recent.withLock { recent in
             if let last = recent.lastLine, now - last < Self.interval {
@@ -34,8 +35,7 @@ final class RecurringFault: Sendable {
         }
         guard let unlogged else { return }
         let count = unlogged == 0 ? "" : " (and \(unlogged) times more since the last such line)"
-        let fields: Logger.Metadata? =
-            requestID.isEmpty ? nil : ["request_id": "\(String(decoding: requestID, as: UTF8.self))"]
+        let fields: Logger.Metadata? = requestID.text.map { ["request_id": "\($0)"] }
         logger.log(level: level, "\(text())\(count)", metadata: fields)
     }
 }

@@ -22,8 +22,8 @@ struct Connection: ~Copyable {
     private var deadline = MonotonicTime.never
     /// When the current request's answering began; only kept for the access log.
     private var started = MonotonicTime.never
-    /// The current request's; empty where requests have none.
-    private(set) var requestID: [UInt8] = []
+    /// The current request's.
+    private(set) var requestID = RequestID.none
     /// Requests received or answered since others last had their turn.
     private var streak = 0
     /// The current request came by https.
@@ -439,7 +439,7 @@ struct Connection: ~Copyable {
                 bytes: head.method == .head ? 0 : response.body.count,
                 microseconds: (MonotonicTime.now - started).count / 1_000,
                 unixTime: worker.unixTime,
-                requestID: String(decoding: requestID, as: UTF8.self)
+                requestID: requestID.text
             )
         )
     }

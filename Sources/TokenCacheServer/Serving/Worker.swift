@@ -139,14 +139,14 @@ final class Worker: @unchecked Sendable {
     }
 
     /// The id of a request: a trusted proxy's, otherwise a new one.
-    func requestID(of head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> [UInt8] {
-        if origin.isTrusted, let given = RequestIDs.given(head.forwarding.requestID, in: bytes) { return given }
+    func requestID(of head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> RequestID {
+        if origin.isTrusted, let given = RequestID(taking: head.forwarding.requestID, in: bytes) { return given }
         return requestIDs.next()
     }
 
     /// Appends an answer's bytes, dated now.
     func encode(
-        _ response: borrowing Response, _ traits: ResponseEncoder.Traits, requestID: [UInt8],
+        _ response: borrowing Response, _ traits: ResponseEncoder.Traits, requestID: RequestID,
         into output: inout [UInt8]
     ) {
         encoder.encode(response, traits, requestID: requestID, into: &output, unixTime: unixTime)

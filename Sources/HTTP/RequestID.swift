@@ -1,0 +1,71 @@
+/// Names a request, so that its lines in the logs find each other and the client can tell which one it means.
+package enum RequestID: Sendable {
+    case none
+    /// Made here; shown as sixteen hexadecimal digits.
+    case made(UInt64)
+    /// Somebody else's, see `init(taking:in:)`.
+    case given([UInt8])
+
+    /// Longest name that is taken from others, in bytes.
+    private static let limit = 64
+
+    /// A name that somebody else has given, as it goes into logs and answers: letters, digits, hyphens, underscores and
+    /// dots; nil when it is anything else.
+    package init?(taking value: ByteRange, in bytes: Span<UInt8>) {
+        guard !value.isEmpty, value.count <= Self.limit else { return nil }
+        let name = [UInt8](value, in: bytes)
+        guard name.allSatisfy(Self.isAllowed) else { return nil }
+        self = .given(name)
+    }
+
+    private static func isAllowed(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."):
+            true
+        default: false
+        }
+    }
+
+    /// Its text; nil where requests have none.
+    package var text: String? {
+        switch self {
+        case .none: return nil
+        case .given(let name): return String(decoding: name, as: UTF8.self)
+        case .made(let number):
+            var digits = [UInt8](repeating: 0, count: Self.digitCount)
+            Self.write(number, to: &digits, at: 0)
+            return String(decoding: digits, as: UTF8.self)
+        }
+    }
+
+    // MARK: - Digits
+
+    static let digitCount = 16
+
+    /// Writes sixteen hexadecimal digits over as many bytes.
+    @inline(__always)
+    static func write(_ number: UInt64, to text: inout [UInt8], at offset: Int) {
+        var span = text.mutableSpan
+        write(digits(UInt32(truncatingIfNeeded: number >> 32)), to: &span, at: offset)
+        write(digits(UInt32(truncatingIfNeeded: number)), to: &span, at: offset + 8)
+    }
+
+    @inline(__always)
+    private static func write(_ digits: UInt64, to span: inout MutableSpan<UInt8>, at offset: Int) {
+        for index in 0..<8 { span[offset + index] = UInt8(truncatingIfNeeded: digits >> UInt64(56 - 8 * index)) }
+    }
+
+    /// Eight digits in the order of their bits, all at once: half a byte of the number goes to a byte each, then to its
+    /// digit.
+    private static func digits(_ number: UInt32) -> UInt64 {
+        var halves = UInt64(number)
+        halves = (halves | halves << 16) & 0x0000_FFFF_0000_FFFF
+        halves = (halves | halves << 8) & 0x00FF_00FF_00FF_00FF
+        halves = (halves | halves << 4) & 0x0F0F_0F0F_0F0F_0F0F
+        // 1 in each byte that is above 9.
+        let letters = ((halves &+ 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101
+        let digitsToLetters = UInt64(UInt8(ascii: "a") - 10 - UInt8(ascii: "0"))
+        return halves &+ 0x3030_3030_3030_3030 &+ letters &* digitsToLetters
+    }
+}

@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import threading
+import time
 
 import pytest
 
@@ -144,6 +145,36 @@ def test_the_access_log_can_be_turned_on_moved_and_off(serve, tmp_path):
     assert server.stop() == 0 and file.stat().st_size == size
 
 
+def test_retention_can_be_turned_on_changed_and_off(serve):
+    """What was read into memory before goes by the new time too."""
+    server = serve({"cache": {"max_bytes": "1 MiB"}})
+    exchange(server.address, post("a", "old"))
+    assert exchange(server.address, get("a")).body == exchange(server.address, get("a")).body == found("old")
+    time.sleep(2.1)
+    log = reload(server, retention={"after_written": "1s"})
+    assert "retention.after_written from off to 1s" in log
+    assert exchange(server.address, get("a")).body == NOT_FOUND
+    until(lambda: "whose time was over" in server.log(), seconds=5)
+    reload(server, retention={"after_written": "1h"})
+    exchange(server.address, post("a", "kept"))
+    time.sleep(2.1)
+    assert exchange(server.address, get("a")).body == found("kept")
+    reload(server, retention=None)
+    assert exchange(server.address, get("a")).body == found("kept")
+
+
+def test_retention_that_cannot_be_had_changes_nothing(serve):
+    """Its index needs the database, which is not where it was."""
+    server = serve()
+    exchange(server.address, post("a", "1"))
+    moved = server.data.rename(server.data.with_name("elsewhere"))
+    log = reload(server, retention={"after_written": "1d"}, json_bodies="on")
+    assert "no setting changes" in log and "json_bodies" not in log
+    moved.rename(server.data)
+    until(lambda: exchange(server.address, post("a", "2")).body == STORED, seconds=10)
+    assert "retention.after_written from off to 1d" in reload(server)
+
+
 def test_other_certificates_can_be_named(serve, tmp_path):
     first, second = make_pair(tmp_path, "first"), make_pair(tmp_path, "second")
     server = serve(tls_settings(first))
@@ -155,7 +186,7 @@ def test_other_certificates_can_be_named(serve, tmp_path):
 
 RESTART = {
     "loops": {"loops": 3}, "listen": {"listen": "127.0.0.1:1"}, "data_directory": {"data_directory": "/nowhere"},
-    "cache.max_bytes": {"cache": {"max_bytes": 0}}, "retention.after_written": {"retention": {"after_written": "1d"}},
+    "cache.max_bytes": {"cache": {"max_bytes": 0}}, "admin.listen": {"admin": {"listen": "127.0.0.1:1"}},
     "store.max_tokens": {"store": {"max_tokens": 5}}, "sealing.enabled": {"sealing": {"enabled": "off"}},
     "tls.client_ca": {"tls": {"client_ca": "/nowhere"}},
 }

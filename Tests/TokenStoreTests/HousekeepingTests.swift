@@ -126,6 +126,21 @@ import Testing
         #expect(step(housekeeping, at: 10_002) == .expire)
     }
 
+    @Test("another retention is gone by at once, the same one changes nothing")
+    func otherRetention() {
+        var housekeeping = settled()
+        housekeeping.noteLookAfterFiles(at: noted(100_000))
+        #expect(step(housekeeping, at: 10) == nil)
+        housekeeping.noteRetention(Retention(sinceWritten: .seconds(100)), at: noted(10))
+        #expect(step(housekeeping, at: 10) == .expire)
+        housekeeping.noteExpiry(removed: 0, isDone: true, at: noted(20))
+        housekeeping.noteRetention(Retention(sinceWritten: .seconds(100)), at: noted(30))
+        #expect(step(housekeeping, at: 10_019) == nil)
+        #expect(step(housekeeping, at: 10_020) == .expire)
+        housekeeping.noteRetention(Retention(), at: noted(10_020))
+        #expect(step(housekeeping, at: 90_000) == nil)
+    }
+
     @Test(
         "tokens are looked through often enough for the time they are kept, and at most once a minute",
         arguments: [(Duration.seconds(1), 100), (.seconds(30), 3_000), (.seconds(86_400), 60_000)]

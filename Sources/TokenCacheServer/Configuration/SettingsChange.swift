@@ -29,6 +29,7 @@ package struct SettingsChange: Sendable {
         settings.connectionLimit = wanted.connectionLimit
         settings.heldLimit = wanted.heldLimit
         settings.timeouts = wanted.timeouts
+        settings.retention = wanted.retention
         self.settings = settings
         made = Setting.all.compactMap { setting in
             let (old, new) = (setting.show(running), setting.show(settings))

@@ -106,7 +106,8 @@ package final class Server: Sendable {
             throw .system("\(error)")
         }
         let parts = SettingsReloader.Parts(
-            log: log, accessLog: accessLog, connectionCount: connectionCount, heldMemory: heldMemory, tls: tls
+            store: store, log: log, accessLog: accessLog, connectionCount: connectionCount, heldMemory: heldMemory,
+            tls: tls
         )
         reloader = SettingsReloader(settings, from: loader, parts, workers)
     }

@@ -3,6 +3,7 @@ internal import HTTP
 internal import Logging
 internal import Synchronization
 internal import TokenService
+internal import TokenStore
 
 /// Reads the settings anew while the server runs, and has those take effect that can.
 ///
@@ -12,6 +13,7 @@ internal import TokenService
 final class SettingsReloader: Sendable {
     /// What has settings of its own besides the loops.
     struct Parts: Sendable {
+        let store: SQLiteTokenStore
         let log: LogOutput
         let accessLog: LineWriter
         let connectionCount: ConnectionCount
@@ -61,6 +63,7 @@ final class SettingsReloader: Sendable {
             // Whatever can fail comes before the first change.
             let certificates = try parts.tls?.read(Self.files(settings))
             let destination = try Self.destination(settings)
+            try await parts.store.change(settings.retention)
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
             apply(settings)

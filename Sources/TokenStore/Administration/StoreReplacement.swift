@@ -112,7 +112,8 @@ package struct StoreReplacement: ~Copyable {
         try PrivateFile.create(new)
         let (source, target): (StoreOpener.Opened, StoreOpener.Opened)
         do throws(StoreOpenError) {
-            source = try StoreOpener(directory: directory, database: database, options: from, report: report).reopen()
+            source = try StoreOpener(directory: directory, database: database, options: from, report: report)
+                .reopen(from.retention)
             target = try StoreOpener(directory: directory, database: new, options: to, report: report).openCopy()
         } catch {
             switch error {

@@ -27,7 +27,7 @@ struct Housekeeping {
     /// The longest that replaced values stay in the log.
     private static let emptyInterval = Duration.seconds(60)
 
-    private let expiryInterval: Duration?
+    private var expiryInterval: Duration?
     private var nextFileLook: ContinuousClock.Instant
     private var nextExpiry: ContinuousClock.Instant?
     /// Not before this.
@@ -41,9 +41,7 @@ struct Housekeeping {
     private var hasRemoved = false
 
     init(retention: Retention, at now: ContinuousClock.Instant) {
-        // A tenth of the time that tokens are kept is exact enough, and a minute often enough.
-        expiryInterval = [retention.sinceWritten, retention.sinceExpired].compactMap(\.self).min()
-            .map { min(max($0 / 10, .milliseconds(100)), .seconds(60)) }
+        expiryInterval = Self.expiryInterval(retention)
         nextFileLook = now + Self.fileInterval
         nextExpiry = expiryInterval.map { _ in now }
         checkpointAllowed = now
@@ -52,7 +50,21 @@ struct Housekeeping {
         quietCheckpoint = now + Self.quietTime
     }
 
+    /// A tenth of the time that tokens are kept is exact enough, and a minute often enough.
+    private static func expiryInterval(_ retention: Retention) -> Duration? {
+        [retention.sinceWritten, retention.sinceExpired].compactMap(\.self).min()
+            .map { min(max($0 / 10, .milliseconds(100)), .seconds(60)) }
+    }
+
     // MARK: - What happened
+
+    /// Another retention may be in force.
+    mutating func noteRetention(_ retention: Retention, at now: ContinuousClock.Instant) {
+        let interval = Self.expiryInterval(retention)
+        guard interval != expiryInterval else { return }
+        expiryInterval = interval
+        nextExpiry = interval.map { _ in now }
+    }
 
     mutating func noteCommit(at now: ContinuousClock.Instant) {
         quietCheckpoint = now + Self.quietTime

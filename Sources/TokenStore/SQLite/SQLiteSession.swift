@@ -55,7 +55,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
 
     func recall(_ id: [UInt8], appendingTo answer: inout [UInt8]) -> Bool {
         guard state.isInPlace.load(ordering: .acquiring) else { return false }
-        let now = state.retention.isUnlimited ? 0 : Int64(time(nil))
+        let now = state.keepsForever ? 0 : Int64(time(nil))
         return state.cache.find(id.span, at: now) { answer.append(span: $0) }
     }
 

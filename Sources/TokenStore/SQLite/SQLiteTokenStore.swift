@@ -60,6 +60,18 @@ package final class SQLiteTokenStore: TokenStore {
     /// Why writes fail; nil while they do not, and again within two seconds of the cause being gone.
     package var fault: StoreError? { state.fault }
 
+    /// Keeps tokens for another time from now on.
+    ///
+    /// The first time that one of the times is set, writes wait until the index for it has been made: about a second for
+    /// each million tokens.
+    package func change(_ retention: Retention) async throws(StoreError) {
+        guard retention != state.retention else { return }
+        try await writer.perform { [state] (committer) throws(SQLiteError) in
+            try Schema.index(committer.connection, for: retention)
+            state.change(retention)
+        }
+    }
+
     package func close() {
         writer.close()
     }

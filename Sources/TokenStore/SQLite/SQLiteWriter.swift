@@ -123,6 +123,7 @@ final class SQLiteWriter: Sendable {
             if let job {
                 job(database)
                 housekeeping.noteCommit(at: .now)
+                housekeeping.noteRetention(state.retention, at: .now)
             }
             if isClosed && isIdle {
                 database.close()

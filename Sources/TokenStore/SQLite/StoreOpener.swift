@@ -18,13 +18,15 @@ struct StoreOpener: Sendable {
     /// Opens the store, creating it if it is missing; in a folder that the caller has locked.
     func open() throws(StoreOpenError) -> Opened {
         try createPrivateFile()
-        return try open(.readWriteCreate)
+        return try open(.readWriteCreate, options.retention)
     }
 
     /// Opens a store that was open before.
-    func reopen() throws(StoreOpenError) -> Opened {
+    ///
+    /// - Parameter retention: In force by now.
+    func reopen(_ retention: Retention) throws(StoreOpenError) -> Opened {
         guard unsafe access(database, F_OK) == 0 else { throw .missing(path: database) }
-        let opened = try open(.readWrite)
+        let opened = try open(.readWrite, retention)
         try Schema.opening(database) { () throws(SQLiteError) in try settle(opened.committer) }
         return opened
     }
@@ -46,7 +48,7 @@ struct StoreOpener: Sendable {
 
     /// Opens a file that is to become a store's database, without a log: a new one, or the copy of another.
     func openCopy() throws(StoreOpenError) -> Opened {
-        let opened = try open(.readWrite)
+        let opened = try open(.readWrite, options.retention)
         try Schema.opening(database) { () throws(SQLiteError) in
             _ = try opened.committer.connection.text("PRAGMA journal_mode = DELETE")
             // Whoever makes it syncs it when it is complete.
@@ -72,7 +74,9 @@ struct StoreOpener: Sendable {
         guard offset == 0 || fdatasync(descriptor) == 0 else { throw .system("sync", of: "log") }
     }
 
-    private func open(_ mode: SQLiteConnection.Mode) throws(StoreOpenError) -> Opened {
+    private func open(
+        _ mode: SQLiteConnection.Mode, _ retention: Retention
+    ) throws(StoreOpenError) -> Opened {
         let connection = try Schema.opening(database) { () throws(SQLiteError) in
             try SQLiteConnection(path: database, mode: mode)
         }
@@ -83,7 +87,7 @@ struct StoreOpener: Sendable {
         }
         let ring = try ring(of: connection)
         return try Schema.opening(database) { () throws(SQLiteError) in
-            try Schema.index(connection, for: options.retention)
+            try Schema.index(connection, for: retention)
             return Opened(committer: try Committer(connection, options: options), ring: ring)
         }
     }

@@ -19,13 +19,29 @@ final class StoreState: Sendable {
     let isBackingUp = Atomic<Bool>(false)
     let metrics = StoreMetrics()
     let sealing: Sealing
-    let retention: Retention
     let cache: TokenCache
+    private let currentRetention: Mutex<Retention>
+    /// Whether that keeps everything for ever; apart from it, for whoever asks with each request.
+    private let isRetentionUnlimited: Atomic<Bool>
 
     init(sealing: Sealing, retention: Retention, cacheLimit: Int) {
         self.sealing = sealing
-        self.retention = retention
+        currentRetention = Mutex(retention)
+        isRetentionUnlimited = Atomic(retention.isUnlimited)
         cache = TokenCache(limit: cacheLimit)
+    }
+
+    /// Which tokens are kept for how long.
+    var retention: Retention { currentRetention.withLock { $0 } }
+
+    /// Whether everything is kept for ever.
+    var keepsForever: Bool { isRetentionUnlimited.load(ordering: .relaxed) }
+
+    /// Goes by another retention from now on; what is in the cache with the former one's times is forgotten.
+    func change(_ retention: Retention) {
+        currentRetention.withLock { $0 = retention }
+        isRetentionUnlimited.store(retention.isUnlimited, ordering: .relaxed)
+        cache.removeAll()
     }
 
     /// Why the last write failed, or the next one would; nil when it is over.

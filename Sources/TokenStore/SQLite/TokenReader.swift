@@ -66,7 +66,7 @@ final class TokenReader {
 
     /// Until when the current row is given; nil when it is only still there because nobody has come to drop it.
     private func deadlineOfRow() -> Int64? {
-        guard !state.retention.isUnlimited else { return TokenCache.never }
+        guard !state.keepsForever else { return TokenCache.never }
         let deadline = state.retention.deadline(
             writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3)
         )

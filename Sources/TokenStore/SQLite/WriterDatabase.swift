@@ -171,7 +171,7 @@ final class WriterDatabase {
                 lock = nil
                 lock = try DataDirectory(path: opener.directory, creates: false)
             }
-            let opened = try opener.reopen()
+            let opened = try opener.reopen(state.retention)
             // The same keys stay the same, or rows that were sealed with them meanwhile would be refused.
             if let ring = opened.ring, (try? ring.identity()) != (try? state.sealing.current?.identity()) {
                 state.sealing.replace(ring)

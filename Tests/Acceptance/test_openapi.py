@@ -1,0 +1,159 @@
+"""config/openapi.yaml describes what the server does: schemathesis makes requests from it and judges the answers."""
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contract import fresh_id
+from http_client import Connection, exchange, get, lines, post
+from server_process import clean_environment, run
+
+yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
+
+FILE = Path(__file__).parents[2] / "config" / "openapi.yaml"
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance," \
+    "response_schema_conformance"
+
+
+@pytest.fixture(scope="session", name="schemathesis")
+def installed_schemathesis(tmp_path_factory):
+    """The program, in an environment of its own."""
+    folder = tmp_path_factory.mktemp("schemathesis")
+    for command in ([sys.executable, "-m", "venv", folder],
+                    [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "schemathesis==4.32.5"]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"schemathesis cannot be installed here: {(done.stderr or done.stdout).strip()[-300:]}")
+    return folder / "bin/schemathesis"
+
+
+ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
+
+
+def check(schemathesis, folder, base, tag, examples, *options):
+    """Has all operations of a tag tried, and returns how many these were."""
+    done = subprocess.run(
+        [schemathesis, "run", FILE, "--url", base, "--include-tag", tag, "--checks", CHECKS, "--max-redirects", "0",
+         "--seed", "6", "--max-examples", str(examples), "--phases", "examples,coverage,fuzzing", "--no-color",
+         "--generation-database", "none", "--warnings", "off", "--suppress-health-check", "all", *options],
+        capture_output=True, text=True, timeout=600, cwd=folder, check=False,
+        env=clean_environment({"HOME": str(folder)}),
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    tested = re.search(r"Tested: (\d+)", done.stdout)
+    assert tested, done.stdout[-3000:]
+    return int(tested[1])
+
+
+@pytest.mark.parametrize("settings", [
+    {"json_bodies": "on", "request_ids": "on"},
+    # Everything is redirected: the tester's own requests are from nobody who is trusted.
+    {"trusted_proxies": "none", "https": {"mode": "strict", "public_host": "tokens.example.com"}},
+], ids=["open", "redirecting"])
+def test_clients_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_path, settings, is_long):
+    server = serve(settings)
+    forwarded = ["--header", "X-Forwarded-Proto: http"] if "trusted_proxies" in settings else []
+    assert check(schemathesis, tmp_path, server.base, "tokens", 500 if is_long else 20, *forwarded) == 16
+
+
+@pytest.mark.parametrize("headers, status", [([], 200), (["--header", "Origin: https://pages.example"], 403)],
+                         ids=["program", "page"])
+def test_those_who_run_it_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_path, headers, status, is_long):
+    server = serve(ADMINISTRATION)
+    host, port = server.administration[0]
+    # /drain ends the server.
+    tested = check(schemathesis, tmp_path, f"http://{host}:{port}", "administration", 500 if is_long else 20,
+                   "--exclude-path", "/drain", *headers)
+    assert tested == 4
+    assert server.is_running()
+    assert ("reload was asked for" in server.log()) == (status == 200)
+
+
+def description():
+    return yaml.safe_load(FILE.read_text(encoding="utf-8"))
+
+
+def resolved(document, node):
+    """A node with its reference followed."""
+    while "$ref" in node:
+        target = document
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        node = target
+    return node
+
+
+def example(document, path, method, status, name=None):
+    """What the file shows for an answer."""
+    answer = resolved(document, resolved(document, document["paths"][path])[method]["responses"][status])
+    (content,) = answer["content"].values()
+    return content["examples"][name]["value"] if name else content["example"]
+
+
+def test_the_examples_for_clients_are_what_the_server_answers(serve):
+    """Those that can be had without a broken disk."""
+    server, document = serve(), description()
+    unique_id = fresh_id()
+    for request, method, status, name in [
+        (post(unique_id, "hello"), "post", "200", "stored"), (get(unique_id), "get", "200", "found"),
+        (get("nobody"), "get", "200", "nothing"), (get(""), "get", "200", "noID"),
+        (post("", "a"), "post", "200", "noID"),
+        (lines("DELETE /token HTTP/1.1", "Host: a"), "delete", "200", "delete"),
+        (lines("GET /token HTTP/1.1"), "get", "400", None),
+    ]:
+        shown = example(document, "/token", method, status, name)
+        assert json.loads(exchange(server.address, request).body) == shown, (method, name)
+
+
+def test_the_examples_for_those_who_run_it_are_what_the_server_answers(serve):
+    server, document = serve(ADMINISTRATION), description()
+    with Connection(server.administration[0]) as connection:
+        for path, method, name in [("/healthz", "get", "alive"), ("/readyz", "get", "ready"),
+                                   ("/reload", "post", "nothing")]:
+            response = connection.exchange(lines(f"{method.upper()} {path} HTTP/1.1", "Host: a"))
+            assert json.loads(response.body) == example(document, path, method, "200", name)
+        connection.send(lines("GET /metrics HTTP/1.1", "Host: a", "Connection: close"))
+        assert example(document, "/metrics", "get", "200", "ready") in connection.receive_to_end().decode()
+    for request, path, method, status in [
+        (lines("GET /healthz HTTP/1.1"), "/healthz", "get", "400"),
+        (lines("POST /healthz HTTP/1.1", "Host: a"), "/healthz", "get", "405"),
+    ]:
+        response = exchange(server.administration[0], request)
+        assert response.status == int(status)
+        assert json.loads(response.body) == example(document, path, method, status)
+    with Connection(server.administration[0]) as connection:
+        # One segment: the second has been received when the first is carried out.
+        connection.send(lines("POST /drain HTTP/1.1", "Host: a") + lines("GET /readyz HTTP/1.1", "Host: a"))
+        assert json.loads(connection.receive().body) == example(document, "/drain", "post", "200", "draining")
+        assert json.loads(connection.receive().body) == example(document, "/readyz", "get", "503", "stopping")
+    assert server.wait() == 0
+    server.was_ended = True
+
+
+def test_every_refusal_is_described():
+    """All that a client can get at the paths that answer, but CONNECT's 405."""
+    source = (FILE.parents[1] / "Sources/HTTP/Status.swift").read_text(encoding="utf-8")
+    statuses = set(re.findall(r"case \w+ = (\d+)$", source, re.M))
+    assert {"400", "408", "503"} <= statuses
+    # Those of redirects differ by method; 403 and 500 are for those who run it, 404 for other paths.
+    statuses -= {"302", "308", "403", "404", "405", "500"}
+    for method, operation in description()["components"]["pathItems"]["Token"].items():
+        answers = operation["responses"].keys()
+        assert statuses <= answers, method
+        assert ("302" if method in ("get", "head") else "308") in answers
+
+
+def test_it_names_the_servers_own_version_and_paths(serve):
+    document = description()
+    assert document["info"]["version"] == run("--version").stdout.strip()
+    by_tag = {"tokens": [], "administration": []}
+    for path, item in document["paths"].items():
+        operations = [value for name, value in resolved(document, item).items() if name != "servers"]
+        by_tag[operations[0]["tags"][0]].append(path)
+    assert f"paths: [{', '.join(by_tag['tokens'])}]" in run("check-config").stdout
+    server = serve(ADMINISTRATION)
+    message = json.loads(exchange(server.administration[0], lines("GET /x HTTP/1.1", "Host: a")).body)["error"]
+    assert message.endswith(", ".join(by_tag["administration"]))

@@ -6,6 +6,8 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/statfs.h>
 
 // Behind _GNU_SOURCE, which must not be defined here: Swift would then see fd_set defined twice. The address is a
 // struct sockaddr, which is left to Glibc.
@@ -13,6 +15,17 @@ int accept4(int descriptor, void *restrict address, unsigned int *restrict lengt
 
 // Behind _GNU_SOURCE as well. The mask is a cpu_set_t or any block of words. Returns 0 or -1.
 int sched_getaffinity(int process, __SIZE_TYPE__ size, void *mask);
+
+// prctl is variadic.
+static inline int clinux_set_dumpable(int value) {
+    return prctl(PR_SET_DUMPABLE, value, 0, 0, 0);
+}
+
+// The number of a path's file system as statfs(2) lists them, 0 when it cannot be told.
+static inline unsigned int clinux_file_system(const char *path) {
+    struct statfs status;
+    return statfs(path, &status) == 0 ? (unsigned int)status.f_type : 0;
+}
 
 // EPOLLET is bit 31 of an unsigned word, EPOLLEXCLUSIVE bit 28; as plain words they combine without casts.
 static const unsigned int CLINUX_EPOLLIN = EPOLLIN;

@@ -39,6 +39,16 @@ package final class Listener: Sendable {
         isAdopted = false
     }
 
+    /// Whether an address could be listened on, without listening: no client can come in meanwhile.
+    package static func tryBinding(_ address: SocketAddress) throws(SystemError) {
+        let probe = try makeSocket(address.family)
+        try probe.setOption(SOL_SOCKET, SO_REUSEADDR, "SO_REUSEADDR")
+        if address.family == AF_INET6 { try probe.setOption(Int32(IPPROTO_IPV6), IPV6_V6ONLY, "IPV6_V6ONLY") }
+        guard unsafe address.withPointer({ unsafe bind(probe.number, $0, $1) }) == 0 else {
+            throw SystemError.last("bind")
+        }
+    }
+
     /// Takes over a stream socket that listens already, and that its owner, such as systemd, keeps open as well.
     ///
     /// It goes on listening when we stop: who connects then waits for the next server that the owner passes it to. So does

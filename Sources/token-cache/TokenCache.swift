@@ -18,7 +18,7 @@ struct TokenCache: AsyncParsableCommand {
               curl 'http://127.0.0.1:8080/token?unique_id=me'
             """,
         version: version,
-        subcommands: [Serve.self, CheckConfig.self, Health.self],
+        subcommands: [Serve.self, CheckConfig.self, Health.self, Diagnose.self],
         groupedSubcommands: [
             CommandGroup(name: "Tokens", subcommands: [Get.self, Put.self, Delete.self, List.self]),
             CommandGroup(

@@ -155,10 +155,19 @@ internal import Glibc
 
     /// When the server's own certificate expires, in seconds since 1970; those that signed it outlive it.
     var expiry: Int64 {
+        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else { return 0 }
+        return unsafe Self.unixTime(X509_get0_notAfter(certificate))
+    }
+
+    /// From when on the server's own certificate counts, in seconds since 1970.
+    var start: Int64 {
+        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else { return 0 }
+        return unsafe Self.unixTime(X509_get0_notBefore(certificate))
+    }
+
+    private static func unixTime(_ value: UnsafePointer<ASN1_TIME>?) -> Int64 {
         var time = unsafe tm()
-        guard let certificate = unsafe SSL_CTX_get0_certificate(handle),
-            unsafe ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &time) == 1
-        else { return 0 }
+        guard unsafe ASN1_TIME_to_tm(value, &time) == 1 else { return 0 }
         return unsafe Int64(timegm(&time))
     }
 

@@ -9,6 +9,8 @@ struct BlockingSocket: ~Copyable {
     /// Why there is no connection, in the system's words.
     struct Failure: Error {
         let reason: String
+        /// `errno`, 0 where no call failed.
+        var code: Int32 = 0
     }
 
     /// Connects to a Unix socket.
@@ -80,6 +82,7 @@ struct BlockingSocket: ~Copyable {
     }
 
     private static func lastFailure() -> Failure {
-        Failure(reason: unsafe String(cString: strerror(errno)))
+        let code = errno
+        return Failure(reason: unsafe String(cString: strerror(code)), code: code)
     }
 }

@@ -67,6 +67,11 @@ struct ControlConnection: ~Copyable {
     private static let prefix = "/store/"
 
     private mutating func answer(_ method: String, _ path: String, _ body: Data) async {
+        if path == ServerFacts.path && method == "GET" {
+            let facts = AdministrationAnswer(json: endpoints.server.facts(version: endpoints.version))
+            _ = await stream.send(facts.encoded(closes: true))
+            return
+        }
         guard path.hasPrefix(Self.prefix),
             let type = StoreRequests.named(String(path.dropFirst(Self.prefix.count)))
         else {

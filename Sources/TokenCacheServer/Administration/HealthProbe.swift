@@ -27,6 +27,11 @@ package struct HealthProbe {
             }
         }
         guard failures.isEmpty else { return Readiness(reasons: failures) }
+        return askControlSocket()
+    }
+
+    /// What the server says that has the data folder.
+    func askControlSocket() -> Readiness {
         let path = ControlSocket.path(in: StoreAccess.directory(settings))
         do throws(BlockingSocket.Failure) {
             return try Self.ask(try BlockingSocket(unixPath: path))

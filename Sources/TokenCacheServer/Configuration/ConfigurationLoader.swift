@@ -23,29 +23,42 @@ package struct ConfigurationLoader: Sendable {
         let name: @Sendable (Setting) -> String
     }
 
+    /// The settings, and where each came from.
+    struct Loaded: Sendable {
+        var settings = Settings()
+        /// By key; what has its default is not there.
+        var origins: [String: String] = [:]
+    }
+
     /// Reads and checks everything; the first fault is thrown.
     package func load() async throws(ConfigurationError) -> Settings {
+        try await loadWithOrigins().settings
+    }
+
+    /// Reads and checks everything, and remembers which place each value is from.
+    func loadWithOrigins() async throws(ConfigurationError) -> Loaded {
         let file: ConfigurationFile? =
             if let filePath { try await ConfigurationFile(path: filePath) } else { nil }
         if let file { try checkKeys(of: file) }
         try checkEnvironment()
         let sources = sources(file)
-        var settings = Settings()
+        var loaded = Loaded()
         for setting in Setting.all {
             for source in sources {
                 guard let values = Self.values(of: setting, in: source.reader) else { continue }
                 let isCountRight = setting.isList || values.count == 1
-                guard isCountRight, setting.apply(values, &settings) else {
+                guard isCountRight, setting.apply(values, &loaded.settings) else {
                     throw .notAllowed(
                         source: source.place(setting), key: source.name(setting),
                         found: Self.quoted(values), allowed: setting.allowed
                     )
                 }
+                loaded.origins[setting.key] = source.place(setting)
                 break
             }
         }
-        try checkTogether(settings)
-        return settings
+        try checkTogether(loaded.settings)
+        return loaded
     }
 
     private func sources(_ file: ConfigurationFile?) -> [Source] {

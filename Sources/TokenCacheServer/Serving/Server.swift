@@ -296,6 +296,14 @@ package final class Server: Sendable {
         return Readiness(reasons: reasons)
     }
 
+    var listenerNames: [String] { entrances.map(\.name) }
+    var administrationNames: [String] { administration.map { "http://\($0.name)" } }
+
+    /// What it tells of itself to commands.
+    func facts(version: String) -> ServerFacts {
+        ServerFacts(self, version: version, descriptorLimit: DescriptorLimit.current)
+    }
+
     /// What it counts, for Prometheus; not on a loop's thread.
     func metrics(version: String) -> String {
         var report = MetricsReport(

@@ -13,21 +13,26 @@ internal import CSQLite
         case readWriteCreate
         case readWrite
         case readOnly
+        /// Reads the file alone, as if nobody could change it: takes no locks, makes no files, and does not see the log
+        /// (sqlite.org/c3ref/open.html, "immutable"). For a look at a store whose server does not run.
+        case still
     }
 
     init(path: String, mode: Mode) throws(SQLiteError) {
         var handle: OpaquePointer?
-        // No mutex: no two threads are in a connection at once. No SQLite URI either: a path is only a path.
+        // No mutex: no two threads are in a connection at once. No SQLite URI either, but for `still`: a path is only a path.
         let access =
             switch mode {
             case .readWriteCreate: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
             case .readWrite: SQLITE_OPEN_READWRITE
             case .readOnly: SQLITE_OPEN_READONLY
+            case .still: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI
             }
         let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | access
         // Who only reads never writes to the log.
-        let fileSystem = mode == .readOnly ? nil : LogFileSystem.name
-        let code = unsafe sqlite3_open_v2(path, &handle, flags, fileSystem)
+        let fileSystem = mode == .readOnly || mode == .still ? nil : LogFileSystem.name
+        let name = mode == .still ? Self.stillName(path) : path
+        let code = unsafe sqlite3_open_v2(name, &handle, flags, fileSystem)
         guard let opened = unsafe handle else {
             throw SQLiteError(code: code, message: "out of memory", sql: "open")
         }
@@ -40,6 +45,15 @@ internal import CSQLite
     deinit {
         // With _v2 the connection goes when its last statement does.
         _ = unsafe sqlite3_close_v2(handle)
+    }
+
+    /// A path as a URI: in it, `?`, `#` and `%` would mean something.
+    private static func stillName(_ path: String) -> String {
+        let escaped = path.utf8.map { byte in
+            let isPlain = (0x61...0x7a).contains(byte) || (0x41...0x5a).contains(byte) || (0x2d...0x39).contains(byte)
+            return isPlain ? String(UnicodeScalar(byte)) : "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }
+        return "file:\(escaped.joined())?immutable=1"
     }
 
     /// Has commits tell how long the log is (sqlite.org/c3ref/wal_hook.html), in the place of moving it by themselves.

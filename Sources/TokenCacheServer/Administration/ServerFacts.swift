@@ -1,0 +1,39 @@
+internal import EventLoop
+internal import Foundation
+
+/// What a running server tells of itself on the control socket.
+struct ServerFacts: Codable, Sendable {
+    var processID: Int
+    var version: String
+    /// As the log shows them, with the ports that the system has chosen: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
+    var listeners: [String]
+    var administration: [String]
+    /// The limit of open files.
+    var descriptorLimit: Int
+
+    static let path = "/server"
+
+    /// Asks a running server.
+    ///
+    /// - Parameter path: Of its control socket.
+    init(askedAt path: String) throws(BlockingSocket.Failure) {
+        let socket = try BlockingSocket(unixPath: path)
+        socket.send(Data("GET \(Self.path) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8))
+        var answer = Data()
+        while answer.count < 1 << 16, let chunk = socket.receive() { answer.append(chunk) }
+        guard let end = answer.firstRange(of: Data("\r\n\r\n".utf8))?.upperBound,
+            let facts = try? JSONDecoder().decode(Self.self, from: answer[end...])
+        else {
+            throw BlockingSocket.Failure(reason: "it tells nothing of itself; it may be another version")
+        }
+        self = facts
+    }
+
+    init(_ server: Server, version: String, descriptorLimit: Int) {
+        processID = Int(ProcessInfo.processInfo.processIdentifier)
+        self.version = version
+        listeners = server.listenerNames
+        administration = server.administrationNames
+        self.descriptorLimit = descriptorLimit
+    }
+}

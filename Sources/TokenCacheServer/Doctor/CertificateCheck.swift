@@ -1,0 +1,38 @@
+internal import EventLoop
+
+/// Certificates and their keys.
+enum CertificateCheck {
+    private static let topic = "Certificates"
+    private static let notice: Int64 = 14 * 86_400
+
+    static func findings(_ settings: Settings, now: Int64) -> [Finding] {
+        guard !settings.tls.certificates.isEmpty else { return [.ok(topic, "none are set")] }
+        let files = SettingsReloader.files(settings)
+        return ([files.standard] + files.others).flatMap { pair in
+            FileCheck.privateKey(pair.privateKey, topic) + [look(at: pair, files.clientAuthorities, now: now)]
+        }
+    }
+
+    private static func look(at pair: TLSFiles.Pair, _ authorities: String?, now: Int64) -> Finding {
+        do throws(TLSConfigurationError) {
+            let found = try TLSExamination(pair, clientAuthorities: authorities)
+            let names = found.names.isEmpty ? "no name" : found.names.joined(separator: ", ")
+            return dates(pair.certificateChain, names, from: found.start, to: found.expiry, now: now)
+        } catch {
+            return .problem(topic, error)
+        }
+    }
+
+    static func dates(_ path: String, _ names: String, from start: Int64, to expiry: Int64, now: Int64) -> Finding {
+        let renewal = "renew it; the server reads it by itself when the file changes"
+        let day = LogTime.text(expiry).prefix { $0 != "T" }
+        if now < start {
+            let first = LogTime.text(start).prefix { $0 != "T" }
+            return .problem(
+                topic, "\(path) counts from \(first) on", "see whether the clock is right, or use another one")
+        }
+        if now >= expiry { return .problem(topic, "\(path) has expired on \(day)", renewal) }
+        let text = "\(path) for \(names) is good until \(day)"
+        return expiry - now < notice ? .warning(topic, "\(text), for less than 14 days", renewal) : .ok(topic, text)
+    }
+}

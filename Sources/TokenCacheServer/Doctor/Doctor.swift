@@ -1,0 +1,49 @@
+internal import Foundation
+internal import TokenStore
+
+/// Looks at everything that a server needs, and says what is wrong with it.
+///
+/// Changes nothing, and shows nothing that is secret.
+package struct Doctor: Sendable {
+    private let loader: ConfigurationLoader
+    private let version: String
+
+    /// - Parameters:
+    ///   - loader: Finds the settings as the server does.
+    ///   - version: Of this program.
+    package init(_ loader: ConfigurationLoader, version: String) {
+        self.loader = loader
+        self.version = version
+    }
+
+    package func examine() async -> DoctorReport {
+        var findings = LibraryCheck.findings(version: version)
+        let loaded: ConfigurationLoader.Loaded
+        do throws(ConfigurationError) {
+            loaded = try await loader.loadWithOrigins()
+        } catch {
+            findings.append(.problem("Settings", error))
+            findings.append(
+                .warning(
+                    "Settings", "what the settings name was not looked at", "mend the settings, and ask again"
+                )
+            )
+            return DoctorReport(findings: findings + MachineCheck.clock(now: Int64(time(nil))))
+        }
+        let settings = loaded.settings
+        let directory = StoreAccess.directory(settings)
+        let server = RunningServer(directory: directory)
+        findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "there is no file (--config)"))
+        if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
+        findings += server.findings(version: version)
+        findings += ListenerCheck.findings(settings, server)
+        findings += FolderCheck.findings(directory)
+        findings += await StoreCheck(settings, directory: directory, server: server).findings()
+        findings += CertificateCheck.findings(settings, now: Int64(time(nil)))
+        findings += MachineCheck.findings(settings, server)
+        let values = Setting.all.map {
+            DoctorReport.Value(key: $0.key, value: $0.show(settings), origin: loaded.origins[$0.key] ?? "default")
+        }
+        return DoctorReport(findings: findings, settings: values)
+    }
+}

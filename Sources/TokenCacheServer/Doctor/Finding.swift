@@ -1,0 +1,66 @@
+/// One thing that was looked at.
+package struct Finding: Encodable, Sendable {
+    package enum State: String, Encodable, Sendable {
+        case ok
+        /// It serves as it is, but not for ever, or not as well as it could.
+        case warning
+        /// It cannot serve so, or is not safe.
+        case problem
+    }
+
+    /// The heading that it belongs under.
+    package let topic: String
+    package let state: State
+    package let text: String
+    /// What to do about it; empty when all is well.
+    package let advice: String
+
+    static func ok(_ topic: String, _ text: String) -> Finding {
+        Finding(topic: topic, state: .ok, text: text, advice: "")
+    }
+
+    static func warning(_ topic: String, _ text: String, _ advice: String) -> Finding {
+        Finding(topic: topic, state: .warning, text: text, advice: advice)
+    }
+
+    static func problem(_ topic: String, _ text: String, _ advice: String) -> Finding {
+        Finding(topic: topic, state: .problem, text: text, advice: advice)
+    }
+
+    /// Of an error's text, which says after a semicolon what to do.
+    static func problem(_ topic: String, _ error: some Error & CustomStringConvertible) -> Finding {
+        let parts = "\(error)".split(separator: "; ", maxSplits: 1).map(String.init)
+        return problem(topic, parts[0], parts.count == 2 ? parts[1] : "mend it, and ask again")
+    }
+}
+
+/// Everything that was looked at.
+package struct DoctorReport: Encodable, Sendable {
+    /// A setting in force.
+    package struct Value: Encodable, Sendable {
+        package let key: String
+        /// As the file would have it.
+        package let value: String
+        /// `default`, `environment`, `command line`, or a file and a line.
+        package let origin: String
+    }
+
+    package var findings: [Finding]
+    /// Empty when the settings cannot be read.
+    package var settings: [Value] = []
+
+    package var problems: Int { findings.count { $0.state == .problem } }
+    package var warnings: Int { findings.count { $0.state == .warning } }
+
+    private enum CodingKeys: CodingKey {
+        case findings, settings, problems, warnings
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(findings, forKey: .findings)
+        try container.encode(settings, forKey: .settings)
+        try container.encode(problems, forKey: .problems)
+        try container.encode(warnings, forKey: .warnings)
+    }
+}

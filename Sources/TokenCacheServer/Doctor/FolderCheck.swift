@@ -1,0 +1,90 @@
+internal import CLinux
+internal import Glibc
+internal import TokenStore
+
+/// The data folder: whose it is, where it lies, how much room it has.
+enum FolderCheck {
+    private static let topic = "Data folder"
+    /// The log takes some 16 MiB beside the database, and so does moving it.
+    private static let leastRoom = 64 << 20
+    private static let littleRoom = 1 << 30
+
+    static func findings(_ directory: String) -> [Finding] {
+        let place = FileStatus.nearestFolder(to: directory)
+        var findings: [Finding] = []
+        if let status = FileStatus(directory) {
+            guard status.isFolder else { return [.problem(topic, StoreOpenError.notADirectory(path: directory))] }
+            findings += permissions(status, directory)
+        } else if unsafe access(place, W_OK | X_OK) == 0 {
+            findings.append(.ok(topic, "\(directory) is not there yet; the first start makes it"))
+        } else {
+            findings.append(
+                .warning(
+                    topic, "\(directory) is not there, and \(place) is not for this user to write in",
+                    "run token-cache doctor as root or as the server's user, or make the folder for that user"
+                )
+            )
+        }
+        return findings + [fileSystem(unsafe clinux_file_system(place), place)] + room(of: place)
+    }
+
+    private static func permissions(_ status: FileStatus, _ directory: String) -> [Finding] {
+        var findings: [Finding] = []
+        if status.mode & 0o077 != 0 {
+            findings.append(
+                .problem(
+                    topic, "others may enter \(directory) (mode \(status.permissions))", "chmod 700 \(directory)"
+                )
+            )
+        } else {
+            findings.append(.ok(topic, "\(directory) is its owner's alone (mode \(status.permissions))"))
+        }
+        if unsafe access(directory, R_OK | W_OK | X_OK) != 0 {
+            findings.append(
+                .warning(
+                    topic, "\(directory) is not for this user",
+                    "run token-cache doctor as root or as the server's user"
+                )
+            )
+        }
+        for name in ["tokens.db", "tokens.db-wal", "tokens.db-shm", "lock", "control.sock"] {
+            findings += FileCheck.secret(directory + "/" + name, topic)
+        }
+        return findings
+    }
+
+    /// File systems of other machines and of programs, by the number that statfs(2) tells.
+    private static let remote: [UInt32: String] = [
+        0x6969: "NFS", 0xff53_4d42: "CIFS", 0xfe53_4d42: "SMB", 0x517b: "SMB", 0x0102_1997: "9P", 0x6573_5546: "FUSE",
+        0x00c3_6400: "Ceph", 0x5346_414f: "AFS",
+    ]
+
+    /// - Parameter number: As statfs(2) lists them.
+    static func fileSystem(_ number: UInt32, _ place: String) -> Finding {
+        guard let name = remote[number] else { return .ok(topic, "\(place) is on a local file system") }
+        return .problem(
+            topic, "\(place) is on \(name), where SQLite's log has no shared memory and a sync may not be one",
+            "set data_directory to a folder on a local disk"
+        )
+    }
+
+    private static func room(of place: String) -> [Finding] {
+        var status = statvfs()
+        guard unsafe statvfs(place, &status) == 0 else { return [] }
+        return [room(Int(clamping: status.f_bavail) * Int(clamping: status.f_frsize), place)]
+    }
+
+    static func room(_ bytes: Int, _ place: String) -> Finding {
+        let text = "\(Quantities.text(mebibytesIn: bytes)) are free on the disk of \(place)"
+        let advice = "make room: on a full disk, tokens are not stored and clients get 50001"
+        if bytes < leastRoom { return .problem(topic, text, advice) }
+        return bytes < littleRoom ? .warning(topic, text, advice) : .ok(topic, text)
+    }
+}
+
+extension Quantities {
+    /// Rounded down.
+    static func text(mebibytesIn bytes: Int) -> String {
+        bytes >= 10 << 30 ? "\(bytes >> 30) GiB" : "\(bytes >> 20) MiB"
+    }
+}

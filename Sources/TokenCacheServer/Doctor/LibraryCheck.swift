@@ -1,0 +1,46 @@
+internal import EventLoop
+internal import Foundation
+internal import TokenStore
+
+/// The versions of what runs.
+enum LibraryCheck {
+    private static let topic = "Versions"
+
+    static func findings(version: String) -> [Finding] {
+        let kernel = (try? String(contentsOfFile: "/proc/sys/kernel/osrelease", encoding: .utf8)) ?? "unknown"
+        return [
+            .ok(topic, "token-cache \(version)"),
+            sqlite(SQLiteLibrary.version, hasWALResetBug: SQLiteLibrary.hasWALResetBug),
+            openSSL(TLSContext.libraryVersion, now: Int64(time(nil))),
+            .ok(topic, "Linux \(kernel.trimmingCharacters(in: .whitespacesAndNewlines))"),
+        ]
+    }
+
+    static func sqlite(_ version: String, hasWALResetBug: Bool) -> Finding {
+        guard hasWALResetBug else { return .ok(topic, "SQLite \(version)") }
+        return .warning(
+            topic,
+            "SQLite \(version) has the WAL-reset bug, which cannot strike with the one connection that writes here",
+            "keep other programs away from the database; the bug is mended in 3.51.3, 3.50.7 and 3.44.6"
+        )
+    }
+
+    /// When the authors' support ends, in seconds since 1970 (openssl-library.org/policies/releasestrat).
+    private static let supportEnds: [String: (time: Int64, day: String)] = [
+        "3.0": (1_788_739_200, "2026-09-07"), "3.1": (1_741_910_400, "2025-03-14"),
+        "3.2": (1_763_856_000, "2025-11-23"), "3.3": (1_775_692_800, "2026-04-09"),
+        "3.4": (1_792_627_200, "2026-10-22"), "3.5": (1_901_836_800, "2030-04-08"),
+        "3.6": (1_793_491_200, "2026-11-01"),
+    ]
+
+    /// - Parameter text: As in `OpenSSL 3.0.22 25 Aug 2026`.
+    static func openSSL(_ text: String, now: Int64) -> Finding {
+        let words = text.split(separator: " ")
+        let series = words.count > 1 ? words[1].split(separator: ".").prefix(2).joined(separator: ".") : ""
+        guard let end = supportEnds[series], now >= end.time else { return .ok(topic, text) }
+        return .warning(
+            topic, "\(text) is out of its authors' support since \(end.day)",
+            "install the distribution's updates, which may mend it for longer, or a distribution with a later OpenSSL"
+        )
+    }
+}

@@ -1,0 +1,44 @@
+internal import Foundation
+internal import Glibc
+
+/// Limits and the clock.
+enum MachineCheck {
+    private static let topic = "Machine"
+
+    static func findings(_ settings: Settings, _ server: RunningServer) -> [Finding] {
+        [descriptors(settings, server), coreDumps(server)] + clock(now: Int64(time(nil)))
+    }
+
+    private static func descriptors(_ settings: Settings, _ server: RunningServer) -> Finding {
+        // A server takes all it can get.
+        let limit = server.facts?.descriptorLimit ?? DescriptorLimit.most
+        let whose = server.facts == nil ? "a server that is started here" : "the server"
+        let text = "\(whose) can have \(limit) files open, limits.connections is \(settings.connectionLimit)"
+        guard limit < settings.connectionLimit + 64 else { return .ok(topic, text) }
+        return .warning(topic, text, "raise it with ulimit -n or LimitNOFILE=, or lower limits.connections")
+    }
+
+    private static func coreDumps(_ server: RunningServer) -> Finding {
+        guard let facts = server.facts else { return .ok(topic, "the server turns its core dumps off") }
+        let limits = (try? String(contentsOfFile: "/proc/\(facts.processID)/limits", encoding: .utf8)) ?? ""
+        let line = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
+        guard let words = line?.split(separator: " ") else {
+            return .warning(
+                topic, "whether the server's core dumps are off cannot be seen", "run token-cache doctor as root")
+        }
+        guard words.count > 5, words[4] == "0" else {
+            return .problem(
+                topic, "the server's core dumps are on, and would hold keys and tokens", "restart the server")
+        }
+        return .ok(topic, "the server's core dumps are off")
+    }
+
+    /// 2026 to 2099: certificates and retention go by the clock.
+    static func clock(now: Int64) -> [Finding] {
+        let text = "the clock says \(LogTime.text(now))"
+        guard (1_767_225_600..<4_102_444_800).contains(now) else {
+            return [.problem(topic, text, "set it, and see that timedatectl shows it synchronized")]
+        }
+        return [.ok(topic, text)]
+    }
+}

@@ -1,0 +1,62 @@
+internal import Glibc
+internal import TokenStore
+
+/// Whether a server has the data folder, found without disturbing it.
+enum RunningServer {
+    case none
+    case running(ServerFacts)
+    /// Somebody has the folder and does not answer; its process, if that can be seen.
+    case silent(processID: Int?, reason: String)
+    /// The system does not let this user ask.
+    case hidden
+
+    private static let topic = "Server"
+
+    init(directory: String) {
+        do throws(BlockingSocket.Failure) {
+            self = .running(try ServerFacts(askedAt: ControlSocket.path(in: directory)))
+        } catch {
+            let holder = DataDirectory.holder(of: directory)
+            switch error.code {
+            case EACCES, EPERM: self = .hidden
+            case ENOENT, ECONNREFUSED, ENOTDIR:
+                self = holder.map { .silent(processID: $0, reason: error.reason) } ?? .none
+            default: self = .silent(processID: holder, reason: error.reason)
+            }
+        }
+    }
+
+    var facts: ServerFacts? {
+        if case .running(let facts) = self { facts } else { nil }
+    }
+
+    func findings(version: String) -> [Finding] {
+        switch self {
+        case .none: return [.ok(Self.topic, "none has the data folder")]
+        case .running(let facts):
+            let text = "process \(facts.processID) serves on \(facts.listeners.joined(separator: " "))"
+            guard facts.version != version else { return [.ok(Self.topic, text)] }
+            return [
+                .warning(
+                    Self.topic, "\(text), with version \(facts.version)",
+                    "restart it, so that version \(version) serves"
+                )
+            ]
+        case .silent(let processID, let reason):
+            let process = processID.map { "process \($0)" } ?? "another process"
+            return [
+                .problem(
+                    Self.topic, "\(process) has the data folder and does not answer on control.sock: \(reason)",
+                    "ask as its user or root; if that does not help, restart the server"
+                )
+            ]
+        case .hidden:
+            return [
+                .warning(
+                    Self.topic, "the data folder and its server are not for this user",
+                    "run token-cache doctor as root or as the server's user"
+                )
+            ]
+        }
+    }
+}

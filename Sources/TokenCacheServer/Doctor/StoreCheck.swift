@@ -1,0 +1,136 @@
+internal import Foundation
+internal import Glibc
+internal import TokenStore
+
+/// The store and its key ring: of the running server when there is one, otherwise of the files.
+struct StoreCheck {
+    private let settings: Settings
+    private let directory: String
+    private let server: RunningServer
+    private static let topic = "Store"
+    private static let ringTopic = "Key ring"
+
+    init(_ settings: Settings, directory: String, server: RunningServer) {
+        self.settings = settings
+        self.directory = directory
+        self.server = server
+    }
+
+    func findings() async -> [Finding] {
+        let file = StoreAccess.options(settings).keyRing
+        let permissions = file.isCredential ? [] : FileCheck.secret(file.path, Self.ringTopic)
+        switch server {
+        case .running: return askServer() + permissions
+        case .hidden, .silent: return [.warning(Self.topic, "could not be looked at", "see what is said of the server")]
+        case .none: return examineFiles(file, permissions)
+        }
+    }
+
+    // MARK: - Running
+
+    private func askServer() -> [Finding] {
+        let client = ControlClient(path: ControlSocket.path(in: directory))
+        let readiness = HealthProbe(settings).askControlSocket()
+        var findings: [Finding] = readiness.reasons.map {
+            .problem(Self.topic, "the server is not ready: \($0)", "mend the cause; the server goes on by itself then")
+        }
+        do throws(ControlClient.Failure) {
+            let found = try client.perform(StatisticsOfStore()) { _ in }
+            findings.append(
+                .ok(
+                    Self.topic,
+                    text(found.tokens, found.databaseBytes, found.logBytes, schema: found.schemaVersion)
+                )
+            )
+            if found.unreadableReads > 0 {
+                findings.append(
+                    .problem(
+                        Self.topic, "\(found.unreadableReads) reads met a row that does not open, since the start",
+                        "token-cache verify tells how many such rows there are"
+                    )
+                )
+            }
+            guard found.isSealed else { return findings + [.ok(Self.ringTopic, "sealing is off: there is none")] }
+            let numbers = try client.perform(ListKeys()) { _ in }.keys.map(\.number)
+            findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(numbers))"))
+        } catch {
+            findings.append(
+                .problem(Self.topic, "the server does not tell of its store", "ask again, or look into its log"))
+        }
+        return findings
+    }
+
+    // MARK: - Files
+
+    private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
+        let found: StoreExamination?
+        do throws(StoreOpenError) {
+            found = try StoreExamination.examine(directory: directory)
+        } catch {
+            return [isForOthers ? Self.notForUs(Self.topic) : .problem(Self.topic, error)]
+                + ring(file, permissions, of: nil, hasStore: false)
+        }
+        guard let found else {
+            return [.ok(Self.topic, "there is none yet; the first start makes it")]
+                + ring(file, permissions, of: nil, hasStore: false)
+        }
+        var findings: [Finding] = []
+        findings.append(
+            .ok(Self.topic, text(found.tokens, found.databaseBytes, found.logBytes, schema: found.schemaVersion)))
+        let path = directory + "/" + SQLiteTokenStore.fileName
+        switch (settings.sealing.isEnabled, found.keyRing != nil) {
+        case (true, false) where found.tokens > 0:
+            findings.append(.problem(Self.topic, StoreOpenError.notSealed(path: path)))
+        case (false, true) where found.tokens > 0:
+            findings.append(.problem(Self.topic, StoreOpenError.sealed(path: path)))
+        default: break
+        }
+        return findings + ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
+    }
+
+    private var isForOthers: Bool {
+        unsafe access(directory, R_OK | X_OK) != 0 && errno == EACCES
+            || access(directory + "/" + SQLiteTokenStore.fileName, R_OK) != 0 && errno == EACCES
+    }
+
+    private static func notForUs(_ topic: String) -> Finding {
+        .warning(topic, "not for this user", "run token-cache doctor as root or as the server's user")
+    }
+
+    private func ring(
+        _ file: KeyRingFile, _ permissions: [Finding], of fingerprint: String?, hasStore: Bool
+    ) -> [Finding] {
+        guard settings.sealing.isEnabled else { return [.ok(Self.ringTopic, "sealing is off: none is needed")] }
+        guard permissions.isEmpty else { return permissions }
+        do throws(KeyRingError) {
+            guard let ring = try KeyRingExamination.examine(file) else {
+                guard hasStore && fingerprint != nil else {
+                    return [.ok(Self.ringTopic, "\(file.path) is not there yet; the first start makes it")]
+                }
+                return [.problem(Self.ringTopic, KeyRingError.missing(path: file.path))]
+            }
+            if hasStore, let fingerprint, fingerprint != ring.fingerprint {
+                return [.problem(Self.ringTopic, KeyRingError.ofAnotherStore(path: file.path))]
+            }
+            return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.numbers)), fingerprint \(ring.fingerprint)")]
+        } catch {
+            let isHidden = unsafe access(file.path, R_OK) != 0 && errno == EACCES
+            return [isHidden ? Self.notForUs(Self.ringTopic) : .problem(Self.ringTopic, error)]
+        }
+    }
+
+    // MARK: - Words
+
+    private func text(_ tokens: Int, _ databaseBytes: Int, _ logBytes: Int, schema: Int?) -> String {
+        guard let schema else { return "all of it is still in its log of \(logBytes) bytes" }
+        let log =
+            logBytes > 0 && server.facts == nil
+            ? "; a log of \(logBytes) bytes, which the next start moves into it, is not counted" : ""
+        return "\(tokens) \(tokens == 1 ? "token" : "tokens") in \(databaseBytes) bytes, schema \(schema)\(log)"
+    }
+
+    private static func keys(_ numbers: [Int]) -> String {
+        let list = numbers.map(String.init).joined(separator: ", ")
+        return numbers.count == 1 ? "1 key, number \(list)" : "\(numbers.count) keys, numbers \(list)"
+    }
+}

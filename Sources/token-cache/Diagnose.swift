@@ -1,0 +1,31 @@
+import ArgumentParser
+import Foundation
+import TokenCacheServer
+
+/// The command `token-cache doctor`.
+struct Diagnose: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract:
+            "Look at all that the server needs and say what is wrong; exit status 1 says that there is a problem.",
+        discussion: """
+            It changes nothing, and works while the server runs and while it does not. The settings are found as \
+            serve finds them. Warnings leave the exit status at 0.
+
+            EXAMPLES
+              token-cache doctor
+              token-cache doctor --config /etc/token-cache/token-cache.yaml --json
+            """
+    )
+
+    @OptionGroup var addresses: ListenOptions
+    @OptionGroup var options: ConfigurationOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        let doctor = Doctor(options.loader(listen: addresses.listen), version: TokenCache.version)
+        let report = await doctor.examine()
+        try output.print(report, DoctorText(isColored: DoctorText.wantsColors).text(of: report))
+        if report.problems > 0 { throw ExitCode.failure }
+    }
+}

@@ -1,0 +1,50 @@
+import Foundation
+import TokenCacheServer
+
+/// The doctor's report for a person: a line a finding, what to do below it.
+struct DoctorText {
+    let isColored: Bool
+
+    /// On a terminal, unless somebody objects (no-color.org).
+    static var wantsColors: Bool {
+        isatty(STDOUT_FILENO) == 1 && (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty
+    }
+
+    func text(of report: DoctorReport) -> String {
+        var lines: [String] = []
+        var topic = ""
+        for finding in report.findings {
+            if finding.topic != topic {
+                if topic == "Settings" { lines += settings(report) }
+                topic = finding.topic
+                lines.append(topic)
+            }
+            lines.append("  \(word(finding.state))\(finding.text)")
+            if !finding.advice.isEmpty { lines.append("           -> \(finding.advice)") }
+        }
+        lines.append("")
+        lines.append("\(Text.count(report.problems, "problem")), \(Text.count(report.warnings, "warning"))")
+        return lines.joined(separator: "\n")
+    }
+
+    /// Those that somebody has set; the others would hide them.
+    private func settings(_ report: DoctorReport) -> [String] {
+        guard !report.settings.isEmpty else { return [] }
+        let set = report.settings.filter { $0.origin != "default" }
+        let rest =
+            "\(report.settings.count - set.count) settings have their defaults; token-cache check-config shows all"
+        return (set.map { "\($0.key): \($0.value) (\($0.origin))" } + [rest]).map { "  \(word(.ok))\($0)" }
+    }
+
+    private func word(_ state: Finding.State) -> String {
+        let padded = state.rawValue.padding(toLength: 9, withPad: " ", startingAt: 0)
+        guard isColored else { return padded }
+        let color =
+            switch state {
+            case .ok: 32
+            case .warning: 33
+            case .problem: 31
+            }
+        return "\u{1B}[\(color)m\(padded)\u{1B}[0m"
+    }
+}

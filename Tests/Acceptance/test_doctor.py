@@ -1,0 +1,315 @@
+"""token-cache doctor: what it finds, that it shows no secret and changes nothing."""
+import json
+import os
+import pty
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from certificates import make_certificate
+from contract import STORED
+from http_client import exchange, post
+from server_process import Server, binary, clean_environment, run
+from test_durability import small_disk  # noqa: F401, a fixture
+
+# Ports of the defaults may be somebody else's.
+NOWHERE = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "off"}
+AS_SOMEBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
+
+
+def examine(*flags, environment=None, prefix=(), **options):
+    """The report as JSON; its text says the same."""
+    environment = {**NOWHERE, **(environment or {})}
+    done = run("doctor", "--json", *flags, environment=environment, prefix=prefix, **options)
+    assert done.stderr == "", done.stderr
+    report = json.loads(done.stdout)
+    states = [finding["state"] for finding in report["findings"]]
+    assert (report["problems"], report["warnings"]) == (states.count("problem"), states.count("warning"))
+    assert all(bool(finding["advice"]) == (finding["state"] != "ok") for finding in report["findings"])
+    assert done.returncode == (1 if report["problems"] else 0)
+    return report
+
+
+def problems(report):
+    """What is a problem: topic and text."""
+    return [(finding["topic"], finding["text"]) for finding in report["findings"] if finding["state"] == "problem"]
+
+
+def said(report, topic, state="ok"):
+    """All that is said of a topic in that state."""
+    return "\n".join(finding["text"] for finding in report["findings"]
+                     if finding["topic"] == topic and finding["state"] == state)
+
+
+def only_problem(report, topic, text):
+    found = problems(report)
+    assert len(found) == 1 and found[0][0] == topic and re.search(text, found[0][1]), found
+
+
+def state_of(folder):
+    """Everything below a folder that a look could change."""
+    return {path: (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+@pytest.fixture(name="stopped")
+def stopped_server(serve):
+    """A server that has stored a token and ended."""
+    server = serve()
+    assert exchange(server.address, post("canary4711", "canary4712")).body == STORED
+    assert server.stop() == 0
+    return server
+
+
+def of(server, **options):
+    """What is said of a server by its own file."""
+    return examine("--config", str(server.folder / "token-cache.yaml"), **options)
+
+
+# All well
+
+def test_an_empty_machine_has_no_problem_and_gets_no_file(tmp_path):
+    report = examine("--data-directory", str(tmp_path / "data"))
+    assert problems(report) == []
+    assert "the first start makes it" in said(report, "Data folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stopped_server_has_no_problem_and_stays_as_it_is(stopped):
+    before = state_of(stopped.folder)
+    report = of(stopped)
+    assert problems(report) == [] and state_of(stopped.folder) == before
+    assert "1 token in " in said(report, "Store") and "schema 2" in said(report, "Store")
+    assert re.search(r"1 key, number 1, fingerprint [0-9a-f]{16}$", said(report, "Key ring"))
+    assert "none has the data folder" in said(report, "Server")
+
+
+def test_a_running_server_has_no_problem_and_is_asked(serve):
+    server = serve({"admin": {"listen": "127.0.0.1:0"}})
+    assert exchange(server.address, post("canary4711", "canary4712")).body == STORED
+    addresses = {"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}",
+                 "TOKEN_CACHE_ADMIN_LISTEN": f"127.0.0.1:{server.administration[0][1]}"}
+    report = of(server, environment=addresses)
+    assert problems(report) == []
+    assert f"process {server.process.pid} serves on http://127.0.0.1:{server.address[1]}" in said(report, "Server")
+    assert said(report, "Listeners").count("the running server has 127.0.0.1:") == 2
+    assert "1 token in " in said(report, "Store") and "the server has 1 key, number 1" in said(report, "Key ring")
+    assert "the server's core dumps are off" in said(report, "Machine")
+    printed = json.dumps(report)
+    key = re.search(r"^index ([0-9a-f]{64})", (server.data / "keys").read_text(), re.M)[1]
+    assert "canary" not in printed and key not in printed and key[:16] not in printed
+    assert server.is_running()
+
+
+def test_settings_are_shown_with_where_they_are_from(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text("# none\nlog_level: debug\naccess_log: json\n")
+    report = examine("--config", str(file), "--data-directory", str(tmp_path / "data"),
+                     environment={"TOKEN_CACHE_ACCESS_LOG": "combined"})
+    values = {value["key"]: (value["value"], value["origin"]) for value in report["settings"]}
+    assert values["log_level"] == ("debug", f"{file}, line 2")
+    assert values["access_log"] == ("combined", "environment")
+    assert values["data_directory"][1] == "command line"
+    assert values["drain_timeout"] == ("10s", "default")
+    shown = run("check-config", "--config", str(file), environment=NOWHERE).stdout
+    assert [line.split(":")[0] for line in shown.splitlines()] == [value["key"] for value in report["settings"]]
+
+
+def test_versions_are_those_that_run(tmp_path):
+    report = examine("--data-directory", str(tmp_path))
+    versions = said(report, "Versions") + said(report, "Versions", "warning")
+    assert f"token-cache {run('--version').stdout.strip()}" in versions
+    assert "SQLite 3." in versions and "OpenSSL 3." in versions and f"Linux {os.uname().release}" in versions
+
+
+# Problems
+
+@pytest.mark.parametrize("text, found", [
+    ("lisen: a\n", "line 1: there is no setting lisen"), ("log_level: loud\n", "line 1: log_level is \"loud\""),
+    (": : [\n", "not valid YAML"), ("limits: {head: 1}\n", "limits.head"),
+])
+def test_a_broken_configuration_is_the_problem(tmp_path, text, found):
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    report = examine("--config", str(file))
+    only_problem(report, "Settings", re.escape(found))
+    assert report["settings"] == []
+    only_problem(examine("--config", str(tmp_path / "none")), "Settings", "there is no such file")
+
+
+@pytest.mark.parametrize("name, mode, topic, text", [
+    ("data", 0o755, "Data folder", "others may enter .*0755"), ("data/tokens.db", 0o640, "Data folder", "tokens.db .*0640"),
+    ("data/keys", 0o644, "Key ring", "others may read .*keys .*0644"),
+    ("token-cache.yaml", 0o666, "Settings", "others may write .*0666"),
+])
+def test_wrong_permissions_are_problems_as_long_as_they_are_wrong(stopped, name, mode, topic, text):
+    path = stopped.folder / name
+    path.chmod(mode)
+    report = of(stopped)
+    only_problem(report, topic, text)
+    (advice,) = [finding["advice"] for finding in report["findings"] if finding["state"] == "problem"]
+    subprocess.run(advice.split(), check=True)
+    assert problems(of(stopped)) == []
+
+
+def test_a_taken_port_is_a_problem(stopped):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for variable, key in (("TOKEN_CACHE_LISTEN", "listen"), ("TOKEN_CACHE_ADMIN_LISTEN", "admin.listen")):
+            report = of(stopped, environment={variable: f"127.0.0.1:{port}"})
+            only_problem(report, "Listeners", f"^{key}: 127.0.0.1:{port} is in use by another program")
+    only_problem(of(stopped, environment={"TOKEN_CACHE_LISTEN": "192.0.2.1:80"}), "Listeners", "192.0.2.1:80 cannot be had")
+
+
+def test_a_running_server_that_is_elsewhere_has_to_be_restarted(serve):
+    server = serve()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    report = of(server, environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{port}"})
+    assert f"the running server is not on 127.0.0.1:{port}" in said(report, "Listeners", "warning")
+
+
+def test_a_unix_socket_is_looked_at(stopped, tmp_path):
+    def listening(path):
+        return of(stopped, environment={"TOKEN_CACHE_LISTEN": f"unix:{path}"})
+
+    path = tmp_path / "http.sock"
+    assert "can be had" in said(listening(path), "Listeners")
+    only_problem(listening(tmp_path / "none" / "http.sock"), "Listeners", "the folder of .* is missing")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        assert "is left over" in said(listening(path), "Listeners")
+        other.listen()
+        only_problem(listening(path), "Listeners", "in use by another program")
+    path.unlink()
+    path.write_text("")
+    only_problem(listening(path), "Listeners", "is no socket")
+
+
+def with_certificate(server, certificate, key):
+    return of(server, environment={"TOKEN_CACHE_TLS_CERTIFICATE": str(certificate), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(key)})
+
+
+def certificate_until(folder, start, end):
+    """A certificate with these dates, as `YYYYMMDDHHMMSSZ`."""
+    subprocess.run(["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-subj", "/CN=localhost", "-keyout", folder / "key.pem", "-out", folder / "request.pem"],
+                   check=True, capture_output=True)
+    (folder / "index").write_text("")
+    (folder / "ca.conf").write_text(
+        f"[ca]\ndefault_ca=a\n[a]\ndatabase={folder}/index\nnew_certs_dir={folder}\nrand_serial=yes\npolicy=p\n"
+        "default_md=sha256\n[p]\ncommonName=supplied\n")
+    subprocess.run(["openssl", "ca", "-batch", "-selfsign", "-config", folder / "ca.conf", "-keyfile", folder / "key.pem",
+                    "-in", folder / "request.pem", "-out", folder / "dated.pem", "-startdate", start, "-enddate", end],
+                   check=True, capture_output=True)
+    return folder / "dated.pem", folder / "key.pem"
+
+
+def test_certificates_are_looked_at(stopped, tmp_path):
+    soon, key = make_certificate(tmp_path)
+    assert "good until" in said(with_certificate(stopped, soon, key), "Certificates", "warning")
+    expired, dated_key = certificate_until(tmp_path, "20240101000000Z", "20250101000000Z")
+    only_problem(with_certificate(stopped, expired, dated_key), "Certificates", "has expired on 2025-01-01")
+    only_problem(with_certificate(stopped, expired, key), "Certificates", "private-key.pem does not belong to")
+    only_problem(with_certificate(stopped, tmp_path / "none.pem", key), "Certificates", "cannot be read")
+    good, dated_key = certificate_until(tmp_path, "20240101000000Z", "20900101000000Z")
+    assert "good until 2090-01-01" in said(with_certificate(stopped, good, dated_key), "Certificates")
+    Path(dated_key).chmod(0o644)
+    only_problem(with_certificate(stopped, good, dated_key), "Certificates", "private key .*0644")
+
+
+def test_the_key_ring_has_to_be_there_and_the_right_one(stopped, serve):
+    ring = stopped.data / "keys"
+    own = ring.read_bytes()
+    ring.unlink()
+    only_problem(of(stopped), "Key ring", "is missing")
+    ring.write_text("index 12\n")
+    ring.chmod(0o600)
+    only_problem(of(stopped), "Key ring", "line 1")
+    other = serve()
+    ring.write_bytes((other.data / "keys").read_bytes())
+    only_problem(of(stopped), "Key ring", "not the one that the store was sealed with")
+    ring.write_bytes(own)
+    assert problems(of(stopped)) == []
+
+
+def test_a_store_that_does_not_open_is_a_problem(stopped):
+    only_problem(of(stopped, environment={"TOKEN_CACHE_SEALING_ENABLED": "off"}), "Store", "is sealed, and sealing is off")
+    database = stopped.data / "tokens.db"
+    database.write_bytes(b"no database, but long enough to be taken for one " * 100)
+    only_problem(of(stopped), "Store", "not a usable database")
+
+
+def test_a_log_that_a_crash_left_is_told_of(serve):
+    server = serve()
+    assert exchange(server.address, post("a", "b")).body == STORED
+    server.kill()
+    before = state_of(server.folder)
+    report = of(server)
+    assert problems(report) == [] and re.search(r"log of \d+ bytes", said(report, "Store"))
+    assert state_of(server.folder) == before
+
+
+def test_a_server_that_cannot_be_asked_is_a_problem(serve):
+    server = serve()
+    (server.data / "control.sock").unlink()
+    only_problem(of(server), "Server", f"process {server.process.pid} has the data folder and does not answer")
+
+
+def test_a_full_disk_is_a_problem(small_disk, tmp_path):  # noqa: F811
+    server = Server(tmp_path / "server", data=small_disk / "data")
+    try:
+        report = of(server)
+    finally:
+        server.kill()
+    only_problem(report, "Data folder", "MiB are free on the disk")
+
+
+def test_few_descriptors_are_a_warning(tmp_path):
+    report = examine("--data-directory", str(tmp_path / "data"), prefix=["prlimit", "--nofile=500:500"])
+    assert "can have 500 files open" in said(report, "Machine", "warning")
+
+
+@needs_root
+def test_somebody_else_is_told_to_ask_as_the_servers_user(serve):
+    server = serve()
+    report = examine("--data-directory", str(server.data), prefix=AS_SOMEBODY, folder="/",
+                     environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"})
+    assert problems(report) == []
+    assert "not for this user" in said(report, "Server", "warning")
+    assert "by the running server or by another program" in said(report, "Listeners", "warning")
+
+
+# The command
+
+def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):
+    stopped.data.chmod(0o755)
+    done = run("doctor", "--config", str(stopped.folder / "token-cache.yaml"), environment=NOWHERE)
+    assert done.returncode == 1 and done.stdout.endswith("warnings\n") and "\n1 problem, " in done.stdout
+    assert f"  problem  others may enter {stopped.data} (mode 0755)\n           -> chmod 700" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_wrong_usage_has_a_status_of_its_own():
+    assert run("doctor", "--nothing").returncode == 64
+
+
+@pytest.mark.parametrize("environment, is_colored", [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colors_are_for_terminals(tmp_path, environment, is_colored):
+    terminal, other_end = pty.openpty()
+    process = subprocess.Popen([binary(), "doctor", "--data-directory", str(tmp_path / "data")], stdout=other_end,
+                               env=clean_environment({**NOWHERE, **environment}))
+    os.close(other_end)
+    printed = b""
+    try:
+        while chunk := os.read(terminal, 65536):
+            printed += chunk
+    except OSError:
+        # How a terminal ends when the program has gone.
+        pass
+    os.close(terminal)
+    assert process.wait(30) == 0 and b"Versions" in printed
+    assert (b"\x1b[32m" in printed) == is_colored

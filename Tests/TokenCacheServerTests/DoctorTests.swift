@@ -1,0 +1,60 @@
+import Testing
+
+@testable import TokenCacheServer
+
+/// What a doctor says of things that cannot be had on every machine.
+struct DoctorTests {
+    private let day: Int64 = 86_400
+    /// 2026-11-21.
+    private let now: Int64 = 1_795_219_200
+
+    @Test(arguments: [UInt32(0x6969), 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x6573_5546])
+    func networkFileSystemsAreProblems(number: UInt32) {
+        let finding = FolderCheck.fileSystem(number, "/data")
+        #expect(finding.state == .problem)
+        #expect(finding.text.hasPrefix("/data is on "))
+        #expect(finding.advice.contains("local disk"))
+    }
+
+    /// ext4, XFS, Btrfs, ZFS, tmpfs, overlayfs.
+    @Test(arguments: [UInt32(0xef53), 0x5846_5342, 0x9123_683e, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630])
+    func localFileSystemsAreFine(number: UInt32) {
+        #expect(FolderCheck.fileSystem(number, "/data").state == .ok)
+    }
+
+    @Test func littleRoomIsAWarningAndHardlyAnyAProblem() {
+        #expect(FolderCheck.room(2 << 30, "/data").state == .ok)
+        #expect(FolderCheck.room(500 << 20, "/data").state == .warning)
+        #expect(FolderCheck.room(60 << 20, "/data").state == .problem)
+        #expect(FolderCheck.room(60 << 20, "/data").text.contains("60 MiB"))
+    }
+
+    @Test func aSeriesOfOpenSSLIsWarnedOfFromItsEndOn() {
+        #expect(LibraryCheck.openSSL("OpenSSL 3.0.22 25 Aug 2026", now: now).state == .warning)
+        #expect(LibraryCheck.openSSL("OpenSSL 3.0.22 25 Aug 2026", now: now - 90 * day).state == .ok)
+        #expect(LibraryCheck.openSSL("OpenSSL 3.5.4 30 Sep 2025", now: now).state == .ok)
+        // A series of the future.
+        #expect(LibraryCheck.openSSL("OpenSSL 4.0.1 1 Jan 2027", now: now).state == .ok)
+    }
+
+    @Test func theWALResetBugIsWarnedOf() {
+        #expect(LibraryCheck.sqlite("3.40.1", hasWALResetBug: true).state == .warning)
+        #expect(LibraryCheck.sqlite("3.51.3", hasWALResetBug: false).state == .ok)
+    }
+
+    @Test func aClockOfAnotherAgeIsAProblem() {
+        #expect(MachineCheck.clock(now: now)[0].state == .ok)
+        #expect(MachineCheck.clock(now: 0)[0].state == .problem)
+        #expect(MachineCheck.clock(now: 4_200_000_000)[0].state == .problem)
+    }
+
+    @Test func aCertificateIsGoodBetweenItsDates() {
+        let dates = { (start: Int64, end: Int64) in
+            CertificateCheck.dates("a.pem", "a", from: now + start * day, to: now + end * day, now: now).state
+        }
+        #expect(dates(-1, 30) == .ok)
+        #expect(dates(-1, 13) == .warning)
+        #expect(dates(-30, -1) == .problem)
+        #expect(dates(1, 90) == .problem)
+    }
+}

@@ -1,5 +1,4 @@
-"""The log tells of start, stop and trouble, the access log of requests, and neither of what clients store."""
-import itertools
+"""The log tells of start, stop and trouble, the access log of requests; test_canaries looks for what neither may tell."""
 import json
 import os
 import re
@@ -7,12 +6,11 @@ import subprocess
 
 import pytest
 
-from contract import NOT_FOUND, STORED, found
-from http_client import FORM, Connection, exchange, get, lines, post
+from contract import NOT_FOUND, STORED
+from http_client import Connection, exchange, get, lines, post
 from server_process import NO_ADMINISTRATION, binary, clean_environment, run, until
 
 HOST = "Host: localhost"
-CANARY = "canary4711"
 
 
 def log_lines(server):
@@ -88,67 +86,6 @@ def test_the_json_access_log_has_an_object_for_each_request(serve):
         assert entry["bytes"] == len(response.body)
         assert entry["client"] == "127.0.0.1" and entry["microseconds"] >= 0
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
-
-
-SECRETIVE = {
-    "id in a query": (get(CANARY), 200),
-    "id in the query of an unknown path": (get(CANARY, path="/other"), 404),
-    "id and token info in a body": (post(CANARY, CANARY), 200),
-    "id and token info in the query of a POST": (
-        lines(f"POST /token?unique_id={CANARY}&token_info={CANARY} HTTP/1.1", HOST), 200),
-    "query of an absolute target": (lines(f"GET http://{CANARY}/token?unique_id={CANARY} HTTP/1.1", HOST), 200),
-    "header values": (
-        get("a", *(f"{name}: {CANARY}" for name in ("User-Agent", "Referer", "Cookie", "X-Forwarded-For"))), 200),
-    "header name": (get("a", f"{CANARY}: a"), 200),
-    "Host": (lines("GET /token HTTP/1.1", f"Host: {CANARY}"), 200),
-    "method": (lines(f"{CANARY} /token HTTP/1.1", HOST), 200),
-    "method on an unknown path": (lines(f"{CANARY} /other HTTP/1.1", HOST), 404),
-    "body that is no form": (
-        lines("POST /token HTTP/1.1", HOST, "Content-Type: a/b", "Content-Length: 10", body=CANARY.encode()), 200),
-    "malformed target": (lines(f"GET {CANARY} HTTP/1.1", HOST), 400),
-    "malformed method": (lines(f"{CANARY}: a HTTP/1.1", HOST), 400),
-    "malformed version": (lines(f"GET /token {CANARY}", HOST), 400),
-    "malformed header": (lines(f"GET /token?unique_id={CANARY} HTTP/1.1", HOST, f"{CANARY}"), 400),
-    "malformed Host": (lines("GET /token HTTP/1.1", f"Host: {CANARY} {CANARY}"), 400),
-    "malformed length": (lines("POST /token HTTP/1.1", HOST, f"Content-Length: {CANARY}"), 400),
-    "unknown coding": (lines("POST /token HTTP/1.1", HOST, f"Transfer-Encoding: {CANARY}, chunked"), 501),
-    "unknown expectation": (lines("POST /token HTTP/1.1", HOST, f"Expect: {CANARY}"), 417),
-    "malformed chunk": (
-        lines("POST /token HTTP/1.1", HOST, FORM, "Transfer-Encoding: chunked", body=f"{CANARY}\r\n".encode()), 400),
-    "long target": (lines(f"GET /{CANARY * 2000} HTTP/1.1", HOST), 414),
-    "long head": (lines("GET /token HTTP/1.1", HOST, f"X: {CANARY * 2000}"), 431),
-    "connection cut in a body": (
-        lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 100", body=f"unique_id={CANARY}".encode()), None),
-}
-
-
-@pytest.mark.parametrize("access_log", ["off", "combined", "json"])
-def test_nothing_of_what_clients_send_gets_into_a_log(serve, access_log):
-    # Forwarded headers are among the canaries: their claims are to redirect nothing here.
-    server = serve({"access_log": access_log, "log_level": "trace", "https": {"mode": "off"}})
-    for name, (data, status) in SECRETIVE.items():
-        with Connection(server.address) as connection:
-            connection.send(data)
-            if status is not None:
-                assert connection.receive().status == status, name
-    assert exchange(server.address, get(CANARY)).body == found(CANARY), "the canary did arrive"
-    assert server.stop() == 0
-    answered = [name for name, (_, status) in SECRETIVE.items() if status is not None]
-    assert len(server.output().splitlines()) == (0 if access_log == "off" else len(answered) + 1)
-    assert CANARY not in server.output()
-    assert CANARY not in server.log()
-
-
-def test_a_failing_store_is_logged_without_what_it_failed_on(serve):
-    # As if the disk were full: the database and its log may not grow.
-    server = serve({"log_level": "trace"}, file_size=256 << 10)
-    numbers = itertools.count()
-    with Connection(server.address) as connection:
-        # The value changes: SQLite writes nothing when a page stays the same.
-        until(lambda: connection.exchange(post(CANARY, CANARY * 1000 + str(next(numbers)))).body != STORED, pause=0)
-    assert server.stop() == 0
-    assert "tokens cannot be stored" in server.log()
-    assert CANARY not in server.log()
 
 
 # Whoever reads the logs must not be able to stop the server.

@@ -92,8 +92,8 @@ SECRETIVE = {
         lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 100", body=f"unique_id={CANARY}".encode()), None),
 }
 
-HEADERS = ["Accept", "Authorization", "Content-Encoding", "Content-Language", "Cookie", "Date", "Forwarded", "From", "If-None-Match",
-           "Origin", "Proxy-Authorization", "Range", "Referer", "Upgrade", "User-Agent", "Via", "X-Forwarded-For",
+HEADERS = ["Accept", "Authorization", "Content-Encoding", "Content-Language", "Cookie", "Date", "Forwarded", "From",
+           "If-None-Match", "Origin", "Proxy-Authorization", "Range", "Referer", "Upgrade", "User-Agent", "Via", "X-Forwarded-For",
            "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "X-Anything"]
 for _name in HEADERS:
     SECRETIVE[_name] = (get("a", f"{_name}: {CANARY}"), 200)

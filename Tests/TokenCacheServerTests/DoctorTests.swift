@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 @testable import TokenCacheServer
@@ -56,5 +57,15 @@ struct DoctorTests {
         #expect(dates(-1, 13) == .warning)
         #expect(dates(-30, -1) == .problem)
         #expect(dates(1, 90) == .problem)
+    }
+
+    @Test func aKeyRingInTheServiceManagersHandsIsFound() throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let folders = [folder.path + "/none", folder.path]
+        #expect(StoreCheck.credential(in: folders) == nil)
+        try Data().write(to: folder.appending(path: "token-cache.keys"))
+        #expect(StoreCheck.credential(in: folders) == folder.path + "/token-cache.keys")
     }
 }

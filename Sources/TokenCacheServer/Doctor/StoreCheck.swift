@@ -107,6 +107,14 @@ struct StoreCheck {
                 guard hasStore && fingerprint != nil else {
                     return [.ok(Self.ringTopic, "\(file.path) is not there yet; the first start makes it")]
                 }
+                if let credential = Self.credential(in: Self.credentialFolders), settings.sealing.keyRing.isEmpty {
+                    return [
+                        .warning(
+                            Self.ringTopic, "\(credential) is a credential, which only the service can open",
+                            "ask again while the service runs"
+                        )
+                    ]
+                }
                 return [.problem(Self.ringTopic, KeyRingError.missing(path: file.path))]
             }
             if hasStore, let fingerprint, fingerprint != ring.fingerprint {
@@ -117,6 +125,16 @@ struct StoreCheck {
             let isHidden = unsafe access(file.path, R_OK) != 0 && errno == EACCES
             return [isHidden ? Self.notForUs(Self.ringTopic) : .problem(Self.ringTopic, error)]
         }
+    }
+
+    /// Where systemd finds credentials by itself (systemd.exec(5), LoadCredential=).
+    private static let credentialFolders = [
+        "/etc/credstore", "/etc/credstore.encrypted", "/run/credstore", "/run/credstore.encrypted",
+    ]
+
+    /// The credential of a service that keeps its key ring there.
+    static func credential(in folders: [String]) -> String? {
+        folders.map { "\($0)/\(KeyRingFile.credentialName)" }.first { FileStatus($0) != nil }
     }
 
     // MARK: - Words

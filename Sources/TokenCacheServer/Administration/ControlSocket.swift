@@ -6,7 +6,7 @@ internal import TokenStore
 ///
 /// Only the server's own user may connect (mode 0600). `POST /store/NAME` with a request's JSON is answered with lines of
 /// JSON, the last of which is the reply or an error: see `ControlLine`. What `AdministrationEndpoints` answers is answered
-/// here as well. By hand:
+/// here as well, and `GET /server` with `ServerFacts`. By hand:
 ///
 ///     curl --unix-socket data/control.sock -d '{"id": "me"}' http://localhost/store/get
 ///     curl --unix-socket data/control.sock http://localhost/readyz

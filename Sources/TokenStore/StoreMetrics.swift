@@ -8,6 +8,8 @@ package final class StoreMetrics: Sendable {
     package let writes = Counter()
     /// From the beginning of a group's transaction to its end, the sync of the disk included; failed groups as well.
     package let commitTime = Histogram.latency()
+    /// Of the log's syncs, one for each group at least; failed ones as well.
+    package let syncTime = Histogram.latency()
     /// Tokens of a group.
     package let groupSize = Histogram.sizes()
     /// Tokens that were dropped because their time was over.
@@ -16,12 +18,19 @@ package final class StoreMetrics: Sendable {
     package let tokens = Counter()
 
     func noteGroup(_ outcomes: [Result<Void, StoreError>], took duration: Duration) {
-        let (seconds, attoseconds) = duration.components
-        commitTime.add(UInt64(max(0, seconds)) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000)
+        commitTime.add(duration)
         groupSize.add(UInt64(outcomes.count))
         var stored: UInt64 = 0
         for outcome in outcomes { if case .success = outcome { stored += 1 } }
         writes.add(stored)
+    }
+}
+
+extension Histogram {
+    /// Counts a time, in nanoseconds.
+    func add(_ duration: Duration) {
+        let (seconds, attoseconds) = duration.components
+        add(UInt64(max(0, seconds)) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000)
     }
 }
 

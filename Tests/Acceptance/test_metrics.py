@@ -12,6 +12,7 @@ from certificates import make_certificate
 from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import Connection, exchange, get, lines, post
 from server_process import run, until
+from storage_shim import StorageShim
 
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}, "loops": 2}
 SAMPLE = re.compile(r'([a-z_]+)(\{([a-z]+="[^"\\]*",?)+\})? ([-+0-9.e]+|nan|inf)')
@@ -113,11 +114,41 @@ def test_reads_and_writes_of_the_store_are_counted(server):
     assert after["token_cache_store_group_writes_sum"] == 3
     assert after["token_cache_store_commit_duration_seconds_count"] == after["token_cache_store_group_writes_count"]
     assert after["token_cache_store_commit_duration_seconds_sum"] > 0
+    # The sync is a part of the commit, and no commit goes without; checkpoints may sync the log as well.
+    assert after["token_cache_store_sync_duration_seconds_count"] >= after["token_cache_store_group_writes_count"]
+    assert after["token_cache_store_sync_duration_seconds_sum"] > 0
     assert after["token_cache_store_reads_total"] == 2
     assert after["token_cache_cache_hits_total"] == 4
     assert after["token_cache_cache_entries"] == 1
     assert after["token_cache_store_database_bytes"] >= 4096
     assert after["token_cache_ready"] == 1
+
+
+def test_a_slow_disk_shows_in_the_time_of_syncs(shim_library, tmp_path):
+    delay = 0.05
+    with StorageShim(shim_library, tmp_path / "shim") as shim:
+        server = shim.serve(tmp_path / "server", ADMINISTRATION)
+        try:
+            shim.set(sync_delay_microseconds=int(delay * 1e6))
+            for _ in range(3):
+                assert exchange(server.address, post(fresh_id(), "a")).body == STORED
+            after = metrics(server)
+        finally:
+            shim.set(sync_delay_microseconds=0)
+            server.stop()
+    assert after["token_cache_store_sync_duration_seconds_sum"] >= 3 * delay
+    assert after["token_cache_store_commit_duration_seconds_sum"] >= 3 * delay
+
+
+def test_the_database_opened_anew_is_measured_as_well(server):
+    moved = server.data.with_name("elsewhere")
+    server.data.rename(moved)
+    until(lambda: metrics(server)["token_cache_ready"] == 0)
+    moved.rename(server.data)
+    until(lambda: metrics(server)["token_cache_ready"] == 1)
+    before = metrics(server)["token_cache_store_sync_duration_seconds_count"]
+    assert exchange(server.address, post("a", "b")).body == STORED
+    assert metrics(server)["token_cache_store_sync_duration_seconds_count"] > before
 
 
 def test_what_expires_is_counted(serve):

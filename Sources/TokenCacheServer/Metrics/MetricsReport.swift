@@ -131,6 +131,10 @@ struct MetricsReport {
             metrics.commitTime.reading
         )
         text.histogram(
+            "token_cache_store_sync_duration_seconds",
+            "Time that the disk takes to have the log; each commit waits for one sync.", metrics.syncTime.reading
+        )
+        text.histogram(
             "token_cache_store_group_writes", "Writes that share one transaction.", metrics.groupSize.reading
         )
         text.single("token_cache_store_tokens", .gauge, "Tokens in the store.", metrics.tokens.value)

@@ -1,4 +1,5 @@
 internal import CSQLite
+internal import Metrics
 
 /// A log that takes pieces and writes them to its file in one.
 ///
@@ -12,6 +13,8 @@ internal import CSQLite
     private var gathered: [UInt8] = []
     /// Where in the file the first of them belongs.
     private var start: sqlite3_int64 = 0
+    /// Takes how long each sync of the file takes, also one that fails; nil while nobody asks.
+    var syncTime: Histogram?
 
     /// What a large transaction gathers before some of it is written.
     private static let limit = 1 << 20
@@ -53,6 +56,12 @@ internal import CSQLite
 
     private static func log(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> BatchedLog? {
         unsafe unmanaged(memory)?.takeUnretainedValue()
+    }
+
+    /// The log behind a file that SQLite has open; nil when it is no such log.
+    static func opened(as memory: UnsafeMutablePointer<sqlite3_file>?) -> BatchedLog? {
+        guard let methods = unsafe memory?.pointee.pMethods, unsafe methods == self.methods.pointer else { return nil }
+        return unsafe log(memory)
     }
 
     // MARK: - Writing
@@ -123,7 +132,14 @@ internal import CSQLite
             unsafe methods.pointee.xTruncate = { memory, size in
                 unsafe afterFlush(memory) { unsafe $1.xTruncate($0, size) }
             }
-            unsafe methods.pointee.xSync = { memory, flags in unsafe afterFlush(memory) { unsafe $1.xSync($0, flags) } }
+            unsafe methods.pointee.xSync = { memory, flags in
+                let syncTime = unsafe log(memory)?.syncTime
+                return unsafe afterFlush(memory) { file, methods in
+                    let began = ContinuousClock.now
+                    defer { syncTime?.add(ContinuousClock.now - began) }
+                    return unsafe methods.xSync(file, flags)
+                }
+            }
             unsafe methods.pointee.xFileSize = { memory, size in
                 unsafe afterFlush(memory) { unsafe $1.xFileSize($0, size) }
             }

@@ -1,4 +1,5 @@
 internal import CSQLite
+internal import Metrics
 
 /// A connection to a database file, used by one thread at a time, which its owner sees to.
 @safe final class SQLiteConnection {
@@ -68,6 +69,15 @@ internal import CSQLite
                 return SQLITE_OK
             }, context
         )
+    }
+
+    /// Has the log's syncs measured, on the thread that uses the connection; once the log is open, as after a first read.
+    func measureSyncs(into histogram: Histogram) {
+        var file: UnsafeMutablePointer<sqlite3_file>?
+        guard unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) == SQLITE_OK else {
+            return
+        }
+        unsafe BatchedLog.opened(as: file)?.syncTime = histogram
     }
 
     /// The error of the call that was just made.

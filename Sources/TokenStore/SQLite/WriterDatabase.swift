@@ -43,6 +43,7 @@ final class WriterDatabase {
         files = StoreFiles(directory: opener.directory, database: opener.database)
         files.adopt()
         state.metrics.tokens.set(UInt64(committer.tokenCount))
+        committer.connection.measureSyncs(into: state.metrics.syncTime)
         fault = .vanished(path: opener.database)
         do throws(SQLiteError) {
             try opener.settle(committer)
@@ -176,6 +177,7 @@ final class WriterDatabase {
             if let ring = opened.ring, (try? ring.identity()) != (try? state.sealing.current?.identity()) {
                 state.sealing.replace(ring)
             }
+            opened.committer.connection.measureSyncs(into: state.metrics.syncTime)
             committer = opened.committer
             files.adopt()
         } catch {

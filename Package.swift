@@ -57,6 +57,8 @@ let package = Package(
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "Yams", package: "Yams"),
             ],
+            // In the binary, which needs no file beside it.
+            resources: [.embedInCode("StatusPage/Resources")],
             swiftSettings: strict
         ),
         .executableTarget(

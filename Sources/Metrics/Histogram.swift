@@ -53,6 +53,13 @@ package final class Histogram: Sendable {
         package private(set) var counts: [UInt64]
         package private(set) var sum: UInt64
 
+        /// A value in the unit in which it is shown, without the digits that a multiplication by a power of ten leaves:
+        /// 25_000 * 1e-9 is no 2.5000000000000001e-05.
+        package func inUnit(_ value: UInt64) -> Double {
+            let digits = 1e9
+            return (Double(value) * scale * digits).rounded() / digits
+        }
+
         /// Adds another one of the same bounds.
         package static func + (first: Reading, second: Reading) -> Reading {
             precondition(first.bounds == second.bounds, "only histograms of the same bounds add up")

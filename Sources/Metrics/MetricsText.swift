@@ -58,7 +58,7 @@ package struct MetricsText: Sendable {
         var count: UInt64 = 0
         for (index, bound) in reading.bounds.enumerated() {
             count += reading.counts[index]
-            line("\(name)_bucket", labels + [("le", "\(Self.short(Double(bound) * reading.scale))")], "\(count)")
+            line("\(name)_bucket", labels + [("le", "\(reading.inUnit(bound))")], "\(count)")
         }
         count += reading.counts[reading.bounds.count]
         line("\(name)_bucket", labels + [("le", "+Inf")], "\(count)")
@@ -78,11 +78,5 @@ package struct MetricsText: Sendable {
     private static func escaped(_ value: String) -> String {
         guard value.contains(where: { "\\\"\n".contains($0) }) else { return value }
         return value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("\n", with: "\\n")
-    }
-
-    /// Without the digits that a multiplication by a power of ten leaves: 25_000 * 1e-9 is no 2.5000000000000001e-05.
-    private static func short(_ value: Double) -> Double {
-        let digits = 1e9
-        return (value * digits).rounded() / digits
     }
 }

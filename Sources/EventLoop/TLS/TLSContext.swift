@@ -14,8 +14,8 @@ package final class TLSContext: Sendable {
         var stamps: [FileStamp?]
     }
 
-    /// OpenSSL's version, for example `OpenSSL 3.0.22 25 Aug 2026`.
-    package static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION)) }
+    /// OpenSSL's version, for example `3.0.22`.
+    package static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
 
     /// Reads the files; blocks for as long as that takes.
     package init(_ files: TLSFiles) throws(TLSConfigurationError) {

@@ -10,11 +10,12 @@ struct AdministrationAnswer: Sendable {
     /// Further lines of the head.
     var fields: [String] = []
 
-    /// JSON, with its keys in order.
+    /// JSON, with its keys in order, and `like_this`.
     init(_ status: Status = .ok, json value: some Encodable) {
         self.status = status
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
+        encoder.keyEncodingStrategy = .convertToSnakeCase
         body = ((try? encoder.encode(value)).map(Array.init) ?? []) + [UInt8(ascii: "\n")]
     }
 

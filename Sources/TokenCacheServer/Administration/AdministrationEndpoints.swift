@@ -9,6 +9,8 @@ struct AdministrationEndpoints: Sendable {
     let version: String
 
     private enum Endpoint: String, CaseIterable {
+        case page = "/"
+        case status = "/status"
         case health = "/healthz"
         case readiness = "/readyz"
         case metrics = "/metrics"
@@ -44,13 +46,17 @@ struct AdministrationEndpoints: Sendable {
 
     private func answer(_ endpoint: Endpoint) async -> AdministrationAnswer {
         switch endpoint {
+        case .page: return StatusPage.answer
+        case .status:
+            // Reads files, which is not for a loop's thread.
+            let status = await Task { [server, version] in server.status(version: version) }.value
+            return AdministrationAnswer(json: status)
         // A full disk does not get better by a restart: what can answer is alive.
         case .health: return AdministrationAnswer(json: ["alive": true])
         case .readiness:
             let readiness = server.readiness
             return AdministrationAnswer(readiness.isReady ? .ok : .unavailable, json: readiness)
         case .metrics:
-            // Reads files, which is not for a loop's thread.
             let text = await Task { [server, version] in server.metrics(version: version) }.value
             return AdministrationAnswer(mediaType: MetricsText.mediaType, text: text)
         case .reload:

@@ -1,8 +1,6 @@
 internal import EventLoop
-internal import Glibc
 internal import HTTP
 internal import Metrics
-internal import Synchronization
 internal import TokenService
 internal import TokenStore
 
@@ -33,25 +31,17 @@ struct MetricsReport {
         writeConnections()
         writeStore()
         writeCache()
-        ProcessMetrics.write(to: &text)
+        ProcessMetrics.now.write(to: &text)
         return text.text
-    }
-
-    private func sum(_ value: (Worker) -> UInt64) -> UInt64 {
-        workers.reduce(0) { $0 + value($1) }
-    }
-
-    private func reading(_ histogram: (LoopMetrics) -> Histogram) -> Histogram.Reading {
-        workers.dropFirst().reduce(histogram(workers[0].metrics).reading) { $0 + histogram($1.metrics).reading }
     }
 
     // MARK: - Parts
 
     private mutating func writeServer() {
         text.begin("token_cache_build_info", .gauge, "1, with the versions of what is running.")
-        let openSSL = TLSContext.libraryVersion.split(separator: " ").dropFirst().first.map(String.init) ?? ""
         text.add(
-            "token_cache_build_info", ["version": version, "sqlite": SQLiteLibrary.version, "openssl": openSSL],
+            "token_cache_build_info",
+            ["version": version, "sqlite": SQLiteLibrary.version, "openssl": TLSContext.libraryVersion],
             UInt64(1)
         )
         text.single(
@@ -69,45 +59,43 @@ struct MetricsReport {
         text.begin(
             "token_cache_requests_total", .counter, "Requests that were answered, by status and the contract's code."
         )
-        var table = RequestCounts.table
-        for worker in workers { worker.metrics.requests.add(to: &table) }
-        RequestCounts.write(table, "token_cache_requests_total", to: &text)
+        RequestCounts.write(workers.requestTable, "token_cache_requests_total", to: &text)
         let name = "token_cache_request_duration_seconds"
         text.begin(
             name, .histogram,
             "Time in the server: of GET that of the loop's whole turn, of POST up to the end of its commit."
         )
-        text.addHistogram(name, [("method", "GET")], reading(\.getTime))
-        text.addHistogram(name, [("method", "POST")], reading(\.postTime))
+        text.addHistogram(name, [("method", "GET")], workers.reading(\.getTime))
+        text.addHistogram(name, [("method", "POST")], workers.reading(\.postTime))
     }
 
     private mutating func writeConnections() {
         text.single(
             "token_cache_connections_open", .gauge, "Open connections.",
-            sum { UInt64(max(0, $0.connectionCount.load(ordering: .relaxed))) }
+            workers.openConnections
         )
         text.single(
             "token_cache_connections_accepted_total", .counter,
             "Connections that were accepted, refused ones included.",
-            sum { $0.metrics.accepted.value }
+            workers.sum { $0.accepted.value }
         )
         let refused = "token_cache_connections_refused_total"
         text.begin(refused, .counter, "Connections beyond limits.connections: answered with 503, or closed at once.")
-        text.add(refused, ["cause": "limit"], sum { $0.metrics.refused.value })
-        text.add(refused, ["cause": "overflow"], sum { $0.metrics.dropped.value })
+        text.add(refused, ["cause": "limit"], workers.sum { $0.refused.value })
+        text.add(refused, ["cause": "overflow"], workers.sum { $0.dropped.value })
         text.single(
             "token_cache_accept_failures_total", .counter,
             "Attempts to accept that failed, as for want of descriptors.",
-            sum { $0.metrics.acceptFailures.value }
+            workers.sum { $0.acceptFailures.value }
         )
         text.single(
             "token_cache_tls_handshakes_total", .counter, "TLS handshakes that succeeded.",
-            sum { $0.metrics.handshakes.value }
+            workers.sum { $0.handshakes.value }
         )
         let failures = "token_cache_tls_handshake_failures_total"
         text.begin(failures, .counter, "TLS handshakes that failed, by cause.")
         for cause in TLSError.Cause.allCases {
-            text.add(failures, ["cause": cause.rawValue], sum { $0.metrics.handshakeFailures.value(cause) })
+            text.add(failures, ["cause": cause.rawValue], workers.sum { $0.handshakeFailures.value(cause) })
         }
     }
 
@@ -116,7 +104,7 @@ struct MetricsReport {
         text.single(
             "token_cache_store_reads_total", .counter,
             "Reads of the database, by GET that the cache had no answer for.",
-            sum { $0.metrics.storeReads.value }
+            workers.sum { $0.storeReads.value }
         )
         text.single(
             "token_cache_store_writes_total", .counter, "Tokens that were made durable.", metrics.writes.value
@@ -124,7 +112,7 @@ struct MetricsReport {
         let failures = "token_cache_store_failures_total"
         text.begin(failures, .counter, "Reads and writes of clients that failed, by cause.")
         for cause in StoreError.Cause.allCases {
-            text.add(failures, ["cause": cause.rawValue], sum { $0.metrics.storeFailures.value(cause) })
+            text.add(failures, ["cause": cause.rawValue], workers.sum { $0.storeFailures.value(cause) })
         }
         text.histogram(
             "token_cache_store_commit_duration_seconds", "Time of a group's transaction, with the sync of the disk.",

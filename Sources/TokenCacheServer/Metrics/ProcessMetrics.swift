@@ -2,36 +2,53 @@ internal import Foundation
 internal import Glibc
 internal import Metrics
 
-/// What the kernel knows of this process, by the names that all Prometheus clients use
-/// (prometheus.io/docs/instrumenting/writing_clientlibs, "Process metrics"); from proc(5).
-enum ProcessMetrics {
-    static func write(to text: inout MetricsText) {
+/// What the kernel knows of this process, from proc(5); 0 for what it does not tell.
+struct ProcessMetrics: Sendable {
+    /// In user and kernel mode.
+    private(set) var processorSeconds = 0.0
+    /// Seconds since 1970.
+    private(set) var startTime = 0.0
+    private(set) var virtualBytes = 0.0
+    private(set) var residentBytes = 0.0
+    private(set) var threads = 0.0
+    private(set) var descriptors = 0
+    private(set) var descriptorLimit: UInt64 = 0
+
+    /// Reads files.
+    static var now: ProcessMetrics {
+        var metrics = ProcessMetrics()
         let fields = statistics
         let ticks = Double(max(1, sysconf(Int32(_SC_CLK_TCK))))
         if fields.count > 21 {
-            text.single(
-                "process_cpu_seconds_total", .counter, "Processor time in user and kernel mode.",
-                (fields[11] + fields[12]) / ticks
-            )
-            text.single(
-                "process_start_time_seconds", .gauge, "When the process started, in seconds since 1970.",
-                bootTime + fields[19] / ticks
-            )
-            text.single("process_virtual_memory_bytes", .gauge, "Address space.", fields[20])
-            text.single(
-                "process_resident_memory_bytes", .gauge, "Memory that is in use.",
-                fields[21] * Double(sysconf(Int32(_SC_PAGESIZE)))
-            )
-            text.single("process_threads", .gauge, "Threads.", fields[17])
+            metrics.processorSeconds = (fields[11] + fields[12]) / ticks
+            metrics.startTime = bootTime + fields[19] / ticks
+            metrics.virtualBytes = fields[20]
+            metrics.residentBytes = fields[21] * Double(sysconf(Int32(_SC_PAGESIZE)))
+            metrics.threads = fields[17]
         }
-        if let descriptors = try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
-            // Less the one of this look.
-            text.single("process_open_fds", .gauge, "Open descriptors.", UInt64(max(0, descriptors.count - 1)))
-        }
+        // Less the one of this look.
+        let descriptors = try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+        metrics.descriptors = max(0, (descriptors?.count ?? 0) - 1)
         var limit = rlimit()
         if unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
-            text.single("process_max_fds", .gauge, "Descriptors that may be open.", UInt64(limit.rlim_cur))
+            metrics.descriptorLimit = UInt64(limit.rlim_cur)
         }
+        return metrics
+    }
+
+    /// By the names that all Prometheus clients use (prometheus.io/docs/instrumenting/writing_clientlibs, "Process metrics").
+    func write(to text: inout MetricsText) {
+        text.single(
+            "process_cpu_seconds_total", .counter, "Processor time in user and kernel mode.", processorSeconds
+        )
+        text.single(
+            "process_start_time_seconds", .gauge, "When the process started, in seconds since 1970.", startTime
+        )
+        text.single("process_virtual_memory_bytes", .gauge, "Address space.", virtualBytes)
+        text.single("process_resident_memory_bytes", .gauge, "Memory that is in use.", residentBytes)
+        text.single("process_threads", .gauge, "Threads.", threads)
+        text.single("process_open_fds", .gauge, "Open descriptors.", UInt64(descriptors))
+        text.single("process_max_fds", .gauge, "Descriptors that may be open.", descriptorLimit)
     }
 
     /// The fields of `/proc/self/stat` from the third, the state, on: what precedes it may hold anything.

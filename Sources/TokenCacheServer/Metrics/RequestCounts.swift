@@ -10,6 +10,9 @@ final class RequestCounts: Sendable {
         let status: Status
         /// 0 for none.
         let code: UInt16
+
+        /// That nothing is stored under an id is none.
+        var isError: Bool { status == .ok ? code != 0 && code != 50002 : status.rawValue >= 400 }
     }
 
     /// Of all GET together.

@@ -162,7 +162,7 @@ package final class Server: Sendable {
             \(workers.count) \(workers.count == 1 ? "loop" : "loops")
             """
         )
-        warnOfPlainHTTP()
+        for warning in exposureWarnings { logger.warning("\(warning)") }
         notifier.send(.ready, .status("serves on \(addresses)"))
         let proving = Task { await self.giveSignsOfLife() }
         let stopping = Task { await self.stop(by: signals) }
@@ -226,10 +226,11 @@ package final class Server: Sendable {
     private static let fileCheckInterval = Duration.seconds(2)
     private static let ticketKeyLifetime = Duration.seconds(86_400)
 
-    /// Tokens would cross the network in the clear.
-    private func warnOfPlainHTTP() {
+    /// What lets others read tokens on their way, or steer the server.
+    var exposureWarnings: [String] {
+        var warnings: [String] = []
         for entrance in entrances where !entrance.listener.isLocal && entrance.tls == nil {
-            logger.warning(
+            warnings.append(
                 """
                 \(entrance.name) takes plain HTTP from other machines; \
                 let only a proxy that speaks HTTPS reach it, over a network that you trust
@@ -237,17 +238,21 @@ package final class Server: Sendable {
             )
         }
         for listener in administration where !listener.isLocal {
-            logger.warning(
+            warnings.append(
                 """
                 admin.listen: whoever reaches \(listener.name) can stop the server and see how much is stored; \
                 let only those reach it who run it
                 """
             )
         }
-        if settings.https.mode == .off {
-            logger.warning("https.mode is off: tokens are accepted and given over plain HTTP")
+        if settingsInForce.https.mode == .off {
+            warnings.append("https.mode is off: tokens are accepted and given over plain HTTP")
         }
+        return warnings
     }
+
+    /// With what was reloaded.
+    var settingsInForce: Settings { reloader.settings }
 
     /// The first signal begins the end, the second one or the timeout hastens it.
     private func stop(by signals: UnixSignalsSequence) async {

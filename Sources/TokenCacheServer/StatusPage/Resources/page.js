@@ -1,0 +1,130 @@
+// Asks the server once a second and shows what it says.
+
+const byID = id => document.getElementById(id);
+// Milliseconds until the server counts as not reachable.
+const PATIENCE = 3000;
+// Who wants less motion gets charts that move every ten seconds; the figures change all the same.
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+const panels = [
+  { title: "Requests a second", format: short, least: 1,
+    series: [["GET", "get"], ["POST", "post"], ["errors", "errors"]] },
+  { title: "GET, time in the server", format: seconds, series: [["p50", "get_p50"], ["p99", "get_p99"]] },
+  { title: "POST, until it is on disk", format: seconds, series: [["p50", "post_p50"], ["p99", "post_p99"]] },
+  { title: "Answered from memory", format: percent, top: 1, series: [["of reads", "hit_ratio"]] },
+  { title: "Commit to the disk", format: seconds,
+    series: [["p50", "commit_p50"], ["p99", "commit_p99"], ["sync p99", "sync_p99"]] },
+  { title: "Connections", format: short, least: 10,
+    series: [["open", "connections"], ["refused a second", "refused"]] },
+  { title: "Memory", format: bytes, isBinary: true, series: [["in use", "memory"], ["answers", "cache_bytes"]] },
+  { title: "Processor", format: percent, least: 1, series: [["of one core", "processor"]] },
+  { title: "Tokens stored", format: short, least: 10, series: [["tokens", "tokens"], ["on disk", "store_bytes", bytes]] },
+].map(panel => new Panel(byID("panels"), panel));
+
+const facts = [
+  ["Store", [
+    ["tokens", status => number(status.store.tokens)],
+    ["database", status => bytes(status.store.database_bytes)],
+    ["log", status => bytes(status.store.log_bytes)],
+    ["written", status => number(status.store.writes)],
+    ["expired", status => number(status.store.expired)],
+    ["failures", status => number(status.store.failures)],
+    ["rows that did not open", status => number(status.store.unreadable)],
+  ]],
+  ["Connections", [
+    ["open, of at most", status => `${number(status.connections.open)} of ${number(status.connections.limit)}`],
+    ["accepted", status => number(status.connections.accepted)],
+    ["refused", status => number(status.connections.refused)],
+    ["first certificate expires", status => {
+      if (!status.certificate) return "no TLS here";
+      const left = Math.floor((status.certificate.expires_at - status.time) / 86400);
+      return `${date(status.certificate.expires_at)}, ${left < 0 ? "it has expired" : `in ${left} d`}`;
+    }],
+  ]],
+  ["Process", [
+    ["processor time", status => span(status.process.processor_seconds)],
+    ["descriptors", status => `${number(status.process.descriptors)} of ${number(status.process.descriptor_limit)}`],
+    ["threads", status => number(status.process.threads)],
+    ["started", status => new Date(status.started_at * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
+    ["SQLite, OpenSSL", status => `${status.sqlite}, ${status.openssl}`],
+  ]],
+].map(([title, rows]) => {
+  const fact = element(byID("facts"), "section", { class: "fact" });
+  element(fact, "h2", {}, title);
+  const list = element(fact, "dl");
+  return rows.map(([label, show]) => {
+    element(list, "dt", {}, label);
+    return { show, value: element(list, "dd", {}, nothing) };
+  });
+}).flat();
+
+const MARKS = { ready: "M2 8.5 6.5 13 14 3.5", unready: "M8 1.5 15 14H1ZM8 6v4M8 11.5v1", unreachable: "M3 3 13 13M13 3 3 13" };
+
+// Only what changes is written, as a screen reader reads it out.
+function setState(state, text) {
+  if (byID("state-text").textContent === text) return;
+  byID("state").dataset.state = state;
+  byID("mark").setAttribute("d", MARKS[state]);
+  byID("state-text").textContent = text;
+  document.title = `${state === "ready" ? "" : "! "}token-cache: ${text}`;
+  document.body.classList.toggle("stale", state === "unreachable");
+}
+
+let shownNotes = "";
+function setNotes(notes) {
+  const text = JSON.stringify(notes);
+  if (text === shownNotes) return;
+  shownNotes = text;
+  byID("notes").replaceChildren();
+  for (const { level, text } of notes) {
+    const item = element(byID("notes"), "li", { "data-level": level });
+    element(item, "b", {}, { error: "Not ready:", warning: "Warning:", notice: "Note:" }[level]);
+    item.append(" " + text);
+  }
+}
+
+let statuses = [];
+let points = [];
+let lastDrawn = 0;
+let lastAnswer = null;
+
+function take(status) {
+  // After a restart everything is counted from 0.
+  if (statuses.length > 0 && statuses.at(-1).started_at !== status.started_at) statuses = [];
+  const previous = statuses.at(-1);
+  if (previous && status.time > previous.time) {
+    const earlier = statuses.find(({ time }) => time >= status.time - LATENCY_WINDOW - 0.5) ?? previous;
+    points.push({ time: status.time, figures: figures(status, previous, earlier) });
+    points = points.filter(({ time }) => time > status.time - HISTORY && time <= status.time);
+    for (const panel of panels) panel.show(points.at(-1).figures);
+  }
+  statuses = [...statuses.filter(({ time }) => time > status.time - 2 * LATENCY_WINDOW), status];
+  for (const { show, value } of facts) value.textContent = show(status);
+  document.querySelector('[data-figure="version"]').textContent = status.version;
+  document.querySelector('[data-figure="uptime"]').textContent = span(status.time - status.started_at);
+  setState(status.ready ? "ready" : "unready", status.ready ? "Ready" : "Not ready");
+  setNotes([...status.reasons.map(text => ({ level: "error", text })), ...status.warnings]);
+}
+
+function draw(now) {
+  if (calm.matches && now - lastDrawn < 10 && lastDrawn > 0) return;
+  lastDrawn = now;
+  for (const panel of panels) panel.draw(points, now);
+}
+
+async function ask() {
+  try {
+    const response = await fetch("/status", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    const status = await response.json();
+    lastAnswer = new Date();
+    take(status);
+    draw(status.time);
+  } catch (error) {
+    const since = lastAnswer ? `, last answer at ${lastAnswer.toTimeString().slice(0, 8)}` : "";
+    setState("unreachable", `The server cannot be reached${since}`);
+  }
+  setTimeout(ask, 1000);
+}
+
+ask();

@@ -1,0 +1,72 @@
+internal import EventLoop
+internal import Foundation
+internal import Metrics
+internal import TokenStore
+
+extension Server {
+    /// The server in numbers, for its page and for scripts; reads files, so not on a loop's thread.
+    func status(version: String) -> ServerStatus {
+        let (settings, readiness, process) = (settingsInForce, readiness, ProcessMetrics.now)
+        let (cache, sizes, metrics) = (store.cacheCounts, store.fileSizes, store.metrics)
+        return ServerStatus(
+            version: version, sqlite: SQLiteLibrary.version, openssl: TLSContext.libraryVersion,
+            time: Date().timeIntervalSince1970, startedAt: process.startTime, ready: readiness.isReady,
+            reasons: readiness.reasons, warnings: warnings, requests: workers.requests,
+            latency: ServerStatus.Latencies(
+                get: .init(workers.reading(\.getTime)), post: .init(workers.reading(\.postTime)),
+                commit: .init(metrics.commitTime.reading), sync: .init(metrics.syncTime.reading)
+            ),
+            connections: ServerStatus.Connections(
+                open: workers.openConnections, limit: settings.connectionLimit,
+                accepted: workers.sum { $0.accepted.value },
+                refused: workers.sum { $0.refused.value + $0.dropped.value }
+            ),
+            cache: ServerStatus.Cache(
+                hits: cache.hits, misses: cache.misses, entries: cache.entries, bytes: cache.bytes
+            ),
+            store: ServerStatus.Store(
+                tokens: metrics.tokens.value, databaseBytes: sizes.database, logBytes: sizes.log,
+                writes: metrics.writes.value, expired: metrics.expired.value,
+                failures: StoreError.Cause.allCases.reduce(0) { sum, cause in
+                    sum + workers.sum { $0.storeFailures.value(cause) }
+                },
+                unreadable: store.unreadableCount
+            ),
+            certificate: tls.map { ServerStatus.Certificate(expiresAt: $0.earliestExpiry) },
+            process: ServerStatus.Process(
+                processorSeconds: process.processorSeconds, residentBytes: process.residentBytes,
+                threads: process.threads, descriptors: process.descriptors, descriptorLimit: process.descriptorLimit
+            )
+        )
+    }
+
+    /// What somebody should know or change, the worst first.
+    private var warnings: [ServerStatus.Warning] {
+        var warnings = exposureWarnings
+        if !settingsInForce.sealing.isEnabled {
+            warnings.append("sealing.enabled is off: whoever gets hold of the disk or a backup can read the tokens")
+        }
+        if let tls, let text = Self.expiryWarning(tls.earliestExpiry - Int64(Date().timeIntervalSince1970)) {
+            warnings.insert(text, at: 0)
+        }
+        var all = warnings.map { ServerStatus.Warning(level: .warning, text: $0) }
+        if SQLiteLibrary.hasWALResetBug {
+            let text = """
+                SQLite \(SQLiteLibrary.version) has the WAL-reset bug; it cannot strike as long as no other program \
+                opens the database, and 3.51.3 does not have it
+                """
+            all.append(ServerStatus.Warning(level: .notice, text: text))
+        }
+        return all
+    }
+
+    /// - Parameter seconds: Until a certificate expires.
+    private static func expiryWarning(_ seconds: Int64) -> String? {
+        switch seconds / 86_400 {
+        case _ where seconds <= 0: "a certificate has expired: clients refuse it; put a new one in its place"
+        case 14...: nil
+        case 0: "a certificate expires within a day; put a new one in its place"
+        case let days: "a certificate expires in \(days) \(days == 1 ? "day" : "days"); put a new one in its place"
+        }
+    }
+}

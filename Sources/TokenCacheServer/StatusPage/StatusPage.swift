@@ -1,0 +1,36 @@
+internal import HTTP
+
+/// The page at `/` of the administration: one document without any other file, which asks `/status` every second.
+enum StatusPage {
+    /// The page as an answer.
+    ///
+    /// A nonce of its own lets its one style and one script run and nothing else (CSP Level 3, section 6.7.3).
+    static var answer: AdministrationAnswer {
+        // With its first digit set it has as many digits as any other one.
+        let nonce = String(UInt128.random(in: 1 << 124...UInt128.max), radix: 16)
+        var answer = AdministrationAnswer(
+            mediaType: "text/html; charset=utf-8", text: document.replacing("{nonce}", with: nonce)
+        )
+        answer.fields = [
+            """
+            Content-Security-Policy: default-src 'none'; script-src 'nonce-\(nonce)'; style-src 'nonce-\(nonce)'; \
+            connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'
+            """,
+            "Referrer-Policy: no-referrer", "Cross-Origin-Resource-Policy: same-origin",
+            "Cross-Origin-Opener-Policy: same-origin",
+        ]
+        return answer
+    }
+
+    /// All but the nonce.
+    private static let document: String = {
+        let script = [PackageResources.figures_js, PackageResources.chart_js, PackageResources.page_js]
+        return text(PackageResources.page_html)
+            .replacing("{style}", with: text(PackageResources.page_css))
+            .replacing("{script}", with: script.map(text).joined(separator: "\n"))
+    }()
+
+    private static func text(_ bytes: [UInt8]) -> String {
+        String(decoding: bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,123 @@
+"""A browser without a window, driven over Chromium's DevTools protocol (chromedevtools.github.io/devtools-protocol)."""
+import base64
+import itertools
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+
+PROGRAM = shutil.which("chromium")
+ANSWER_SECONDS = 30
+# The machine's certificates and accounts are not wanted, nor what Chromium asks of the network by itself.
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run", "--no-default-browser-check", "--mute-audio",
+    "--remote-debugging-pipe",
+)
+
+
+class Browser:
+    """A browser with one page; what goes wrong in the page is in `problems`."""
+
+    def __init__(self, folder):
+        ours, theirs = os.pipe(), os.pipe()
+        # Chromium reads commands from descriptor 3 and writes to 4, each message ended by a NUL.
+        script = f'exec "$0" "$@" 3<&{ours[0]} 4>&{theirs[1]}'
+        command = ["bash", "-c", script, PROGRAM, *FLAGS, f"--user-data-dir={folder}", "about:blank"]
+        self.process = subprocess.Popen(
+            command, pass_fds=(ours[0], theirs[1]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(folder)})
+        os.close(ours[0])
+        os.close(theirs[1])
+        self.output, self.input = ours[1], theirs[0]
+        self.unread = b""
+        self.numbers = itertools.count(1)
+        self.problems = []
+        self.session = None
+        try:
+            target = next(
+                target for target in self.call("Target.getTargets")["targetInfos"] if target["type"] == "page")
+            attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+            self.session = attached["sessionId"]
+            for domain in "Page", "Runtime", "Log":
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Ends the browser; its helpers end with it."""
+        self.process.kill()
+        self.process.wait(ANSWER_SECONDS)
+        os.close(self.output)
+        os.close(self.input)
+
+    def call(self, method, **parameters):
+        """Sends a command and returns its result; what is told meanwhile is noted."""
+        number = next(self.numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self.output, data):]
+        while True:
+            answer = self._receive(method)
+            if answer.get("id") == number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                return answer["result"]
+            self._note(answer)
+
+    def _receive(self, method):
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while b"\0" not in self.unread:
+            ready, _, _ = select.select([self.input], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"the browser does not answer {method}"
+            part = os.read(self.input, 1 << 16)
+            assert part, f"the browser has ended during {method}"
+            self.unread += part
+        message, self.unread = self.unread.split(b"\0", 1)
+        return json.loads(message)
+
+    def _note(self, event):
+        kind, parameters = event.get("method"), event.get("params", {})
+        if kind == "Runtime.exceptionThrown":
+            self.problems.append(parameters["exceptionDetails"].get("exception", {}).get("description", "exception"))
+        elif kind == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
+            self.problems.append(str(parameters["args"]))
+        elif kind == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
+            self.problems.append(parameters["entry"]["text"])
+
+    # The page
+
+    def size(self, width, height, **features):
+        """Sets the size of the window, and media features such as `prefers_color_scheme="dark"`."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        named = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        self.call("Emulation.setEmulatedMedia", features=named)
+
+    def open(self, url):
+        """Goes to a page."""
+        result = self.call("Page.navigate", url=url)
+        assert "errorText" not in result, result
+
+    def evaluate(self, expression):
+        """What a JavaScript expression comes to."""
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def screenshot(self, path):
+        """Writes what is to be seen, for people."""
+        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(data))

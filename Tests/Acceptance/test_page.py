@@ -1,0 +1,228 @@
+"""The page of the administration, in a real browser, and the status that it shows."""
+import http.client
+import json
+import re
+import subprocess
+
+import pytest
+
+from browser import PROGRAM, Browser
+from certificates import make_certificate
+from contract import STORED, fresh_id
+from http_client import Connection, Response, exchange, get, lines, post
+from server_process import UNSEALED, until
+
+ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
+CANARY = "canary4711"
+
+
+def ask(server, path, method="GET"):
+    """An answer of the administration, of whatever type."""
+    connection = http.client.HTTPConnection(*server.administration[0], timeout=20)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Response(response.status, headers, response.read())
+    finally:
+        connection.close()
+
+
+def status(server):
+    """What /status says."""
+    response = ask(server, "/status")
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+    return json.loads(response.body)
+
+
+def warnings(server):
+    return [warning["text"] for warning in status(server)["warnings"] if warning["level"] == "warning"]
+
+
+@pytest.fixture(name="server")
+def watched_server(serve):
+    return serve(ADMINISTRATION)
+
+
+# The status
+
+def test_the_status_counts_what_happened(server):
+    for request in (post("a", "b"), get("a"), get("a"), get("nobody"), get("a", path="/nowhere"), post("a", "c")):
+        exchange(server.address, request)
+    # Times are noted when the answer has been sent.
+    until(lambda: [sum(status(server)["latency"][name]["counts"]) for name in ("get", "post")] == [4, 2])
+    now = status(server)
+    assert now["requests"] == {"get": 4, "post": 2, "other": 0, "errors": 1}
+    assert (now["store"]["tokens"], now["store"]["writes"]) == (1, 2)
+    assert now["cache"]["hits"] == 1 and now["connections"]["accepted"] == 6
+    assert (now["ready"], now["reasons"], now.get("certificate")) == (True, [], None)
+    assert sum(now["latency"]["commit"]["counts"]) == 2 <= sum(now["latency"]["sync"]["counts"])
+    for distribution in now["latency"].values():
+        assert len(distribution["counts"]) == len(distribution["bounds"]) + 1
+        assert distribution["bounds"] == sorted(distribution["bounds"])
+    assert now["started_at"] <= now["time"] and now["process"]["resident_bytes"] > 1 << 20
+
+
+def test_a_store_that_fails_is_told_with_its_reason(server):
+    moved = server.data.with_name("elsewhere")
+    server.data.rename(moved)
+    until(lambda: not status(server)["ready"])
+    assert "tokens cannot be stored" in status(server)["reasons"][0]
+    moved.rename(server.data)
+    until(lambda: status(server)["ready"])
+
+
+def test_nothing_is_warned_of_by_default(server):
+    assert warnings(server) == []
+
+
+def test_what_is_risky_is_warned_of(serve):
+    server = serve({**ADMINISTRATION, **UNSEALED, "listen": "0.0.0.0:0", "https": {"mode": "off"}})
+    assert [text.split(" ")[0] for text in warnings(server)] == [
+        f"http://0.0.0.0:{server.address[1]}", "https.mode", "sealing.enabled"]
+
+
+def test_a_certificate_that_soon_expires_is_warned_of(serve, tmp_path):
+    chain, key = make_certificate(tmp_path)
+    server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": {"certificate": chain, "private_key": key}})
+    now = status(server)
+    assert now["certificate"]["expires_at"] > now["time"]
+    assert len(warnings(server)) == 1 and re.match(r"a certificate expires in [12] days?; ", warnings(server)[0])
+    subprocess.run(
+        ["openssl", "req", "-x509", "-key", key, "-days", "90", "-subj", "/CN=localhost", "-out", chain], check=True,
+        capture_output=True)
+    assert json.loads(ask(server, "/reload", "POST").body)["reloaded"]
+    assert warnings(server) == []
+
+
+# The page's head
+
+def test_the_page_may_load_nothing_but_itself(server):
+    pages = [ask(server, "/") for _ in range(2)]
+    nonces = []
+    for page in pages:
+        assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        policy = dict(part.split(" ", 1) for part in page.headers["content-security-policy"].split("; "))
+        nonce = re.fullmatch(r"'nonce-([0-9a-f]{32})'", policy.pop("script-src"))[1]
+        assert policy == {
+            "default-src": "'none'", "style-src": f"'nonce-{nonce}'", "connect-src": "'self'", "img-src": "data:",
+            "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"}
+        assert page.headers["x-content-type-options"] == "nosniff" and page.headers["cache-control"] == "no-store"
+        assert page.headers["referrer-policy"] == "no-referrer"
+        assert page.headers["cross-origin-resource-policy"] == "same-origin"
+        nonces.append(nonce)
+        text = page.body.decode()
+        assert re.findall(r'nonce="([^"]*)"', text) == [nonce, nonce]
+        assert not re.findall(r'(?:src|href|url\()=?"?(?:https?:|//)', text) and "{" + "style}" not in text
+        assert " style=" not in text and not re.search(r"\son[a-z]+=\"", text)
+    assert nonces[0] != nonces[1]
+    assert ask(server, "/", "HEAD").headers["content-length"] == str(len(pages[0].body))
+
+
+def test_the_page_and_the_status_show_nothing_of_clients(server):
+    exchange(server.address, post(CANARY, CANARY))
+    exchange(server.address, get(CANARY, f"X-{CANARY}: {CANARY}"))
+    exchange(server.address, get(CANARY, path=f"/{CANARY}"))
+    exchange(server.address, lines(f"{CANARY.upper()} /token HTTP/1.1", "Host: localhost"))
+    shown = ask(server, "/").body + ask(server, "/status").body
+    assert CANARY.encode() not in shown.lower()
+    for secret in server.data.joinpath("keys").read_text().split():
+        assert len(secret) < 20 or secret.encode() not in shown
+
+
+# In a browser
+
+@pytest.fixture(name="page")
+def page_in_a_browser(server, tmp_path):
+    if not PROGRAM:
+        pytest.skip("there is no chromium")
+    host, port = server.administration[0]
+    with Browser(tmp_path / "browser") as browser:
+        browser.size(360, 760, prefers_color_scheme="dark")
+        browser.open(f"http://{host}:{port}/")
+        until(lambda: state(browser) == "ready")
+        yield browser
+
+
+def state(page):
+    return page.evaluate("document.getElementById('state')?.dataset.state")
+
+
+def figure(page, name):
+    """What the page shows, as a number; nil as long as it shows nothing."""
+    text = page.evaluate(f"document.querySelector('[data-figure={name}]').textContent")
+    found = re.match(r"[0-9,.]+", text)
+    return float(found[0].replace(",", "")) if found else None
+
+
+def test_figures_move_under_load(server, page):
+    until(lambda: figure(page, "get") == 0 and figure(page, "tokens") == 0)
+    ids = [fresh_id() for _ in range(20)]
+    with Connection(server.address) as connection:
+        def load():
+            for unique_id in ids:
+                assert connection.exchange(post(unique_id, "a")).body == STORED
+                for _ in range(3):
+                    connection.exchange(get(unique_id))
+            connection.exchange(get("a", path="/nowhere"))
+            names = ("get", "post", "errors", "hit_ratio", "get_p99", "post_p99", "commit_p99", "sync_p99", "processor")
+            return all((figure(page, name) or 0) > 0 for name in names)
+
+        until(load)
+        until(lambda: figure(page, "tokens") == 20 and figure(page, "connections") == 1)
+    until(lambda: figure(page, "get") == 0 and figure(page, "connections") == 0)
+    drawn = page.evaluate("[...document.querySelectorAll('.chart .first')].map(line => line.getAttribute('d'))")
+    assert len(drawn) == 9 and all(re.match(r"M[0-9. Lh-]+", path) for path in drawn)
+    named = page.evaluate("[...document.querySelectorAll('.chart')].map(chart => chart.getAttribute('aria-label'))")
+    assert all("the last five minutes; now: " in name for name in named)
+    assert page.problems == []
+
+
+def test_the_page_tells_when_the_store_fails_and_when_it_is_over(server, page):
+    moved = server.data.with_name("elsewhere")
+    server.data.rename(moved)
+    until(lambda: state(page) == "unready")
+    assert "Not ready: tokens cannot be stored" in page.evaluate("document.getElementById('notes').textContent")
+    moved.rename(server.data)
+    until(lambda: state(page) == "ready")
+    assert "Not ready" not in page.evaluate("document.getElementById('notes').textContent")
+    assert page.problems == []
+
+
+def test_the_page_tells_when_the_server_has_gone_and_when_it_is_back(serve, server, page):
+    host, port = server.administration[0]
+    assert server.stop() == 0
+    until(lambda: state(page) == "unreachable")
+    assert "cannot be reached, last answer at " in page.evaluate("document.getElementById('state').textContent")
+    assert page.evaluate("document.title").startswith("! ")
+    again = serve({"admin": {"listen": f"{host}:{port}"}})
+    until(lambda: state(page) == "ready")
+    assert exchange(again.address, post("a", "b")).body == STORED
+    until(lambda: figure(page, "tokens") == 1)
+    assert not [problem for problem in page.problems if "Failed to load resource" not in problem]
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_and_can_be_read(page, width, scheme):
+    page.size(width, 800, prefers_color_scheme=scheme)
+    until(lambda: figure(page, "get") is not None)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cut = page.evaluate("[...document.querySelectorAll('h2, dt, dd, p')].filter(e => e.scrollWidth > e.clientWidth + 1).length")
+    assert cut == 0
+    # WCAG 2.2, success criterion 1.4.3.
+    contrasts = page.evaluate("""
+        (() => {
+          const light = text => text.match(/[0-9.]+/g).slice(0, 3).map(Number).map(c => c / 255)
+            .map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+            .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+          const ground = e => {
+            const own = getComputedStyle(e).backgroundColor;
+            return own === "rgba(0, 0, 0, 0)" ? ground(e.parentElement) : own;
+          };
+          return [...document.querySelectorAll("h1, h2, dt, dd, p, li, footer, a")].map(e => {
+            const both = [light(getComputedStyle(e).color), light(ground(e))];
+            return (Math.max(...both) + .05) / (Math.min(...both) + .05);
+          });
+        })()""")
+    assert len(contrasts) > 60 and min(contrasts) >= 4.5

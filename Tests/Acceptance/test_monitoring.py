@@ -1,0 +1,116 @@
+"""The files for Prometheus and Grafana: that they are well formed, and that what they ask for exists."""
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from certificates import make_certificate
+from test_metrics import ADMINISTRATION, metrics
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CASES = Path(__file__).parents[1] / "Fixtures" / "alerts.yaml"
+BOARD = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
+RULES = [
+    rule for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]]
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]] + [rule["expr"] for rule in RULES]
+SELECTOR = re.compile(r"\b((?:token_cache|process)_[a-z_]+)(?:\{([^}]*)\})?")
+# Prometheus adds these to what it reads.
+TARGET_LABELS = {"job", "instance"}
+
+
+@pytest.fixture(name="promtool")
+def promtool_on_copies(tmp_path):
+    """Runs promtool where the files are beside one another."""
+    if not shutil.which("promtool"):
+        pytest.skip("there is no promtool")
+    for path in (DEPLOY / "prometheus").iterdir():
+        shutil.copy(path, tmp_path)
+    shutil.copy(CASES, tmp_path / "cases.yaml")
+
+    def run(*arguments):
+        done = subprocess.run(
+            ["promtool", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_prometheus_takes_the_rules_and_the_configuration(promtool):
+    assert f"SUCCESS: {len(RULES)} rules found" in promtool("check", "rules", "--lint=all", "--lint-fatal", "alerts.yaml")
+    assert "is valid prometheus config" in promtool("check", "config", "--lint-fatal", "prometheus.yaml")
+
+
+def test_alerts_fire_when_they_should(promtool):
+    promtool("test", "rules", "cases.yaml")
+
+
+def test_prometheus_can_read_every_query_of_the_dashboard(promtool, tmp_path):
+    queries = [
+        expression.replace("$__rate_interval", "1m") for panel in PANELS
+        for expression in (target["expr"] for target in panel["targets"])]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "queries.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"{len(queries)} rules found" in promtool("check", "rules", "queries.yaml")
+
+
+def test_every_metric_and_label_that_is_asked_for_exists(serve, tmp_path):
+    chain, key = make_certificate(tmp_path)
+    server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": {"certificate": chain, "private_key": key}})
+    samples = {}
+    for sample in metrics(server):
+        name, _, labels = sample.partition("{")
+        samples.setdefault(name, []).append(dict(re.findall(r'([a-z]+)="([^"]*)"', labels)))
+    asked = [(name, selector) for expression in EXPRESSIONS for name, selector in SELECTOR.findall(expression)]
+    assert len(asked) > 60
+    for name, selector in asked:
+        assert name in samples, f"there is no {name}"
+        for label, operator, value in re.findall(r'([a-z_]+)(=~?)"([^"]*)"', selector):
+            # Statuses other than 200 are not there before they occur.
+            if label in TARGET_LABELS or label == "status":
+                continue
+            values = {labels.get(label) for labels in samples[name]}
+            wanted = value.split("|") if operator == "=~" else [value]
+            assert set(wanted) <= values, f"{name} has no {label} {wanted}"
+    shown = {name for name, _ in asked} | {"process_virtual_memory_bytes", "token_cache_build_info"}
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in samples if name not in shown}
+    forgotten = families - {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
+    assert not forgotten, "the dashboard or the alerts have a use for every metric"
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do():
+    assert len({rule["alert"] for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert set(rule["annotations"]) == {"summary", "description"} and len(rule["annotations"]["description"]) > 60
+        assert "$labels.instance" in rule["annotations"]["summary"]
+
+
+def test_the_dashboard_can_be_imported_anywhere():
+    variables = {variable["name"]: variable for variable in BOARD["templating"]["list"]}
+    assert variables["datasource"]["type"] == "datasource" and variables["datasource"]["query"] == "prometheus"
+    identifiers = [panel["id"] for panel in BOARD["panels"]]
+    assert len(set(identifiers)) == len(identifiers) and BOARD["schemaVersion"] >= 36
+    for panel in PANELS:
+        sources = [panel["datasource"], *(target["datasource"] for target in panel["targets"])]
+        assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
+        for target in panel["targets"]:
+            assert set(re.findall(r"\$([a-z]\w*)", target["expr"])) <= set(variables)
+    rows = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
+    assert rows == ["Now", "Traffic", "Latency", "Connections and TLS", "Store", "Process"]
+
+
+def test_no_two_panels_overlap():
+    places = set()
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        assert max(x for x, _ in cells) < 24 and not places & cells, panel["title"]
+        places |= cells

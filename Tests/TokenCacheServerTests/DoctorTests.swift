@@ -31,11 +31,11 @@ struct DoctorTests {
     }
 
     @Test func aSeriesOfOpenSSLIsWarnedOfFromItsEndOn() {
-        #expect(LibraryCheck.openSSL("OpenSSL 3.0.22 25 Aug 2026", now: now).state == .warning)
-        #expect(LibraryCheck.openSSL("OpenSSL 3.0.22 25 Aug 2026", now: now - 90 * day).state == .ok)
-        #expect(LibraryCheck.openSSL("OpenSSL 3.5.4 30 Sep 2025", now: now).state == .ok)
+        #expect(LibraryCheck.openSSL("3.0.22", now: now).state == .warning)
+        #expect(LibraryCheck.openSSL("3.0.22", now: now - 90 * day).state == .ok)
+        #expect(LibraryCheck.openSSL("3.5.4", now: now).state == .ok)
         // A series of the future.
-        #expect(LibraryCheck.openSSL("OpenSSL 4.0.1 1 Jan 2027", now: now).state == .ok)
+        #expect(LibraryCheck.openSSL("4.0.1", now: now).state == .ok)
     }
 
     @Test func theWALResetBugIsWarnedOf() {

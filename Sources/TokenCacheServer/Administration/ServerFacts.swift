@@ -11,6 +11,12 @@ struct ServerFacts: Codable, Sendable {
     /// The limit of open files.
     var descriptorLimit: Int
 
+    private enum CodingKeys: String, CodingKey {
+        case processID = "process_id"
+        case version, listeners, administration
+        case descriptorLimit = "descriptor_limit"
+    }
+
     static let path = "/server"
 
     /// Asks a running server.

@@ -33,13 +33,12 @@ enum LibraryCheck {
         "3.6": (1_793_491_200, "2026-11-01"),
     ]
 
-    /// - Parameter text: As in `OpenSSL 3.0.22 25 Aug 2026`.
-    static func openSSL(_ text: String, now: Int64) -> Finding {
-        let words = text.split(separator: " ")
-        let series = words.count > 1 ? words[1].split(separator: ".").prefix(2).joined(separator: ".") : ""
-        guard let end = supportEnds[series], now >= end.time else { return .ok(topic, text) }
+    /// - Parameter version: As in `3.0.22`.
+    static func openSSL(_ version: String, now: Int64) -> Finding {
+        let series = version.split(separator: ".").prefix(2).joined(separator: ".")
+        guard let end = supportEnds[series], now >= end.time else { return .ok(topic, "OpenSSL \(version)") }
         return .warning(
-            topic, "\(text) is out of its authors' support since \(end.day)",
+            topic, "OpenSSL \(version) is out of its authors' support since \(end.day)",
             "install the distribution's updates, which may mend it for longer, or a distribution with a later OpenSSL"
         )
     }

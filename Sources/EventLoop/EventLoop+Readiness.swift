@@ -8,7 +8,9 @@ extension EventLoop {
 
     /// Starts to watch a listening socket that other loops watch as well: one of them wakes for a connection.
     func registerShared(_ descriptor: Int32) throws(SystemError) -> RegistrationID {
-        try register(descriptor, events: [.readable, .edgeTriggered, .exclusive])
+        let id = try register(descriptor, events: [.readable, .edgeTriggered, .exclusive])
+        registrations[Int(descriptor)].isShared = true
+        return id
     }
 
     private func register(_ descriptor: Int32, events: Epoll.Events) throws(SystemError) -> RegistrationID {
@@ -57,7 +59,7 @@ extension EventLoop {
     ///   - direction: `readable` or `writable`.
     ///   - id: A registration of this loop on which nobody else waits.
     ///   - deadline: Kept to the millisecond, never early.
-    ///   - isIdle: Whether draining ends the wait.
+    ///   - isIdle: Whether `endIdleWaits` ends the wait.
     func wait(
         for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool
     ) async -> WakeReason {
@@ -77,11 +79,11 @@ extension EventLoop {
         let row = Int(id.descriptor)
         // All in one: each access to the table is guarded at run time.
         let (isReady, needsTimer) = registrations[row].waitUnlessReady(
-            .handler(handler), for: direction, until: deadline, isIdle: isIdle, mayBegin: !(isIdle && isDraining)
+            .handler(handler), for: direction, until: deadline, isIdle: isIdle, mayBegin: !(isIdle && hasEndedIdleWaits)
         )
         if needsTimer { timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row))) }
         if isReady { return .ready }
-        return isIdle && isDraining ? .draining : nil
+        return isIdle && hasEndedIdleWaits ? .draining : nil
     }
 
     /// What a wait comes to that has not begun; nil when it has to.
@@ -89,7 +91,7 @@ extension EventLoop {
         assertCurrent()
         if isAbandoned { return .abandoned }
         if isReady(direction, of: id) { return .ready }
-        return isDraining && isIdle ? .draining : nil
+        return isIdle && hasEndedIdleWaits ? .draining : nil
     }
 
     private func begin(
@@ -115,10 +117,19 @@ extension EventLoop {
 
     // MARK: - Stopping
 
-    /// Ends idle waits, now and from now on, on the loop's thread.
+    /// Has nothing more accepted and connections closed with their next answer, on the loop's thread.
     package func beginDraining() {
         execute {
             self.draining.store(true, ordering: .relaxed)
+            for row in self.registrations.indices where self.registrations[row].isShared { self.wake(row, .draining) }
+        }
+    }
+
+    /// Ends idle waits, now and from now on, on the loop's thread; begins draining, if that has not begun.
+    package func endIdleWaits() {
+        beginDraining()
+        execute {
+            self.idleWaitsEnded.store(true, ordering: .relaxed)
             for row in self.registrations.indices where self.registrations[row].isIdle { self.wake(row, .draining) }
         }
     }

@@ -7,7 +7,7 @@ internal import Synchronization
 /// suspends only when it waits for a descriptor, a timer or another thread. A turn of the loop is: run what is ready,
 /// do what was left for the end of the turn, wait for events.
 ///
-/// `enqueue`, `isCurrent`, `execute`, `beginDraining`, `abandon` and `stop` may be called on any thread; everything else
+/// `enqueue`, `isCurrent`, `execute`, `beginDraining`, `endIdleWaits`, `abandon` and `stop` may be called on any thread; everything else
 /// belongs to tasks on the loop, which debug builds check.
 package final class EventLoop: TaskExecutor, @unchecked Sendable {
     // Unchecked: fields marked "loop" are touched on the loop's thread only, the others are safe by themselves.
@@ -31,6 +31,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     // against overlapping accesses at run time.
     private let turnBegan = Atomic<UInt64>(MonotonicTime.now.nanoseconds)
     let draining = Atomic<Bool>(false)
+    let idleWaitsEnded = Atomic<Bool>(false)
     let abandoned = Atomic<Bool>(false)
     /// Called before each wait for events: the moment to hand over what a turn has gathered.
     ///
@@ -48,8 +49,10 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
 
     /// The time when the current turn began: cheaper than the clock and good enough for deadlines.
     package var now: MonotonicTime { MonotonicTime(nanoseconds: turnBegan.load(ordering: .relaxed)) }
-    /// Idle waits end and none begins: what has been received is answered, nothing new is waited for.
+    /// Nothing is accepted any more; what is asked on open connections is answered, and that is their end.
     package var isDraining: Bool { draining.load(ordering: .relaxed) }
+    /// Idle waits end at once: what has been received is answered, nothing new is waited for.
+    var hasEndedIdleWaits: Bool { idleWaitsEnded.load(ordering: .relaxed) }
     /// Every wait ends at once.
     package var isAbandoned: Bool { abandoned.load(ordering: .relaxed) }
 

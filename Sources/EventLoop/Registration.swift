@@ -40,7 +40,7 @@ package enum WakeReason: Sendable {
     case ready
     /// The deadline passed first.
     case timedOut
-    /// The wait was an idle one and the loop takes on no new work.
+    /// The wait was an idle one, and those are over.
     case draining
     /// The loop gives up everything that is still under way.
     case abandoned
@@ -51,6 +51,8 @@ struct Registration {
     var generation: UInt32 = 0
     var readiness: Readiness = []
     var interest: Readiness = []
+    /// A listening socket, which other loops watch as well.
+    var isShared = false
     /// Set while the wait may end without loss, for example between two requests.
     var isIdle = false
     var waiter: ReadinessWaiter?

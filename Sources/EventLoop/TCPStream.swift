@@ -105,7 +105,7 @@ package struct TCPStream: ~Copyable {
 
     /// Suspends until reading may succeed.
     ///
-    /// - Parameter isIdle: Draining ends the wait.
+    /// - Parameter isIdle: `EventLoop.endIdleWaits` ends the wait.
     package func waitUntilReadable(until deadline: MonotonicTime, isIdle: Bool) async -> WakeReason {
         if let tls, tls.hasPending { return .ready }
         return await loop.wait(for: tls?.readingNeeds ?? .readable, of: id, until: deadline, isIdle: isIdle)
@@ -181,7 +181,7 @@ package struct TCPStream: ~Copyable {
             if count == 0 { throw .closed }
             guard errno == EAGAIN else { throw .system(SystemError.last("recv")) }
             loop.markBlocked(.readable, of: id)
-            // Who has not begun yet loses nothing when the loop drains.
+            // Who has not begun yet loses nothing.
             try await wait(for: .readable, until: deadline, isIdle: true)
         }
     }

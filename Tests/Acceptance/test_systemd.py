@@ -102,7 +102,7 @@ def test_no_sign_of_life_comes_while_a_loop_hangs(tmp_path, watched, loop):
         until(lambda: len(watched.signs()) >= 2)
         with StoppedThread(server.process, loop):
             # One may have been on its way.
-            time.sleep(0.1)
+            time.sleep(0.3)
             before = len(watched.signs())
             time.sleep(0.5)
             assert len(watched.signs()) == before

@@ -152,7 +152,7 @@ import Testing
                 await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
                 recorder.receive()
                 #expect(recorder.wait(until: .never) == nil)
-                loop.beginDraining()
+                loop.endIdleWaits()
                 await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
                 #expect(recorder.wait(until: .never) == .draining)
                 return recorder.reasons
@@ -215,7 +215,7 @@ import Testing
                     }
                 }
                 try await Task.sleep(for: .milliseconds(20))
-                loop.beginDraining()
+                loop.endIdleWaits()
                 try await Task.sleep(for: .milliseconds(20))
                 loop.abandon()
                 var all: [[WakeReason]] = []
@@ -278,7 +278,7 @@ import Testing
             }
             for _ in 0..<5 { #expect(connected()) }
             try await Task.sleep(for: .milliseconds(20))
-            loop.beginDraining()
+            loop.endIdleWaits()
             #expect(try await accepted == 5)
             #expect(!connected())
         }

@@ -257,7 +257,7 @@ import Testing
             let (server, client) = try socketPair()
             let served = Task { try await serveEcho(server, context, on: loop) }
             try await Task.sleep(for: .milliseconds(20))
-            loop.beginDraining()
+            loop.endIdleWaits()
             await #expect(throws: TLSError.stopped) { try await served.value }
             close(client)
         }

@@ -34,6 +34,11 @@ package final class Server: Sendable {
     private static let refusedLimit = 1_000
     /// For all to end after the connections have been closed.
     private static let abandonTime = Duration.seconds(5)
+    /// For a connection without a request to bring one, when the server is to end.
+    ///
+    /// A client that asks often has its next request on the way at any moment: it gets an answer, and is told that it was
+    /// the last one on that connection.
+    private static let idleTimeWhenDraining = Duration.milliseconds(250)
     /// Connections that a loop accepts in a row.
     private static let acceptStreak = 32
 
@@ -283,7 +288,10 @@ package final class Server: Sendable {
         let workers = workers
         let (timeout, logger) = (reloader.settings.drainTimeout, logger)
         Task {
-            try await Task.sleep(for: timeout)
+            let idleTime = min(timeout, Self.idleTimeWhenDraining)
+            try await Task.sleep(for: idleTime)
+            for worker in workers { worker.loop.endIdleWaits() }
+            try await Task.sleep(for: timeout - idleTime)
             logger.warning("drain_timeout is over, closing what is still open")
             for worker in workers { worker.loop.abandon() }
             try await Task.sleep(for: Self.abandonTime)

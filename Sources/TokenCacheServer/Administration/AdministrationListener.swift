@@ -11,6 +11,8 @@ final class AdministrationListener: Sendable {
 
     /// Open connections; further ones are closed at once.
     private static let connectionLimit = 64
+    /// The same when descriptors are scarce.
+    private static let scarceLimit = 4
 
     init(_ listener: Listener) {
         self.listener = listener
@@ -46,9 +48,11 @@ final class AdministrationListener: Sendable {
     /// - Parameters:
     ///   - loop: The loop of the calling task.
     ///   - logger: Told when nothing can be accepted.
+    ///   - reserve: What clients' connections leave alone: of it these take a few.
     ///   - serve: Serves a connected socket that it owns, in a task of its own on the loop.
     func accept(
-        on loop: EventLoop, _ logger: Logger, serve: @escaping @Sendable (_ descriptor: Int32) async -> Void
+        on loop: EventLoop, _ logger: Logger, leaving reserve: DescriptorReserve,
+        serve: @escaping @Sendable (_ descriptor: Int32) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
             let acceptor: Acceptor
@@ -61,7 +65,8 @@ final class AdministrationListener: Sendable {
             while !loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, _):
-                    guard connectionCount.add(1, ordering: .relaxed).newValue <= Self.connectionLimit else {
+                    let count = connectionCount.add(1, ordering: .relaxed).newValue
+                    guard count <= (reserve.has(descriptor) ? Self.scarceLimit : Self.connectionLimit) else {
                         connectionCount.subtract(1, ordering: .relaxed)
                         _ = FileDescriptor(owning: descriptor)
                         continue

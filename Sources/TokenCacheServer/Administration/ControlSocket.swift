@@ -26,8 +26,10 @@ final class ControlSocket: Sendable {
     static func path(in directory: String) -> String { directory + "/" + fileName }
 
     /// Accepts on a loop until that drains, and returns when what was asked for is over.
-    func accept(on loop: EventLoop, _ endpoints: AdministrationEndpoints, _ logger: Logger) async {
-        await listener.accept(on: loop, logger) { [administrator] descriptor in
+    func accept(
+        on loop: EventLoop, _ endpoints: AdministrationEndpoints, _ logger: Logger, leaving reserve: DescriptorReserve
+    ) async {
+        await listener.accept(on: loop, logger, leaving: reserve) { [administrator] descriptor in
             await ControlConnection.serve(descriptor, on: loop, administrator, endpoints)
         }
     }

@@ -14,8 +14,8 @@ package final class Server: Sendable {
     private let settings: Settings
     let logger: Logger
     let store: SQLiteTokenStore
-    private let entrances: [Entrance]
-    private let administration: [AdministrationListener]
+    let entrances: [Entrance]
+    let administration: [AdministrationListener]
     let tls: TLSContext?
     let workers: [Worker]
     private let accessLog: LineWriter
@@ -27,11 +27,9 @@ package final class Server: Sendable {
     private let notifier: ServiceNotifier
     /// How often the service manager waits for a sign of life.
     private let watchdogInterval: Duration?
-    private let connectionCount: ConnectionCount
-    private let acceptFailures: RecurringFault
+    private let distributor: ConnectionDistributor
+    private let reserve: DescriptorReserve
 
-    /// Beyond the limit this many more connections are told so; any further ones are closed at once.
-    private static let refusedLimit = 1_000
     /// For all to end after the connections have been closed.
     private static let abandonTime = Duration.seconds(5)
     /// For a connection without a request to bring one, when the server is to end.
@@ -39,8 +37,6 @@ package final class Server: Sendable {
     /// A client that asks often has its next request on the way at any moment: it gets an answer, and is told that it was
     /// the last one on that connection.
     private static let idleTimeWhenDraining = Duration.milliseconds(250)
-    /// Connections that a loop accepts in a row.
-    private static let acceptStreak = 32
 
     /// Opens the store and binds the listeners; nothing is answered before `run`.
     ///
@@ -92,8 +88,6 @@ package final class Server: Sendable {
             try SettingsReloader.destination(settings), failures: RecurringFault(logger, .error))
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
-        self.connectionCount = connectionCount
-        acceptFailures = RecurringFault(logger, .warning)
         let heldMemory = HeldMemory(limit: settings.heldLimit)
         do {
             var workers: [Worker] = []
@@ -115,6 +109,9 @@ package final class Server: Sendable {
             tls: tls
         )
         reloader = SettingsReloader(settings, from: loader, parts, workers)
+        // Last: by now everything is open that stays open.
+        reserve = DescriptorReserve(limit: descriptorLimit, acceptors: workers.count * entrances.count)
+        distributor = ConnectionDistributor(workers, connectionCount, reserve, logger)
     }
 
     private static func openControlSocket(
@@ -231,31 +228,6 @@ package final class Server: Sendable {
     private static let fileCheckInterval = Duration.seconds(2)
     private static let ticketKeyLifetime = Duration.seconds(86_400)
 
-    /// What lets others read tokens on their way, or steer the server.
-    var exposureWarnings: [String] {
-        var warnings: [String] = []
-        for entrance in entrances where !entrance.listener.isLocal && entrance.tls == nil {
-            warnings.append(
-                """
-                \(entrance.name) takes plain HTTP from other machines; \
-                let only a proxy that speaks HTTPS reach it, over a network that you trust
-                """
-            )
-        }
-        for listener in administration where !listener.isLocal {
-            warnings.append(
-                """
-                admin.listen: whoever reaches \(listener.name) can stop the server and see how much is stored; \
-                let only those reach it who run it
-                """
-            )
-        }
-        if settingsInForce.https.mode == .off {
-            warnings.append("https.mode is off: tokens are accepted and given over plain HTTP")
-        }
-        return warnings
-    }
-
     /// With what was reloaded.
     var settingsInForce: Settings { reloader.settings }
 
@@ -331,81 +303,25 @@ package final class Server: Sendable {
     private func accept(on worker: Worker, _ version: String) async {
         await withDiscardingTaskGroup { group in
             for entrance in entrances {
-                group.addTask(executorPreference: worker.loop) { await self.accept(from: entrance, on: worker) }
+                group.addTask(executorPreference: worker.loop) { [distributor] in
+                    await distributor.accept(from: entrance, on: worker)
+                }
             }
             guard worker === workers[0] else { return }
             let endpoints = AdministrationEndpoints(server: self, version: version)
-            let (loop, logger) = (worker.loop, logger)
+            let (loop, logger, reserve) = (worker.loop, logger, reserve)
             for listener in administration {
                 group.addTask(executorPreference: loop) {
-                    await listener.accept(on: loop, logger) {
+                    await listener.accept(on: loop, logger, leaving: reserve) {
                         await AdministrationConnection.serve($0, on: loop, endpoints)
                     }
                 }
             }
             if let control {
-                group.addTask(executorPreference: loop) { await control.accept(on: loop, endpoints, logger) }
+                group.addTask(executorPreference: loop) {
+                    await control.accept(on: loop, endpoints, logger, leaving: reserve)
+                }
             }
         }
-    }
-
-    private func accept(from entrance: Entrance, on worker: Worker) async {
-        let acceptor: Acceptor
-        do throws(SystemError) {
-            acceptor = try Acceptor(entrance.listener, on: worker.loop)
-        } catch {
-            logger.critical("\(entrance.name) cannot be accepted from: \(error)")
-            return
-        }
-        var streak = 0
-        while !worker.loop.isAbandoned {
-            switch await acceptor.next() {
-            case .accepted(let descriptor, let peer):
-                hand(descriptor, from: peer, through: entrance, by: worker)
-                // What is open has its turn, however many want to get in.
-                streak += 1
-                if streak % Self.acceptStreak == 0 { await Task.yield() }
-            case .failed(let error):
-                if worker.loop.isDraining { return }
-                worker.metrics.acceptFailures.add()
-                acceptFailures.note("no connections are accepted for now: \(error)")
-                // Connections that end give their descriptors back; until then trying would only spin.
-                await worker.loop.sleep(until: worker.loop.now + Nanoseconds(.milliseconds(100)))
-            case .finished:
-                return
-            }
-        }
-    }
-
-    /// Has a connection served on the loop that has the fewest.
-    private func hand(
-        _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, by acceptor: Worker
-    ) {
-        acceptor.metrics.accepted.add()
-        let open = connectionCount.add()
-        guard open <= connectionCount.limit + Self.refusedLimit else {
-            connectionCount.subtract()
-            acceptor.metrics.dropped.add()
-            _ = FileDescriptor(owning: descriptor)
-            return
-        }
-        let worker = leastBusyWorker
-        worker.expectConnection()
-        let isRefused = open > connectionCount.limit
-        if isRefused { acceptor.metrics.refused.add() }
-        if worker === acceptor {
-            worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused)
-        } else {
-            worker.loop.execute { worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused) }
-        }
-    }
-
-    private var leastBusyWorker: Worker {
-        var least = workers[0]
-        for worker in workers.dropFirst()
-        where worker.connectionCount.load(ordering: .relaxed) < least.connectionCount.load(ordering: .relaxed) {
-            least = worker
-        }
-        return least
     }
 }

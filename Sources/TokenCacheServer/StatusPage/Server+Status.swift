@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import Foundation
 internal import Metrics
+internal import TokenService
 internal import TokenStore
 
 extension Server {
@@ -38,6 +39,31 @@ extension Server {
                 threads: process.threads, descriptors: process.descriptors, descriptorLimit: process.descriptorLimit
             )
         )
+    }
+
+    /// What lets others read tokens on their way, or steer the server.
+    var exposureWarnings: [String] {
+        var warnings: [String] = []
+        for entrance in entrances where !entrance.listener.isLocal && entrance.tls == nil {
+            warnings.append(
+                """
+                \(entrance.name) takes plain HTTP from other machines; \
+                let only a proxy that speaks HTTPS reach it, over a network that you trust
+                """
+            )
+        }
+        for listener in administration where !listener.isLocal {
+            warnings.append(
+                """
+                admin.listen: whoever reaches \(listener.name) can stop the server and see how much is stored; \
+                let only those reach it who run it
+                """
+            )
+        }
+        if settingsInForce.https.mode == .off {
+            warnings.append("https.mode is off: tokens are accepted and given over plain HTTP")
+        }
+        return warnings
     }
 
     /// What somebody should know or change, the worst first.

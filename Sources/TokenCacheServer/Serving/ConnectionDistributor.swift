@@ -1,0 +1,108 @@
+internal import EventLoop
+internal import Logging
+internal import Metrics
+internal import Synchronization
+
+/// Accepts connections on all loops and has each served on the loop that has the fewest.
+///
+/// Any thread.
+final class ConnectionDistributor: Sendable {
+    private let workers: [Worker]
+    private let count: ConnectionCount
+    private let reserve: DescriptorReserve
+    private let failures: RecurringFault
+    private let logger: Logger
+
+    /// Beyond the limit this many more connections are told so; any further ones are closed at once.
+    private static let refusedLimit = 1_000
+    /// Connections that a loop accepts in a row.
+    private static let acceptStreak = 32
+    /// Between two looks for descriptors that have come back.
+    private static let pause = Nanoseconds(.milliseconds(100))
+
+    init(_ workers: [Worker], _ count: ConnectionCount, _ reserve: DescriptorReserve, _ logger: Logger) {
+        self.workers = workers
+        self.count = count
+        self.reserve = reserve
+        self.logger = logger
+        failures = RecurringFault(logger, .warning)
+    }
+
+    /// Accepts on one loop from one listener, until draining.
+    ///
+    /// - Parameters:
+    ///   - entrance: The listener.
+    ///   - worker: Of the calling task's loop.
+    func accept(from entrance: Entrance, on worker: Worker) async {
+        let acceptor: Acceptor
+        do throws(SystemError) {
+            acceptor = try Acceptor(entrance.listener, on: worker.loop)
+        } catch {
+            logger.critical("\(entrance.name) cannot be accepted from: \(error)")
+            return
+        }
+        var streak = 0
+        while !worker.loop.isAbandoned {
+            switch await acceptor.next() {
+            case .accepted(let descriptor, let peer):
+                hand(descriptor, from: peer, through: entrance, by: worker)
+                if reserve.has(descriptor), !(await waitForDescriptors(on: worker)) { return }
+                // What is open has its turn, however many want to get in.
+                streak += 1
+                if streak % Self.acceptStreak == 0 { await Task.yield() }
+            case .failed(let error):
+                if worker.loop.isDraining { return }
+                await pause("\(error)", on: worker)
+            case .finished:
+                return
+            }
+        }
+    }
+
+    /// Waits until there are descriptors for connections again; false when the loop is draining.
+    private func waitForDescriptors(on worker: Worker) async -> Bool {
+        repeat {
+            if worker.loop.isDraining { return false }
+            await pause("the limit of open files is reached; raise it with ulimit -n or LimitNOFILE=", on: worker)
+        } while reserve.isNext
+        return true
+    }
+
+    /// Connections that end give their descriptors back; until then trying would only spin.
+    private func pause(_ reason: String, on worker: Worker) async {
+        worker.metrics.acceptFailures.add()
+        failures.note("no connections are accepted for now: \(reason)")
+        await worker.loop.sleep(until: worker.loop.now + Self.pause)
+    }
+
+    private func hand(
+        _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, by acceptor: Worker
+    ) {
+        acceptor.metrics.accepted.add()
+        let open = count.add()
+        guard open <= count.limit + Self.refusedLimit else {
+            count.subtract()
+            acceptor.metrics.dropped.add()
+            _ = FileDescriptor(owning: descriptor)
+            return
+        }
+        let worker = leastBusyWorker
+        worker.expectConnection()
+        let isRefused = open > count.limit
+        if isRefused { acceptor.metrics.refused.add() }
+        if worker === acceptor {
+            worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused)
+        } else {
+            worker.loop.execute { worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused) }
+        }
+    }
+
+    private var leastBusyWorker: Worker {
+        var least = workers[0]
+        for worker in workers.dropFirst()
+        where worker.connectionCount.load(ordering: .relaxed) < least.connectionCount.load(ordering: .relaxed) {
+            least = worker
+        }
+        return least
+    }
+}

@@ -44,16 +44,15 @@ package enum RequestID: Sendable {
     static let digitCount = 16
 
     /// Writes sixteen hexadecimal digits over as many bytes.
-    @inline(__always)
     static func write(_ number: UInt64, to text: inout [UInt8], at offset: Int) {
-        var span = text.mutableSpan
-        write(digits(UInt32(truncatingIfNeeded: number >> 32)), to: &span, at: offset)
-        write(digits(UInt32(truncatingIfNeeded: number)), to: &span, at: offset + 8)
-    }
-
-    @inline(__always)
-    private static func write(_ digits: UInt64, to span: inout MutableSpan<UInt8>, at offset: Int) {
-        for index in 0..<8 { span[offset + index] = UInt8(truncatingIfNeeded: digits >> UInt64(56 - 8 * index)) }
+        precondition(offset >= 0 && offset + digitCount <= text.count, "there is room for them")
+        let (first, second) = (
+            digits(UInt32(truncatingIfNeeded: number >> 32)), digits(UInt32(truncatingIfNeeded: number))
+        )
+        unsafe text.withUnsafeMutableBytes { bytes in
+            unsafe bytes.storeBytes(of: first.bigEndian, toByteOffset: offset, as: UInt64.self)
+            unsafe bytes.storeBytes(of: second.bigEndian, toByteOffset: offset + 8, as: UInt64.self)
+        }
     }
 
     /// Eight digits in the order of their bits, all at once: half a byte of the number goes to a byte each, then to its

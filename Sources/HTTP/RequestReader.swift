@@ -55,6 +55,14 @@ package struct RequestReader {
     /// True between two requests when no byte of the next one is there.
     package var isEmpty: Bool { start == bytes.count }
 
+    /// Gives the buffer away if there is nothing in it; nil when there is, or when it has no room either.
+    package mutating func takeEmptyBuffer() -> [UInt8]? {
+        guard isEmpty, bytes.capacity > 0 else { return nil }
+        var buffer: [UInt8] = []
+        swap(&buffer, &bytes)
+        return buffer
+    }
+
     /// The current request's bytes, which a `Request`'s ranges refer to.
     package var requestBytes: Span<UInt8> {
         @_lifetime(borrow self) get { bytes.span.extracting(start..<bytes.count) }

@@ -71,18 +71,18 @@ package struct HTTPSPolicy: Sendable {
 
     // MARK: - Decision
 
-    package func decision(on head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Decision {
+    package func decision(on forwarding: Forwarding, in bytes: Span<UInt8>, from origin: Origin) -> Decision {
         // What most requests are: straight from a client or a program here, and nobody says anything about it.
-        if !head.forwarding.isPresent {
+        if !forwarding.isPresent {
             return origin.isTLS || mode != .strict || origin.isLocal ? .served(isSecure: origin.isTLS) : .redirected
         }
-        let claims = claims(of: head.forwarding, in: bytes)
+        let claims = claims(of: forwarding, in: bytes)
         let isSecure = origin.isTLS || origin.isTrusted && claims == [.https]
         switch mode {
         case .off: return .served(isSecure: isSecure)
         case .proxy:
             let isExempt = origin.address == Self.scriptsLoopback
-            let saysHTTP = [head.forwarding.proto, head.forwarding.lastProto].contains { bytes.equals($0, Words.http) }
+            let saysHTTP = [forwarding.proto, forwarding.lastProto].contains { bytes.equals($0, Words.http) }
             return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure)
         case .strict:
             // Nobody gains by saying that a request came in the clear, so that is believed from anyone.

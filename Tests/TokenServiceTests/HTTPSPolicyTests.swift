@@ -16,7 +16,7 @@ private func outcome(
     reader.bytes = Array(request.utf8)
     guard case .request = reader.next() else { return "no request" }
     let origin = policy.origin(address: address.flatMap(IPAddress.init), isTLS: isTLS)
-    switch policy.decision(on: reader.request.head, in: reader.requestBytes, from: origin) {
+    switch policy.decision(on: reader.request.head.forwarding, in: reader.requestBytes, from: origin) {
     case .served(let isSecure): return isSecure ? "secure" : "served"
     case .redirected:
         guard let redirect = policy.redirect(reader.request.head, in: reader.requestBytes) else { return "no host" }

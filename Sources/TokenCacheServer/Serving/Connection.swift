@@ -113,7 +113,8 @@ struct Connection: ~Copyable {
     /// Answers a request that cannot be read on, and closes.
     mutating func refuse(_ refusal: Refusal) async {
         if rules.accessLog != nil { started = .now }
-        if rules.hasRequestIDs { readRequestID(of: reader.partialHead) }
+        let given = reader.partialHead.forwarding.requestID
+        if rules.hasRequestIDs { requestID = worker.requestID(given, in: reader.requestBytes, from: origin) }
         encode(rules.service.answer(refusal), to: reader.partialHead, closes: true)
         lingers = true
         await finish()
@@ -124,8 +125,9 @@ struct Connection: ~Copyable {
     private mutating func readRequest() -> TokenService.Operation {
         if rules.accessLog != nil { started = .now }
         let request = reader.request
-        if rules.hasRequestIDs { readRequestID(of: request.head) }
-        switch rules.https.decision(on: request.head, in: reader.requestBytes, from: origin) {
+        let given = request.head.forwarding.requestID
+        if rules.hasRequestIDs { requestID = worker.requestID(given, in: reader.requestBytes, from: origin) }
+        switch rules.https.decision(on: request.head.forwarding, in: reader.requestBytes, from: origin) {
         case .served(let isSecure):
             self.isSecure = isSecure
             return rules.service.operation(for: request, in: reader.requestBytes, requestID: requestID)
@@ -136,10 +138,6 @@ struct Connection: ~Copyable {
             }
             return .answer(redirect)
         }
-    }
-
-    private mutating func readRequestID(of head: RequestHead) {
-        requestID = worker.requestID(of: head, in: reader.requestBytes, from: origin)
     }
 
     /// Whether the client speaks TLS where plain HTTP is expected: no answer of ours would mean anything to it.
@@ -376,9 +374,8 @@ struct Connection: ~Copyable {
 
     /// Gives the buffers back if there is nothing in them.
     private mutating func releaseBuffers() {
-        guard reader.isEmpty, output.isEmpty, reader.bytes.capacity > 0 else { return }
-        var pair = BufferPool.Pair()
-        swap(&pair.input, &reader.bytes)
+        guard output.isEmpty, let input = reader.takeEmptyBuffer() else { return }
+        var pair = BufferPool.Pair(input: input)
         swap(&pair.output, &output)
         worker.giveBuffers(pair)
     }

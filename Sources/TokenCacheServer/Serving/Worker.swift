@@ -139,8 +139,8 @@ final class Worker: @unchecked Sendable {
     }
 
     /// The id of a request: a trusted proxy's, otherwise a new one.
-    func requestID(of head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> RequestID {
-        if origin.isTrusted, let given = RequestID(taking: head.forwarding.requestID, in: bytes) { return given }
+    func requestID(_ given: ByteRange, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> RequestID {
+        if !given.isEmpty, origin.isTrusted, let taken = RequestID(taking: given, in: bytes) { return taken }
         return requestIDs.next()
     }
 

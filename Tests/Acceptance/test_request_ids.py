@@ -7,6 +7,7 @@ import pytest
 from contract import NOT_FOUND, STORED
 from http_client import Connection, exchange, get, lines, post
 from store_files import opened
+from test_reload import reload
 
 HOST = "Host: localhost"
 MADE = re.compile(r"[0-9a-f]{16}")
@@ -24,6 +25,16 @@ def test_where_they_are_turned_off_there_are_none(serve):
     response = exchange(server.address, get("nobody", "X-Request-Id: abc"))
     assert "x-request-id" not in response.headers
     assert "request_id" not in access(server)[0]
+
+
+def test_an_open_connection_has_none_once_they_are_turned_off(serve):
+    server = serve(LOGGED)
+    with Connection(server.address) as connection:
+        assert "x-request-id" in connection.exchange(get("a")).headers
+        reload(server, request_ids="off")
+        for _ in range(2):
+            assert "x-request-id" not in connection.exchange(get("a")).headers
+    assert [entry for entry in access(server)[1:] if "request_id" in entry] == []
 
 
 # Requests with all kinds of answers, and their methods

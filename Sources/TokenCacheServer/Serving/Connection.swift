@@ -108,6 +108,8 @@ struct Connection: ~Copyable {
         rules = worker.rules
         reader.limits = rules.limits
         origin = rules.https.origin(address: origin.address, isTLS: origin.isTLS)
+        // That of the request before, which nothing replaces where requests have none.
+        if !rules.hasRequestIDs { requestID = .none }
     }
 
     /// Answers a request that cannot be read on, and closes.

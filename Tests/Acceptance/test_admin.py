@@ -241,6 +241,17 @@ def test_the_command_fails_when_nobody_answers(server):
     assert status == 1 and json.loads(printed)["ready"] is False and "Connection refused" in printed
 
 
+def test_the_command_does_not_wait_for_a_server_that_hangs(server):
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        host, port = server.administration[0]
+        for place in ("off", f"{host}:{port}"):
+            status, printed, _ = health(server, at=place)
+            assert status == 1 and "no answer came" in printed, place
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
 def test_the_command_takes_no_other_program_for_ours(server):
     with socket.create_server(("127.0.0.1", 0)) as other:
         def answer():

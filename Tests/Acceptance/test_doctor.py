@@ -3,6 +3,7 @@ import json
 import os
 import pty
 import re
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -257,6 +258,16 @@ def test_a_server_that_cannot_be_asked_is_a_problem(serve):
     server = serve()
     (server.data / "control.sock").unlink()
     only_problem(of(server), "Server", f"process {server.process.pid} has the data folder and does not answer")
+
+
+def test_a_server_that_hangs_is_a_problem(serve):
+    server = serve()
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        report = examine("--data-directory", str(server.data))
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    only_problem(report, "Server", f"process {server.process.pid} has the data folder .* no answer came")
 
 
 def test_a_full_disk_is_a_problem(small_disk, tmp_path):  # noqa: F811

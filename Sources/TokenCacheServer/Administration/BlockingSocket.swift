@@ -14,8 +14,12 @@ struct BlockingSocket: ~Copyable {
     }
 
     /// Connects to a Unix socket.
-    init(unixPath path: String) throws(Failure) {
-        descriptor = try Self.connect(path)
+    ///
+    /// - Parameters:
+    ///   - path: Where to.
+    ///   - patienceInSeconds: For connecting, and for each call; nil waits for as long as it takes.
+    init(unixPath path: String, patienceInSeconds: Int?) throws(Failure) {
+        descriptor = try Self.connect(path, patienceInSeconds)
     }
 
     /// Connects over TCP.
@@ -35,10 +39,11 @@ struct BlockingSocket: ~Copyable {
         }
     }
 
-    private static func connect(_ path: String) throws(Failure) -> FileDescriptor {
+    private static func connect(_ path: String, _ patience: Int?) throws(Failure) -> FileDescriptor {
         let number = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard number >= 0 else { throw lastFailure() }
         let descriptor = FileDescriptor(owning: number)
+        if let patience { descriptor.setPatience(seconds: patience) }
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         let bytes = Array(path.utf8)
@@ -71,7 +76,7 @@ struct BlockingSocket: ~Copyable {
         }
     }
 
-    /// The next bytes; nil when nothing more comes.
+    /// The next bytes; nil when nothing more comes, or not in time.
     func receive() -> Data? {
         var chunk = [UInt8](repeating: 0, count: 1 << 16)
         while true {

@@ -4,6 +4,8 @@ internal import TokenStore
 /// Asks a running server over its control socket.
 struct ControlClient: Sendable {
     let path: String
+    /// For each line of an answer; nil waits for as long as the work takes.
+    var patienceInSeconds: Int?
 
     /// What came instead of a reply.
     enum Failure: Error {
@@ -11,7 +13,7 @@ struct ControlClient: Sendable {
         case unreachable(String)
         /// The server's own words.
         case refused(String)
-        /// The server went away in the middle.
+        /// The server went away in the middle, or is not done in time.
         case interrupted
     }
 
@@ -21,7 +23,7 @@ struct ControlClient: Sendable {
     ) throws(Failure) -> Request.Reply {
         let socket: BlockingSocket
         do throws(BlockingSocket.Failure) {
-            socket = try BlockingSocket(unixPath: path)
+            socket = try BlockingSocket(unixPath: path, patienceInSeconds: patienceInSeconds)
         } catch {
             throw .unreachable(error.reason)
         }

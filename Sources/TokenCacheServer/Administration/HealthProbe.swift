@@ -7,8 +7,8 @@ internal import Foundation
 package struct HealthProbe {
     private let settings: Settings
 
-    /// For each step of the conversation over TCP.
-    private static let patienceInSeconds = 5
+    /// For each step of the conversation: a server that hangs says nothing, and its manager has to learn of that.
+    static let patienceInSeconds = 5
     private static let answerLimit = 64 << 10
 
     package init(_ settings: Settings) {
@@ -34,7 +34,7 @@ package struct HealthProbe {
     func askControlSocket() -> Readiness {
         let path = ControlSocket.path(in: StoreAccess.directory(settings))
         do throws(BlockingSocket.Failure) {
-            return try Self.ask(try BlockingSocket(unixPath: path))
+            return try Self.ask(try BlockingSocket(unixPath: path, patienceInSeconds: Self.patienceInSeconds))
         } catch {
             return Readiness(reasons: ["\(path) does not say that it is ready: \(error.reason)"])
         }

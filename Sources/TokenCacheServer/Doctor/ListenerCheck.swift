@@ -85,7 +85,7 @@ enum ListenerCheck {
             return .problem(topic, "\(key): \(path) is there and is no socket", "move it away, or name another path")
         }
         do throws(BlockingSocket.Failure) {
-            _ = try BlockingSocket(unixPath: path)
+            _ = try BlockingSocket(unixPath: path, patienceInSeconds: HealthProbe.patienceInSeconds)
         } catch {
             return .ok(topic, "\(key): unix:\(path) is left over, and will be replaced")
         }

@@ -9,6 +9,8 @@ struct StoreCheck {
     private let server: RunningServer
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
+    /// A large store takes its time to be counted.
+    private static let patienceInSeconds = 60
 
     init(_ settings: Settings, directory: String, server: RunningServer) {
         self.settings = settings
@@ -29,7 +31,8 @@ struct StoreCheck {
     // MARK: - Running
 
     private func askServer() -> [Finding] {
-        let client = ControlClient(path: ControlSocket.path(in: directory))
+        // Its loops may turn while its disk does not answer.
+        let client = ControlClient(path: ControlSocket.path(in: directory), patienceInSeconds: Self.patienceInSeconds)
         let readiness = HealthProbe(settings).askControlSocket()
         var findings: [Finding] = readiness.reasons.map {
             .problem(Self.topic, "the server is not ready: \($0)", "mend the cause; the server goes on by itself then")

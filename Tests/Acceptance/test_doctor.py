@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -292,6 +293,21 @@ def test_somebody_else_is_told_to_ask_as_the_servers_user(serve):
     assert problems(report) == []
     assert "not for this user" in said(report, "Server", "warning")
     assert "by the running server or by another program" in said(report, "Listeners", "warning")
+
+
+@needs_root
+def test_a_unix_socket_of_somebody_else_is_not_taken_for_left_over(tmp_path):
+    # pytest's own folders are closed to others.
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as other:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "http.sock"
+        other.bind(str(path))
+        other.listen()
+        path.chmod(0o600)
+        report = examine("--data-directory", str(tmp_path / "data"), prefix=AS_SOMEBODY, folder="/",
+                         environment={"TOKEN_CACHE_LISTEN": f"unix:{path}"})
+    assert problems(report) == []
+    assert f"unix:{path} is not for this user" in said(report, "Listeners", "warning")
 
 
 # The command

@@ -87,6 +87,13 @@ enum ListenerCheck {
         do throws(BlockingSocket.Failure) {
             _ = try BlockingSocket(unixPath: path, patienceInSeconds: HealthProbe.patienceInSeconds)
         } catch {
+            // Somebody may well be listening.
+            if error.code == EACCES || error.code == EPERM {
+                return .warning(
+                    topic, "\(key): unix:\(path) is not for this user",
+                    "run token-cache doctor as root or as the server's user"
+                )
+            }
             return .ok(topic, "\(key): unix:\(path) is left over, and will be replaced")
         }
         return fault(SystemError(call: "bind", code: EADDRINUSE), "unix:\(path)", key, server)

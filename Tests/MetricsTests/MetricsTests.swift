@@ -30,6 +30,13 @@ struct MetricsTests {
         #expect(sum.counts == [2, 1] && sum.sum == 23)
     }
 
+    @Test func `sums that are too large begin anew together as each does by itself`() {
+        let (first, second) = (Histogram(bounds: [10]), Histogram(bounds: [10]))
+        first.add(.max)
+        second.add(2)
+        #expect((first.reading + second.reading).sum == 1)
+    }
+
     @Test func `the bounds of a latency ascend from 10 microseconds to 10 seconds`() {
         let bounds = Histogram.latency().bounds
         #expect(bounds.first == 10_000 && bounds.last == 10_000_000_000)

@@ -60,6 +60,24 @@ def test_prometheus_can_read_every_query_of_the_dashboard(promtool, tmp_path):
     assert f"{len(queries)} rules found" in promtool("check", "rules", "queries.yaml")
 
 
+def test_the_dashboard_shows_errors_while_there_is_but_one_kind_of_them(promtool, tmp_path):
+    """Statuses other than 200 have no samples before they occur."""
+    panel = next(panel for panel in PANELS if panel["title"] == "Server's failures")
+    query = panel["targets"][0]["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
+    (tmp_path / "queries.yaml").write_text(json.dumps(
+        {"groups": [{"name": "dashboard", "rules": [{"record": "query", "expr": query}]}]}))
+    for status, code, share in (("200", "50001", 0.25), ("503", "50300", 0.25), ("404", "40400", 0)):
+        counts = {("200", "none"): "0+30x10", ("200", "50001"): "0+0x10", (status, code): "0+10x10"}
+        series = [
+            {"series": f'token_cache_requests_total{{status="{status}",code="{code}",instance="a"}}', "values": values}
+            for (status, code), values in counts.items()]
+        (tmp_path / "shares.yaml").write_text(json.dumps({
+            "rule_files": ["queries.yaml"], "evaluation_interval": "1m",
+            "tests": [{"interval": "15s", "input_series": series, "promql_expr_test": [
+                {"expr": "query", "eval_time": "2m", "exp_samples": [{"labels": "query", "value": share}]}]}]}))
+        promtool("test", "rules", "shares.yaml")
+
+
 def test_every_metric_and_label_that_is_asked_for_exists(serve, tmp_path):
     chain, key = make_certificate(tmp_path)
     server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": {"certificate": chain, "private_key": key}})

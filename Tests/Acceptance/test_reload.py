@@ -1,5 +1,6 @@
 """SIGHUP: what can change does, what cannot is named, and a bad configuration changes nothing."""
 import json
+import os
 import random
 import shutil
 import signal
@@ -230,6 +231,16 @@ def test_a_bad_configuration_changes_nothing_and_says_why(serve, what):
     log = reload(server, **{key: None for key in change})
     assert "paths from " in log
     until(lambda: status(server, get("a", path="/other")) == 200)
+
+
+def test_a_pipe_that_nobody_reads_is_refused_and_holds_nothing_up(serve, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    server = serve()
+    log = reload(server, access_log="json", access_log_file=str(pipe))
+    assert "no setting changes" in log and "that cannot be opened" in log
+    assert "access_log from off to json" in reload(server, access_log_file=None)
+    assert server.stop() == 0
 
 
 def test_a_file_that_is_gone_or_no_yaml_changes_nothing(serve):

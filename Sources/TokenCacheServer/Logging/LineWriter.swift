@@ -35,10 +35,14 @@ final class LineWriter: Sendable {
                 file = nil
                 return
             }
-            let number = unsafe open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0o640)
+            // A pipe that nobody reads is an error at once: waiting for a reader, the start or a reload would never end.
+            let flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY
+            let number = unsafe open(path, flags | O_NONBLOCK, 0o640)
             guard number >= 0 else { throw SystemError.last("open") }
             self.number = number
             file = FileDescriptor(owning: number)
+            // Writing has a thread of its own, which may wait.
+            guard fcntl(number, F_SETFL, O_APPEND) == 0 else { throw SystemError.last("fcntl") }
         }
     }
 

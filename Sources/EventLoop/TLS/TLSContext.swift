@@ -35,7 +35,9 @@ package final class TLSContext: Sendable {
     /// a full handshake. Called once a day even without a change it bounds what a stolen ticket key opens.
     /// Blocks for as long as reading takes.
     package func reload() throws(TLSConfigurationError) {
-        use(try read(state.withLock(\.files)))
+        let reading = try read(state.withLock(\.files))
+        // Meanwhile others may have been named, and read.
+        state.withLock { if $0.files == reading.state.files { $0 = reading.state } }
     }
 
     /// Reads files without using them yet; blocks for as long as that takes.

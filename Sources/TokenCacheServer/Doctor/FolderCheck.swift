@@ -71,7 +71,9 @@ enum FolderCheck {
     private static func room(of place: String) -> [Finding] {
         var status = statvfs()
         guard unsafe statvfs(place, &status) == 0 else { return [] }
-        return [room(Int(clamping: status.f_bavail) * Int(clamping: status.f_frsize), place)]
+        // Some file systems report more than there can be.
+        let (bytes, overflows) = status.f_bavail.multipliedReportingOverflow(by: status.f_frsize)
+        return [room(overflows ? .max : Int(clamping: bytes), place)]
     }
 
     static func room(_ bytes: Int, _ place: String) -> Finding {

@@ -206,8 +206,10 @@ package final class Server: Sendable {
     /// - Parameter reason: Who asks, to begin a line of the log with.
     func reload(_ reason: String) async -> ReloadOutcome {
         notifier.send(.reloading(since: .now))
-        defer { notifier.send(.ready) }
-        return await reloader.reload(reason)
+        let outcome = await reloader.reload(reason)
+        // The last that a service manager hears of a server that ends is that.
+        if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
+        return outcome
     }
 
     /// Looks at the files now and then, and once a day makes new keys for session tickets.

@@ -27,6 +27,7 @@ struct Housekeeping {
     /// The longest that replaced values stay in the log.
     private static let emptyInterval = Duration.seconds(60)
 
+    private var retention: Retention
     private var expiryInterval: Duration?
     private var nextFileLook: ContinuousClock.Instant
     private var nextExpiry: ContinuousClock.Instant?
@@ -41,6 +42,7 @@ struct Housekeeping {
     private var hasRemoved = false
 
     init(retention: Retention, at now: ContinuousClock.Instant) {
+        self.retention = retention
         expiryInterval = Self.expiryInterval(retention)
         nextFileLook = now + Self.fileInterval
         nextExpiry = expiryInterval.map { _ in now }
@@ -60,10 +62,10 @@ struct Housekeeping {
 
     /// Another retention may be in force.
     mutating func noteRetention(_ retention: Retention, at now: ContinuousClock.Instant) {
-        let interval = Self.expiryInterval(retention)
-        guard interval != expiryInterval else { return }
-        expiryInterval = interval
-        nextExpiry = interval.map { _ in now }
+        guard retention != self.retention else { return }
+        self.retention = retention
+        expiryInterval = Self.expiryInterval(retention)
+        nextExpiry = expiryInterval.map { _ in now }
     }
 
     mutating func noteCommit(at now: ContinuousClock.Instant) {

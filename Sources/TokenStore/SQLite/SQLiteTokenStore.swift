@@ -66,10 +66,10 @@ package final class SQLiteTokenStore: TokenStore {
     /// each million tokens.
     package func change(_ retention: Retention) async throws(StoreError) {
         guard retention != state.retention else { return }
-        try await writer.perform { [state] (committer) throws(SQLiteError) in
+        try await writer.perform { (committer) throws(SQLiteError) in
             try Schema.index(committer.connection, for: retention)
-            state.change(retention)
         }
+        state.change(retention)
     }
 
     package func close() {

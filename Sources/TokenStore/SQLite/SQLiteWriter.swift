@@ -120,10 +120,10 @@ final class SQLiteWriter: Sendable {
                 commit(batches, to: database)
                 housekeeping.noteCommit(at: .now)
             }
+            housekeeping.noteRetention(state.retention, at: .now)
             if let job {
                 job(database)
                 housekeeping.noteCommit(at: .now)
-                housekeeping.noteRetention(state.retention, at: .now)
             }
             if isClosed && isIdle {
                 database.close()

@@ -230,10 +230,16 @@ package struct Acceptor: ~Copyable {
     private let listener: Listener
     private let loop: EventLoop
     private let id: RegistrationID
+    private let outlastsDraining: Bool
 
-    package init(_ listener: Listener, on loop: EventLoop) throws(SystemError) {
+    /// - Parameters:
+    ///   - listener: What to accept from.
+    ///   - loop: The loop of the calling task.
+    ///   - outlastsDraining: Whether it goes on until the loop is abandoned, for those who ask how the end comes on.
+    package init(_ listener: Listener, on loop: EventLoop, outlastsDraining: Bool = false) throws(SystemError) {
         self.listener = listener
         self.loop = loop
+        self.outlastsDraining = outlastsDraining
         id = try loop.registerShared(listener.descriptor.number)
         listener.addAcceptor()
     }
@@ -242,7 +248,7 @@ package struct Acceptor: ~Copyable {
     package enum Outcome {
         /// A new connection; whoever gets the number owns it. A plain number, as it may travel to another loop.
         case accepted(descriptor: Int32, peer: SocketAddress)
-        /// The loop is draining and the queue is empty: accept no more.
+        /// The loop is draining, or has been abandoned, and the queue is empty: accept no more.
         case finished
         /// Nothing left to accept with, or another fault that time may mend.
         case failed(SystemError)
@@ -268,9 +274,9 @@ package struct Acceptor: ~Copyable {
             } catch {
                 switch error.code {
                 case EAGAIN:
-                    if loop.isDraining { return .finished }
+                    if outlastsDraining ? loop.isAbandoned : loop.isDraining { return .finished }
                     loop.markBlocked(.readable, of: id)
-                    _ = await loop.wait(for: .readable, of: id, until: .never, isIdle: true)
+                    _ = await loop.wait(for: .readable, of: id, until: .never, isIdle: !outlastsDraining)
                 // Errors of the new connection, not of the listener (accept(2), "Error handling").
                 case ECONNABORTED, EPROTO, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, ENETUNREACH, ENETDOWN, EPERM:
                     continue

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,27 @@ def test_draining_answers_what_was_received_and_ends(server):
     assert "token-cache has stopped" in server.log()
     with pytest.raises(OSError):
         exchange(server.address, post(unique_id, "a"))
+
+
+def test_a_server_that_waits_for_its_clients_says_so(serve):
+    """To probes and to those who look at the page or at the metrics, on new connections as on open ones."""
+    server = serve({**ADMINISTRATION, "drain_timeout": "20s"})
+    request = post(fresh_id(), "abc")
+    with Connection(server.address) as connection, Connection(server.administration[0]) as open_before:
+        assert open_before.exchange(lines("GET /readyz HTTP/1.1", HOST)).status == 200
+        connection.send(request[:-1])
+        until(lambda: exchange(server.address, get("nobody")).status == 200)
+        server.send_signal(signal.SIGTERM)
+        until(lambda: readiness(server)[0] == 503)
+        time.sleep(0.5)
+        expected = {"ready": False, "reasons": ["the server is stopping"]}
+        assert readiness(server) == (503, expected)
+        assert json.loads(open_before.exchange(lines("GET /readyz HTTP/1.1", HOST)).body) == expected
+        assert ask(server.administration[0], "GET", "/healthz")[0] == 200
+        connection.send(request[-1:])
+        assert connection.receive().body == STORED
+        open_before.expect_end()
+    assert server.wait() == 0
 
 
 def test_a_signal_after_a_drain_does_not_hasten_it(serve):

@@ -43,7 +43,7 @@ final class AdministrationListener: Sendable {
     /// Whether only programs on this machine can reach it.
     var isLocal: Bool { listener.isLocal }
 
-    /// Accepts on a loop until that drains, and returns when what was asked for is over.
+    /// Accepts on a loop until that is abandoned, and returns when what was asked for is over.
     ///
     /// - Parameters:
     ///   - loop: The loop of the calling task.
@@ -57,7 +57,7 @@ final class AdministrationListener: Sendable {
         await withDiscardingTaskGroup { group in
             let acceptor: Acceptor
             do throws(SystemError) {
-                acceptor = try Acceptor(listener, on: loop)
+                acceptor = try Acceptor(listener, on: loop, outlastsDraining: true)
             } catch {
                 logger.error("\(name) cannot be accepted from until a restart: \(error)")
                 return
@@ -76,7 +76,6 @@ final class AdministrationListener: Sendable {
                         connectionCount.subtract(1, ordering: .relaxed)
                     }
                 case .failed:
-                    if loop.isDraining { return }
                     await loop.sleep(until: loop.now + Nanoseconds(.milliseconds(100)))
                 case .finished: return
                 }

@@ -46,7 +46,7 @@ struct AdministrationStream: ~Copyable {
         reader = RequestReader(limits: limits)
     }
 
-    /// Waits for the next request; draining ends that, when nothing has been received of one.
+    /// Waits for the next request, also while the loop drains: until it is abandoned.
     mutating func receive() async -> Event {
         let deadline = loop.now + Self.patience
         while true {
@@ -62,7 +62,7 @@ struct AdministrationStream: ~Copyable {
                 switch try? stream.receive(into: &reader.bytes, room: room) {
                 case .received: break
                 case .wouldBlock:
-                    guard await stream.waitUntilReadable(until: deadline, isIdle: true) == .ready else { return .over }
+                    guard await stream.waitUntilReadable(until: deadline, isIdle: false) == .ready else { return .over }
                 case .endOfInput, nil: return .over
                 }
             }

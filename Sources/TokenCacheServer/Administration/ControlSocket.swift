@@ -25,7 +25,7 @@ final class ControlSocket: Sendable {
 
     static func path(in directory: String) -> String { directory + "/" + fileName }
 
-    /// Accepts on a loop until that drains, and returns when what was asked for is over.
+    /// Accepts on a loop until that is abandoned, and returns when what was asked for is over.
     func accept(
         on loop: EventLoop, _ endpoints: AdministrationEndpoints, _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {

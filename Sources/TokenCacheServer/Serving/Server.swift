@@ -155,8 +155,10 @@ package final class Server: Sendable {
                 Thread.current.name = "loop \(index)"
                 worker.loop.run()
             }.start()
-            return Task(executorPreference: worker.loop) { await self.accept(on: worker, version) }
+            return Task(executorPreference: worker.loop) { await self.accept(on: worker) }
         }
+        let first = workers[0].loop
+        let administering = Task(executorPreference: first) { await self.administer(on: first, version) }
         let addresses = entrances.map(\.name).joined(separator: " ")
         logger.info(
             """
@@ -175,6 +177,9 @@ package final class Server: Sendable {
         for worker in workers {
             await Task(executorPreference: worker.loop) { await worker.waitForConnections() }.value
         }
+        // Until here those who run the server could ask what it waits for.
+        first.abandon()
+        await administering.value
         for task in [stopping, reloading, watching, proving] { task.cancel() }
         for worker in workers { worker.loop.stop() }
         store.close()
@@ -301,17 +306,21 @@ package final class Server: Sendable {
 
     // MARK: - Accepting
 
-    /// Accepts on one loop from all listeners, until draining.
-    private func accept(on worker: Worker, _ version: String) async {
+    /// Accepts on one loop from all listeners for clients, until draining.
+    private func accept(on worker: Worker) async {
         await withDiscardingTaskGroup { group in
             for entrance in entrances {
                 group.addTask(executorPreference: worker.loop) { [distributor] in
                     await distributor.accept(from: entrance, on: worker)
                 }
             }
-            guard worker === workers[0] else { return }
-            let endpoints = AdministrationEndpoints(server: self, version: version)
-            let (loop, logger, reserve) = (worker.loop, logger, reserve)
+        }
+    }
+
+    /// Answers those who run the server, until the loop is abandoned.
+    private func administer(on loop: EventLoop, _ version: String) async {
+        let endpoints = AdministrationEndpoints(server: self, version: version)
+        await withDiscardingTaskGroup { [logger, reserve] group in
             for listener in administration {
                 group.addTask(executorPreference: loop) {
                     await listener.accept(on: loop, logger, leaving: reserve) {

@@ -1,19 +1,35 @@
-/// Writes responses.
-///
-/// One a loop: it keeps the text of the current second's date.
-package struct ResponseEncoder {
-    private var dateSecond: Int64 = .min
-    private var date: [UInt8] = []
-    /// What nearly every answer begins with, in clear and over https.
-    private var (usual, usualSecure) = (UsualHead(), UsualHead())
-
+/// Writes the responses of one second, whose heads hold its date.
+package final class ResponseEncoder: Sendable {
+    /// The second, since 1970.
+    package let unixTime: Int64
+    private let date: [UInt8]
     /// The `Strict-Transport-Security` field with its line end in front; empty when it is turned off.
     private let transportSecurity: [UInt8]
+    /// What nearly every answer begins with, in clear and over https.
+    private let (usual, usualSecure): (UsualHead, UsualHead)
 
-    /// - Parameter secureForSeconds: How long browsers are to use https only, told on secure answers; 0 tells them nothing.
-    package init(secureForSeconds: Int = 0) {
-        transportSecurity =
-            secureForSeconds > 0 ? Array("\r\nStrict-Transport-Security: max-age=\(secureForSeconds)".utf8) : []
+    /// - Parameters:
+    ///   - unixTime: Seconds since 1970 for the `Date` field.
+    ///   - secureForSeconds: How long browsers are to use https only, told on secure answers; 0 tells them nothing.
+    package convenience init(unixTime: Int64, secureForSeconds: Int = 0) {
+        self.init(
+            unixTime: unixTime,
+            transportSecurity: secureForSeconds > 0
+                ? Array("\r\nStrict-Transport-Security: max-age=\(secureForSeconds)".utf8) : []
+        )
+    }
+
+    private init(unixTime: Int64, transportSecurity: [UInt8]) {
+        self.unixTime = unixTime
+        self.transportSecurity = transportSecurity
+        date = HTTPDate.text(unixTime: unixTime)
+        usual = UsualHead(Parts.okHead + date)
+        usualSecure = UsualHead(Parts.okHead + date + transportSecurity)
+    }
+
+    /// The same for another second.
+    package func at(unixTime: Int64) -> ResponseEncoder {
+        ResponseEncoder(unixTime: unixTime, transportSecurity: transportSecurity)
     }
 
     /// What the request and the connection ask of the answer's head.
@@ -48,12 +64,9 @@ package struct ResponseEncoder {
     ///   - traits: How to send it.
     ///   - requestID: For the `X-Request-Id` field.
     ///   - output: Where the bytes go.
-    ///   - unixTime: Seconds since 1970 for the `Date` field.
-    package mutating func encode(
-        _ response: borrowing Response, _ traits: Traits, requestID: RequestID = .none, into output: inout [UInt8],
-        unixTime: Int64
+    package func encode(
+        _ response: borrowing Response, _ traits: Traits, requestID: RequestID = .none, into output: inout [UInt8]
     ) {
-        if unixTime != dateSecond { setDate(unixTime) }
         if response.status == .ok && !traits.omitsBody && !traits.closes && !traits.isOldVersion {
             if traits.isSecure {
                 usualSecure.append(requestID, to: &output)
@@ -67,13 +80,6 @@ package struct ResponseEncoder {
         }
         output.appendLengthAndEndOfHead(response.body.count)
         output.append(contentsOf: response.body)
-    }
-
-    private mutating func setDate(_ unixTime: Int64) {
-        dateSecond = unixTime
-        date = HTTPDate.text(unixTime: unixTime)
-        usual = UsualHead(Parts.okHead + date)
-        usualSecure = UsualHead(Parts.okHead + date + transportSecurity)
     }
 
     /// Appends the head but for Content-Length and its end.
@@ -102,27 +108,24 @@ package struct ResponseEncoder {
 
     /// A head of status 200 up to the value of Content-Length.
     private struct UsualHead {
-        private var unnamed: [UInt8] = []
-        /// With digits of an id that each answer writes over.
-        private var named: [UInt8] = []
-
-        init() {}
+        private let unnamed: [UInt8]
+        /// With room for the digits of an id.
+        private let named: [UInt8]
 
         /// - Parameter start: All that precedes the request's id.
         init(_ start: [UInt8]) {
             unnamed = start + Parts.contentLength
-            named = start + Parts.requestID
-            named.append(contentsOf: repeatElement(0, count: RequestID.digitCount))
-            named.append(contentsOf: Parts.contentLength)
+            named =
+                start + Parts.requestID + [UInt8](repeating: 0, count: RequestID.digitCount) + Parts.contentLength
         }
 
-        mutating func append(_ requestID: RequestID, to output: inout [UInt8]) {
+        func append(_ requestID: RequestID, to output: inout [UInt8]) {
             switch requestID {
             case .none: output.append(contentsOf: unnamed)
             case .made(let number):
-                let offset = named.count - Parts.contentLength.count - RequestID.digitCount
-                RequestID.write(number, to: &named, at: offset)
                 output.append(contentsOf: named)
+                let offset = output.count - Parts.contentLength.count - RequestID.digitCount
+                RequestID.write(number, to: &output, at: offset)
             case .given(let name):
                 output.append(contentsOf: named.dropLast(Parts.contentLength.count + RequestID.digitCount))
                 output.append(contentsOf: name)

@@ -29,8 +29,12 @@ package final class TokenService {
     /// Told whenever the store is asked because the answer is not in memory.
     private let noteRead: () -> Void
     /// What a request carries; used again and again.
+    ///
+    /// Taken out while it is: a field of a class over whose change nothing is called needs no check at run time.
     private var fields = RequestFields()
-    /// The last answer that came from memory: once it was sent, its room is the next one's.
+    /// The last answer that came from memory, whose room is the next one's once it was sent.
+    ///
+    /// Taken out as well.
     private var recalled: [UInt8] = []
 
     package init(
@@ -62,10 +66,9 @@ package final class TokenService {
             return .answer(Self.error(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
-        case .get:
-            return get(fields.read(request, in: bytes, readsJSON: readsJSON).uniqueID, requestID)
+        case .get: return get(read(request, in: bytes).uniqueID, requestID)
         case .post:
-            let (uniqueID, tokenInfo) = fields.read(request, in: bytes, readsJSON: readsJSON)
+            let (uniqueID, tokenInfo) = read(request, in: bytes)
             return post(tokenInfo, under: uniqueID)
         case .head: return .answer(Response(body: []))
         case .connect, .options, .other:
@@ -88,6 +91,13 @@ package final class TokenService {
 
     // MARK: - Methods
 
+    private func read(_ request: Request, in bytes: Span<UInt8>) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
+        var fields = RequestFields()
+        swap(&fields, &self.fields)
+        defer { swap(&fields, &self.fields) }
+        return fields.read(request, in: bytes, readsJSON: readsJSON)
+    }
+
     private func get(_ uniqueID: [UInt8]?, _ requestID: RequestID) -> Operation {
         guard let id = uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
         return .answer(recall(id) ?? fetch(id, requestID))
@@ -104,14 +114,12 @@ package final class TokenService {
 
     /// The answer from memory, if it is there.
     private func recall(_ id: [UInt8]) -> Response? {
-        Self.recall(id, from: session, into: &recalled)
-    }
-
-    private static func recall(
-        _ id: [UInt8], from session: any TokenSession, into room: inout [UInt8]
-    ) -> Response? {
-        room.removeAll(keepingCapacity: room.capacity <= keptRoom)
-        return session.recall(id, appendingTo: &room) ? Response(body: room) : nil
+        var room: [UInt8] = []
+        swap(&room, &recalled)
+        room.removeAll(keepingCapacity: room.capacity <= Self.keptRoom)
+        let isFound = session.recall(id, appendingTo: &room)
+        recalled = room
+        return isFound ? Response(body: room) : nil
     }
 
     /// Room for an answer that is kept for the next one, in bytes.

@@ -17,14 +17,14 @@ struct RequestIDTests {
 
     /// In a head that is kept for the next answers, no digit of one is left for another.
     @Test func eachAnswerHasItsOwn() {
-        var encoder = ResponseEncoder(secureForSeconds: 60)
+        let encoder = ResponseEncoder(unixTime: 0, secureForSeconds: 60)
         let ids: [RequestID] = [.made(1), .made(.max), .given(Array("a-b_c.d".utf8)), .none, .made(2)]
         for isSecure in [false, true] {
             for id in ids {
                 var output: [UInt8] = []
                 encoder.encode(
                     Response(body: Array("{}".utf8)), ResponseEncoder.Traits(isSecure: isSecure), requestID: id,
-                    into: &output, unixTime: 0
+                    into: &output
                 )
                 let lines = String(decoding: output, as: UTF8.self).split(separator: "\r\n")
                 let named = lines.filter { $0.hasPrefix("X-Request-Id: ") }

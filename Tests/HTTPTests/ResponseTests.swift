@@ -4,10 +4,21 @@ import Testing
 
 @Suite struct ResponseTests {
     private func encoded(_ response: Response, _ traits: ResponseEncoder.Traits = .init()) -> String {
-        var encoder = ResponseEncoder()
+        let encoder = ResponseEncoder(unixTime: 784_111_777)
         var output: [UInt8] = []
-        encoder.encode(response, traits, into: &output, unixTime: 784_111_777)
+        encoder.encode(response, traits, into: &output)
         return String(decoding: output, as: UTF8.self)
+    }
+
+    @Test("the next second's answers have its date, and the rest as before")
+    func nextSecond() {
+        let encoder = ResponseEncoder(unixTime: 784_111_777, secureForSeconds: 60).at(unixTime: 784_111_778)
+        var output: [UInt8] = []
+        encoder.encode(Response(body: []), ResponseEncoder.Traits(isSecure: true), into: &output)
+        let lines = String(decoding: output, as: UTF8.self).split(separator: "\r\n")
+        #expect(encoder.unixTime == 784_111_778)
+        #expect(lines.contains("Date: Sun, 06 Nov 1994 08:49:38 GMT"))
+        #expect(lines.contains("Strict-Transport-Security: max-age=60"))
     }
 
     @Test("an answer has its fields, its length and its body")

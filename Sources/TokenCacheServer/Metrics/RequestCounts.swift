@@ -37,9 +37,11 @@ final class RequestCounts: Sendable {
     /// Counts an answer, on the thread that this belongs to.
     @inline(__always)
     func note(_ response: borrowing Response, to method: Method) {
-        let outcome = response.status == .ok ? Self.column(of: response.code) : Self.column(of: response.status)
+        // Patterns, for `==` of another module's type is a call that is looked up at run time.
+        let outcome =
+            if case .ok = response.status { Self.column(of: response.code) } else { Self.column(of: response.status) }
         counts[Self.row(of: method) * Self.outcomeCount + outcome].add()
-        if method == .get { gets.add() }
+        if case .get = method { gets.add() }
     }
 
     private static let outcomeCount = 5 + Status.allCases.count - 1

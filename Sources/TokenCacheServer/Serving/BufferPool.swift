@@ -26,10 +26,13 @@ struct BufferPool {
 
     /// Takes two empty buffers back, but for those of another size.
     mutating func give(_ pair: consuming Pair) {
-        let usual = Self.bufferSize...2 * Self.bufferSize
-        guard usual.contains(pair.input.capacity), usual.contains(pair.output.capacity), spare.count < Self.limit else {
-            return
-        }
+        guard Self.keeps(pair), spare.count < Self.limit else { return }
         spare.append(pair)
+    }
+
+    /// Whether a pair is of the size that is kept.
+    static func keeps(_ pair: borrowing Pair) -> Bool {
+        let usual = bufferSize...2 * bufferSize
+        return usual.contains(pair.input.capacity) && usual.contains(pair.output.capacity)
     }
 }

@@ -10,7 +10,6 @@ internal import TokenService
 struct Connection: ~Copyable {
     private var stream: TCPStream
     private var origin: HTTPSPolicy.Origin
-    private let worker: Worker
     /// For the current request.
     private(set) var rules: ServingRules
     private var reader: RequestReader
@@ -22,6 +21,8 @@ struct Connection: ~Copyable {
     private var deadline = MonotonicTime.never
     /// When the current request's answering began; only kept for the access log.
     private var started = MonotonicTime.never
+    /// What the current request asks of its answer.
+    private var asked = RequestTraits(RequestHead())
     /// The current request's.
     private(set) var requestID = RequestID.none
     /// Requests received or answered since others last had their turn.
@@ -46,7 +47,6 @@ struct Connection: ~Copyable {
     init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, on worker: Worker) {
         self.stream = stream
         self.origin = origin
-        self.worker = worker
         rules = worker.rules
         reader = RequestReader(limits: rules.limits)
     }
@@ -73,18 +73,22 @@ struct Connection: ~Copyable {
     ///
     /// - Parameters:
     ///   - reason: What ended the wait for input; nil where there was none.
+    ///   - worker: Its loop's, here and in all that follows: handed down, for a reference of its own would be counted up and
+    ///     down with each use.
     ///   - handler: Is called with such a reason after a pause for input.
-    mutating func proceed(after reason: WakeReason?, calling handler: any ReadinessHandler) -> Pause {
+    mutating func proceed(
+        after reason: WakeReason?, on worker: Worker, calling handler: any ReadinessHandler
+    ) -> Pause {
         // Rarely: after a reload, and then before the next request.
-        if rules !== worker.rules, awaited == nil || awaited == .start { takeRules() }
+        if rules !== worker.rules, awaited == nil || isBetweenRequests { takeRules(of: worker) }
         if let reason {
             // Others have had their turn.
             streak = 0
-            release(reader.bytes.capacity)
-            if let pause = receive(after: reason, calling: handler) { return pause }
+            release(reader.bytes.capacity, on: worker)
+            if let pause = receive(after: reason, on: worker, calling: handler) { return pause }
         }
         while true {
-            if isOver || output.count >= Self.outputLimit, let pause = send() { return pause }
+            if isOver || output.count >= Self.outputLimit, let pause = send(on: worker) { return pause }
             if isOver { return lingers ? .finish : .end }
             if worker.loop.isAbandoned { return output.isEmpty ? .end : .finish }
             if streak >= Self.streakLimit {
@@ -93,57 +97,71 @@ struct Connection: ~Copyable {
             }
             switch reader.next() {
             case .request:
-                switch readRequest() {
-                case .answer(let response): write(response)
+                switch readRequest(on: worker) {
+                case .answer(let response): write(response, on: worker)
                 case .store(let tokenInfo, let id): return .store(tokenInfo: tokenInfo, id: id)
                 }
-            case .sendContinue: writeContinue()
-            case .needsMore(let part): if let pause = receive(part, calling: handler) { return pause }
-            case .refused(let refusal): return isTLSHello() ? .end : .refusal(refusal)
+            case .sendContinue: writeContinue(on: worker)
+            case .needsMore(let part): if let pause = receive(part, on: worker, calling: handler) { return pause }
+            case .refused(let refusal): return isTLSHello(on: worker) ? .end : .refusal(refusal)
             }
         }
     }
 
-    private mutating func takeRules() {
+    private var isBetweenRequests: Bool {
+        if case .start = awaited { true } else { false }
+    }
+
+    private mutating func takeRules(of worker: Worker) {
         rules = worker.rules
         reader.limits = rules.limits
         origin = rules.https.origin(address: origin.address, isTLS: origin.isTLS)
-        // That of the request before, which nothing replaces where requests have none.
-        if !rules.hasRequestIDs { requestID = .none }
     }
 
     /// Answers a request that cannot be read on, and closes.
-    mutating func refuse(_ refusal: Refusal) async {
+    mutating func refuse(_ refusal: Refusal, on worker: Worker) async {
         if rules.accessLog != nil { started = .now }
-        let given = reader.partialHead.forwarding.requestID
-        if rules.hasRequestIDs { requestID = worker.requestID(given, in: reader.requestBytes, from: origin) }
-        encode(rules.service.answer(refusal), to: reader.partialHead, closes: true)
+        let head = reader.partialHead
+        asked = RequestTraits(head)
+        requestID = Self.requestID(head, in: reader.requestBytes, from: origin, by: rules, on: worker)
+        encode(rules.service.answer(refusal), closes: true, on: worker)
         lingers = true
-        await finish()
+        await finish(on: worker)
     }
 
     // MARK: - Reading
 
-    private mutating func readRequest() -> TokenService.Operation {
+    private mutating func readRequest(on worker: Worker) -> TokenService.Operation {
         if rules.accessLog != nil { started = .now }
-        let request = reader.request
-        let given = request.head.forwarding.requestID
-        if rules.hasRequestIDs { requestID = worker.requestID(given, in: reader.requestBytes, from: origin) }
-        switch rules.https.decision(on: request.head.forwarding, in: reader.requestBytes, from: origin) {
+        let operation: TokenService.Operation
+        (operation, asked, requestID, isSecure) = Self.operation(for: reader, from: origin, by: rules, on: worker)
+        return operation
+    }
+
+    private static func operation(
+        for reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, by rules: ServingRules, on worker: Worker
+    ) -> (TokenService.Operation, RequestTraits, RequestID, isSecure: Bool) {
+        let (request, bytes) = (reader.request, reader.requestBytes)
+        let asked = RequestTraits(request.head)
+        let requestID = requestID(request.head, in: bytes, from: origin, by: rules, on: worker)
+        switch rules.https.decision(on: request.head.forwarding, in: bytes, from: origin) {
         case .served(let isSecure):
-            self.isSecure = isSecure
-            return rules.service.operation(for: request, in: reader.requestBytes, requestID: requestID)
+            return (rules.service.operation(for: request, in: bytes, requestID: requestID), asked, requestID, isSecure)
         case .redirected:
-            isSecure = false
-            guard let redirect = rules.https.redirect(request.head, in: reader.requestBytes) else {
-                return .answer(rules.service.answer(.missingHost))
-            }
-            return .answer(redirect)
+            let redirect = rules.https.redirect(request.head, in: bytes) ?? rules.service.answer(.missingHost)
+            return (.answer(redirect), asked, requestID, false)
         }
     }
 
+    private static func requestID(
+        _ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, by rules: ServingRules,
+        on worker: Worker
+    ) -> RequestID {
+        rules.hasRequestIDs ? worker.requestID(head.forwarding.requestID, in: bytes, from: origin) : .none
+    }
+
     /// Whether the client speaks TLS where plain HTTP is expected: no answer of ours would mean anything to it.
-    private func isTLSHello() -> Bool {
+    private func isTLSHello(on worker: Worker) -> Bool {
         guard reader.beginsLikeTLS else { return false }
         worker.noteClosed("TLS on a plain HTTP port")
         return true
@@ -155,7 +173,7 @@ struct Connection: ~Copyable {
     ///
     /// Not a byte more: what follows may be TLS. False when there is none, or it comes from somebody who is not trusted to
     /// say who the client is.
-    mutating func readProxyHeader() async -> Bool {
+    mutating func readProxyHeader(on worker: Worker) async -> Bool {
         let deadline = worker.loop.now + rules.deadlines.head
         while origin.isTrusted {
             var seen: [UInt8] = []
@@ -181,7 +199,7 @@ struct Connection: ~Copyable {
     }
 
     /// Shakes hands; false when that fails, whatever there was to say having been said.
-    mutating func startTLS(_ context: TLSContext) async -> Bool {
+    mutating func startTLS(_ context: TLSContext, on worker: Worker) async -> Bool {
         do throws(TLSError) {
             try await stream.startTLS(context, until: worker.loop.now + rules.deadlines.handshake)
             worker.metrics.handshakes.add()
@@ -191,11 +209,11 @@ struct Connection: ~Copyable {
             worker.noteClosed("\(error)")
             worker.metrics.handshakeFailures.add(error.cause)
             switch error {
-            case .plainRequest: await refuse(.plainRequest)
+            case .plainRequest: await refuse(.plainRequest, on: worker)
             case .refused:
                 // The alert that tells the client why.
                 lingers = true
-                await finish()
+                await finish(on: worker)
             case .closed, .timedOut, .stopped, .system: break
             }
             return false
@@ -203,42 +221,46 @@ struct Connection: ~Copyable {
     }
 
     /// Sends what was gathered and receives; nil when something has come.
-    private mutating func receive(_ part: RequestReader.Part, calling handler: any ReadinessHandler) -> Pause? {
-        if part == .head && isTLSHello() { return .end }
-        if let pause = send() { return pause }
-        startDeadline(of: part)
-        return waitForInput(calling: handler)
+    private mutating func receive(
+        _ part: RequestReader.Part, on worker: Worker, calling handler: any ReadinessHandler
+    ) -> Pause? {
+        if case .head = part, isTLSHello(on: worker) { return .end }
+        if let pause = send(on: worker) { return pause }
+        startDeadline(of: part, on: worker)
+        return waitForInput(on: worker, calling: handler)
     }
 
     /// Receives unless that has to be waited for; nil when something has come.
-    private mutating func waitForInput(calling handler: any ReadinessHandler) -> Pause? {
-        let isIdle = awaited == .start
-        if isIdle { releaseBuffers() }
-        guard hold(reader.bytes.capacity) else { return .refusal(.outOfBuffers) }
+    private mutating func waitForInput(on worker: Worker, calling handler: any ReadinessHandler) -> Pause? {
+        let isIdle = isBetweenRequests
+        if isIdle { releaseBuffers(to: worker) }
+        guard hold(reader.bytes.capacity, on: worker) else { return .refusal(.outOfBuffers) }
         guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: handler) else {
             return .input
         }
-        release(reader.bytes.capacity)
-        return receive(after: reason, calling: handler)
+        release(reader.bytes.capacity, on: worker)
+        return receive(after: reason, on: worker, calling: handler)
     }
 
     /// Receives after a wait; nil when something has come.
-    private mutating func receive(after reason: WakeReason, calling handler: any ReadinessHandler) -> Pause? {
+    private mutating func receive(
+        after reason: WakeReason, on worker: Worker, calling handler: any ReadinessHandler
+    ) -> Pause? {
         switch reason {
         case .ready:
-            switch receiveNow() {
+            switch receiveNow(on: worker) {
             case .received:
                 // A client that always has more to send neither keeps others waiting nor outruns its deadline.
                 streak += 1
                 return worker.loop.now < deadline ? nil : timedOut()
-            case .wouldBlock: return waitForInput(calling: handler)
+            case .wouldBlock: return waitForInput(on: worker, calling: handler)
             // Closed in the middle of a request, or cut off: nobody is left to be told.
             case .endOfInput, nil: return .end
             }
         case .timedOut: return timedOut()
         case .draining:
             // A request that the kernel already has counts as received, and is answered.
-            if case .received = receiveNow() { return nil }
+            if case .received = receiveNow(on: worker) { return nil }
             return .end
         case .abandoned: return .end
         }
@@ -253,27 +275,27 @@ struct Connection: ~Copyable {
     }
 
     /// Counts a large buffer that is about to wait for its client; false when clients hold too many already.
-    private func hold(_ capacity: Int) -> Bool {
+    private func hold(_ capacity: Int, on worker: Worker) -> Bool {
         capacity <= Self.uncounted || worker.heldMemory.hold(capacity)
     }
 
-    private func release(_ capacity: Int) {
+    private func release(_ capacity: Int, on worker: Worker) {
         if capacity > Self.uncounted { worker.heldMemory.release(capacity) }
     }
 
-    private mutating func startDeadline(of part: RequestReader.Part) {
-        guard part != awaited else { return }
-        awaited = part
-        switch part {
-        case .start: deadline = worker.loop.now + rules.deadlines.idle
-        case .head: deadline = worker.loop.now + rules.deadlines.head
-        case .body: deadline = worker.loop.now + rules.deadlines.body
+    private mutating func startDeadline(of part: RequestReader.Part, on worker: Worker) {
+        switch (part, awaited) {
+        case (.start, .start), (.head, .head), (.body, .body): return
+        case (.start, _): deadline = worker.loop.now + rules.deadlines.idle
+        case (.head, _): deadline = worker.loop.now + rules.deadlines.head
+        case (.body, _): deadline = worker.loop.now + rules.deadlines.body
         }
+        awaited = part
     }
 
     /// One read into the room at the buffer's end; nil when the connection is broken.
-    private mutating func receiveNow() -> TCPStream.ReceiveResult? {
-        if reader.bytes.capacity == 0 { takeBuffers() }
+    private mutating func receiveNow(on worker: Worker) -> TCPStream.ReceiveResult? {
+        if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
         let room = reader.makeRoom()
         return try? stream.receive(into: &reader.bytes, room: room)
     }
@@ -281,42 +303,41 @@ struct Connection: ~Copyable {
     // MARK: - Writing
 
     /// Writes the answer to the request at hand and leaves that behind.
-    mutating func write(_ response: consuming Response) {
-        let head = reader.request.head
-        isOver = !head.keepsAlive || worker.loop.isDraining && !hasFurtherInput()
-        encode(response, to: head, closes: isOver)
+    mutating func write(_ response: consuming Response, on worker: Worker) {
+        isOver = !asked.keepsAlive || worker.loop.isDraining && !hasFurtherInput(on: worker)
+        encode(response, closes: isOver, on: worker)
         reader.finishRequest()
         awaited = nil
         streak += 1
         // Where the client did not ask for the end it may be sending its next request already.
-        lingers = head.keepsAlive || !reader.isEmpty
+        lingers = asked.keepsAlive || !reader.isEmpty
     }
 
     /// Whether more than the request at hand has been received, be it by the kernel: while draining that is answered.
-    private mutating func hasFurtherInput() -> Bool {
+    private mutating func hasFurtherInput(on worker: Worker) -> Bool {
         if reader.hasFurtherBytes { return true }
-        if case .received = receiveNow() { return true }
+        if case .received = receiveNow(on: worker) { return true }
         return false
     }
 
-    private mutating func writeContinue() {
-        if output.capacity == 0 { takeBuffers() }
+    private mutating func writeContinue(on worker: Worker) {
+        if output.capacity == 0 { takeBuffers(of: worker) }
         output.append(contentsOf: ResponseEncoder.continueResponse)
     }
 
-    private mutating func encode(_ response: consuming Response, to head: RequestHead, closes: Bool) {
-        if output.capacity == 0 { takeBuffers() }
+    private mutating func encode(_ response: consuming Response, closes: Bool, on worker: Worker) {
+        if output.capacity == 0 { takeBuffers(of: worker) }
         let traits = ResponseEncoder.Traits(
-            omitsBody: head.method == .head, closes: closes, isOldVersion: head.minorVersion == 0, isSecure: isSecure
+            omitsBody: asked.isHead, closes: closes, isOldVersion: asked.isOldVersion, isSecure: isSecure
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
-        worker.metrics.note(response, to: head.method)
-        if rules.accessLog != nil { log(response, to: head) }
+        worker.metrics.note(response, to: asked.method)
+        if rules.accessLog != nil { log(response) }
     }
 
     /// Sends as much of what was written as the socket takes now; nil when that is all of it, `output` when the rest has to
     /// wait.
-    private mutating func send() -> Pause? {
+    private mutating func send(on worker: Worker) -> Pause? {
         while sent < output.count {
             guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else {
                 dropOutput()
@@ -324,7 +345,7 @@ struct Connection: ~Copyable {
             }
             if count == 0 {
                 // At once: until the wait begins others may have written as much.
-                if hold(output.capacity) { return .output }
+                if hold(output.capacity, on: worker) { return .output }
                 dropOutput()
                 return .end
             }
@@ -343,17 +364,17 @@ struct Connection: ~Copyable {
     }
 
     /// Sends what is left after a pause for output; false when the client does not take it, and then nothing more is sent.
-    mutating func flush() async -> Bool {
+    mutating func flush(on worker: Worker) async -> Bool {
         var deadline = worker.loop.now + rules.deadlines.send
         var sentAtRenewal = sent
         while true {
             let reason = await stream.waitUntilWritable(until: deadline)
-            release(output.capacity)
+            release(output.capacity, on: worker)
             guard reason == .ready else {
                 dropOutput()
                 return false
             }
-            switch send() {
+            switch send(on: worker) {
             case nil: return true
             case .output: break
             default: return false
@@ -368,14 +389,14 @@ struct Connection: ~Copyable {
     // MARK: - Buffers
 
     /// Takes the buffers that it has not.
-    private mutating func takeBuffers() {
-        let pair = worker.takeBuffers()
-        if reader.bytes.capacity == 0 { reader.bytes = pair.input }
-        if output.capacity == 0 { output = pair.output }
+    private mutating func takeBuffers(of worker: Worker) {
+        var pair = worker.takeBuffers()
+        if reader.bytes.capacity == 0 { swap(&reader.bytes, &pair.input) }
+        if output.capacity == 0 { swap(&output, &pair.output) }
     }
 
     /// Gives the buffers back if there is nothing in them.
-    private mutating func releaseBuffers() {
+    private mutating func releaseBuffers(to worker: Worker) {
         guard output.isEmpty, let input = reader.takeEmptyBuffer() else { return }
         var pair = BufferPool.Pair(input: input)
         swap(&pair.output, &output)
@@ -388,28 +409,28 @@ struct Connection: ~Copyable {
     ///
     /// Closing with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112, section 9.6);
     /// where the client may still be sending the rest is read and dropped for a moment.
-    mutating func finish() async {
-        let isTaken = await sendAll()
+    mutating func finish(on worker: Worker) async {
+        let isTaken = await sendAll(on: worker)
         // Before the wait: large ones would be held by nobody's count.
         reader.bytes.removeAll(keepingCapacity: true)
-        releaseBuffers()
+        releaseBuffers(to: worker)
         if isTaken && lingers {
             stream.finishSending()
-            await linger()
+            await linger(on: worker)
         }
     }
 
-    private mutating func sendAll() async -> Bool {
-        switch send() {
+    private mutating func sendAll(on worker: Worker) async -> Bool {
+        switch send(on: worker) {
         case nil: true
-        case .output: await flush()
+        case .output: await flush(on: worker)
         default: false
         }
     }
 
-    private mutating func linger() async {
+    private mutating func linger(on worker: Worker) async {
         let deadline = worker.loop.now + rules.deadlines.linger
-        if reader.bytes.capacity == 0 { takeBuffers() }
+        if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
         while worker.loop.now < deadline {
             reader.bytes.removeAll(keepingCapacity: true)
             switch try? stream.receive(into: &reader.bytes, room: BufferPool.bufferSize) {
@@ -425,8 +446,8 @@ struct Connection: ~Copyable {
 
     // MARK: - Logging
 
-    private func log(_ response: borrowing Response, to head: RequestHead) {
-        let bytes = reader.requestBytes
+    private func log(_ response: borrowing Response) {
+        let (head, bytes) = (reader.partialHead, reader.requestBytes)
         let isKnown = rules.service.isKnown(head.path, of: head.method, in: bytes)
         rules.accessLog?.write(
             AccessLog.Entry(
@@ -437,7 +458,7 @@ struct Connection: ~Copyable {
                 status: response.status.rawValue,
                 bytes: head.method == .head ? 0 : response.body.count,
                 microseconds: (MonotonicTime.now - started).count / 1_000,
-                unixTime: worker.unixTime,
+                unixTime: Worker.unixTime,
                 requestID: requestID.text
             )
         )

@@ -31,9 +31,9 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
     func start(through entrance: Entrance, isRefused: Bool) {
         guard entrance.requiresProxyProtocol || entrance.tls != nil || isRefused else { return proceed(after: nil) }
         perform { [self] in
-            if entrance.requiresProxyProtocol, !(await connection.readProxyHeader()) { return }
-            if let tls = entrance.tls, !(await connection.startTLS(tls)) { return }
-            if isRefused { return await connection.refuse(.tooManyConnections) }
+            if entrance.requiresProxyProtocol, !(await connection.readProxyHeader(on: worker)) { return }
+            if let tls = entrance.tls, !(await connection.startTLS(tls, on: worker)) { return }
+            if isRefused { return await connection.refuse(.tooManyConnections, on: worker) }
             proceed(after: nil)
         }
     }
@@ -43,19 +43,19 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
     }
 
     private func proceed(after reason: WakeReason?) {
-        switch connection.proceed(after: reason, calling: self) {
+        switch connection.proceed(after: reason, on: worker, calling: self) {
         case .input, .end: break
         case .store(let tokenInfo, let id):
             let began = worker.loop.now
             connection.rules.service.store(tokenInfo, under: id, requestID: connection.requestID) { [self] response in
                 worker.metrics.postTime.add((worker.loop.now - began).count)
-                connection.write(response)
+                connection.write(response, on: worker)
                 proceed(after: nil)
             }
-        case .output: perform { [self] in if await connection.flush() { proceed(after: nil) } }
+        case .output: perform { [self] in if await connection.flush(on: worker) { proceed(after: nil) } }
         case .turn: perform { [self] in proceed(after: nil) }
-        case .refusal(let refusal): perform { [self] in await connection.refuse(refusal) }
-        case .finish: perform { [self] in await connection.finish() }
+        case .refusal(let refusal): perform { [self] in await connection.refuse(refusal, on: worker) }
+        case .finish: perform { [self] in await connection.finish(on: worker) }
         }
     }
 

@@ -23,6 +23,9 @@ final class Worker: @unchecked Sendable {
     let metrics: LoopMetrics
     private let logger: Logger
     private var buffers = BufferPool()
+    /// The pair that was given back last, which is the next to be taken: it waits apart from the others, as a field of a class
+    /// is read and written without a check at run time where nothing is called meanwhile.
+    private var latestBuffers: BufferPool.Pair?
     private var encoder: ResponseEncoder
     private var requestIDs = RequestIDs()
     /// Open connections of this loop, those included that are on their way to it.
@@ -81,7 +84,9 @@ final class Worker: @unchecked Sendable {
         )
         return (
             ServingRules(settings, service: service, accessLog: accessLog),
-            ResponseEncoder(secureForSeconds: Int(settings.https.transportSecurityAge.components.seconds))
+            ResponseEncoder(
+                unixTime: unixTime, secureForSeconds: Int(settings.https.transportSecurityAge.components.seconds)
+            )
         )
     }
 
@@ -130,12 +135,13 @@ final class Worker: @unchecked Sendable {
 
     /// Empty buffers to receive into and to send from.
     func takeBuffers() -> BufferPool.Pair {
-        buffers.take()
+        latestBuffers.take() ?? buffers.take()
     }
 
     /// Takes empty buffers back.
     func giveBuffers(_ pair: consuming BufferPool.Pair) {
-        buffers.give(pair)
+        guard latestBuffers == nil, BufferPool.keeps(pair) else { return buffers.give(pair) }
+        latestBuffers = pair
     }
 
     /// The id of a request: a trusted proxy's, otherwise a new one.
@@ -149,7 +155,9 @@ final class Worker: @unchecked Sendable {
         _ response: borrowing Response, _ traits: ResponseEncoder.Traits, requestID: RequestID,
         into output: inout [UInt8]
     ) {
-        encoder.encode(response, traits, requestID: requestID, into: &output, unixTime: unixTime)
+        let now = Self.unixTime
+        if encoder.unixTime != now { encoder = encoder.at(unixTime: now) }
+        encoder.encode(response, traits, requestID: requestID, into: &output)
     }
 
     /// Logs why a connection was closed without an answer, for whoever looks for it.
@@ -159,5 +167,5 @@ final class Worker: @unchecked Sendable {
     }
 
     /// Seconds since 1970.
-    var unixTime: Int64 { Int64(time(nil)) }
+    static var unixTime: Int64 { Int64(time(nil)) }
 }

@@ -38,6 +38,13 @@ package struct ByteClass: Sendable {
     /// `reg-name` of RFC 3986, section 3.2.2, with the percent sign of its escapes: letters, digits and -._~!$&'()*+,;=%.
     static let host = ByteClass(low: 0x2bff_7ff2_0000_0000, high: 0x47ff_fffe_87ff_fffe, hasHighBytes: false)
 
+    /// What stands for itself in a form's value and is no part of a tag there: ASCII from `,` on but `<` and DEL.
+    ///
+    /// So there is neither `%` nor `+`, and no NUL.
+    package static let literal = ByteClass(
+        low: 0xefff_f000_0000_0000, high: 0x7fff_ffff_ffff_ffff, hasHighBytes: false,
+        plain: PlainBytes(from: UInt8(ascii: ","), but: UInt8(ascii: "<")))
+
     static func isDigit(_ byte: UInt8) -> Bool {
         byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9")
     }

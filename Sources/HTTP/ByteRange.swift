@@ -75,7 +75,7 @@ extension Span<UInt8> {
     }
 
     /// Whether all bytes of a range of indices are in a class.
-    func all(_ range: Range<Int>, in byteClass: ByteClass) -> Bool {
+    package func all(_ range: Range<Int>, in byteClass: ByteClass) -> Bool {
         // A span of its own: its bounds are then known not to be crossed, and no step has to check them.
         let part = extracting(range)
         var index = 0

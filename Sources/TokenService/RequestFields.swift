@@ -47,6 +47,15 @@ struct RequestFields {
         }
     }
 
+    /// Where the id of a query lies, undecoded; nil when it has none.
+    static func uniqueID(in query: ByteRange, of bytes: Span<UInt8>) -> ByteRange? {
+        var last: ByteRange?
+        URLEncodedForm.forEachPair(in: query, of: bytes) { name, value in
+            if URLEncodedForm.name(name, of: bytes, standsFor: Names.uniqueID) { last = value }
+        }
+        return last
+    }
+
     private mutating func readURLEncoded(_ range: ByteRange, of bytes: Span<UInt8>) {
         var lastID: ByteRange?
         var lastInfo: ByteRange?

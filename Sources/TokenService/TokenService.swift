@@ -66,7 +66,7 @@ package final class TokenService {
             return .answer(Self.error(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
-        case .get: return get(read(request, in: bytes).uniqueID, requestID)
+        case .get: return .answer(get(request, in: bytes, requestID))
         case .post:
             let (uniqueID, tokenInfo) = read(request, in: bytes)
             return post(tokenInfo, under: uniqueID)
@@ -98,9 +98,21 @@ package final class TokenService {
         return fields.read(request, in: bytes, readsJSON: readsJSON)
     }
 
-    private func get(_ uniqueID: [UInt8]?, _ requestID: RequestID) -> Operation {
-        guard let id = uniqueID.flatMap(Self.storedID) else { return .answer(answer(.invalidInput)) }
-        return .answer(recall(id) ?? fetch(id, requestID))
+    private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Response {
+        let literal = Self.literalID(request, in: bytes)
+        if let literal, let response = recall(bytes.extracting(literal.indices)) { return response }
+        guard let id = read(request, in: bytes).uniqueID.flatMap(Self.storedID) else { return answer(.invalidInput) }
+        if literal == nil, let response = recall(id.span) { return response }
+        return fetch(id, requestID)
+    }
+
+    /// Where the id of a GET lies, if it is stored as it is sent: nearly every one is, and is then looked up where it lies.
+    static func literalID(_ request: Request, in bytes: Span<UInt8>) -> ByteRange? {
+        guard let id = RequestFields.uniqueID(in: request.head.query, of: bytes), !id.isEmpty,
+            id.count <= uniqueIDLimit,
+            bytes.all(id.indices, in: .literal)
+        else { return nil }
+        return id
     }
 
     private func post(_ tokenInfo: [UInt8]?, under uniqueID: [UInt8]?) -> Operation {
@@ -113,7 +125,7 @@ package final class TokenService {
     // MARK: - The store
 
     /// The answer from memory, if it is there.
-    private func recall(_ id: [UInt8]) -> Response? {
+    private func recall(_ id: Span<UInt8>) -> Response? {
         var room: [UInt8] = []
         swap(&room, &recalled)
         room.removeAll(keepingCapacity: room.capacity <= Self.keptRoom)

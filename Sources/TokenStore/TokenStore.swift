@@ -41,7 +41,7 @@ package protocol TokenSession: AnyObject {
     /// Appends what `remember` was given for an id, if that is still the answer; never waits.
     ///
     /// - Returns: False when it is not known: fetch it.
-    func recall(_ id: [UInt8], appendingTo answer: inout [UInt8]) -> Bool
+    func recall(_ id: Span<UInt8>, appendingTo answer: inout [UInt8]) -> Bool
 
     /// Keeps what was made of a token info, to be given by `recall` until the token changes.
     func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit)

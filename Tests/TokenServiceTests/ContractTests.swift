@@ -21,6 +21,29 @@ import TokenStore
         }
     }
 
+    @Test(
+        "memory is asked for the id that is then fetched, however the query spells it",
+        arguments: 0..<20 as Range<UInt64>)
+    func idsInMemory(seed: UInt64) async {
+        var random = SeededGenerator(seed: seed)
+        let parts = [
+            "unique_id=", "unique%5Fid=", "&", "a", "Z9", "-._~", "%41", "%", "+", "%00", "%C3%A9", "%ff", "<b>",
+            "%3Cb>", "<", "=",
+            "/", ";", String(repeating: "x", count: 1_020),
+        ]
+        var fetches = 0
+        for _ in 0..<200 {
+            let harness = ServiceHarness()
+            let value = (0..<Int.random(in: 0...5, using: &random)).map { _ in
+                parts.randomElement(using: &random) ?? ""
+            }
+            _ = await harness.get("unique_id=" + value.joined())
+            #expect(harness.session.recalled == harness.session.fetched, "\(value)")
+            fetches += harness.session.fetched.count
+        }
+        #expect(fetches > 50)
+    }
+
     @Test("other paths are not found, whatever the method")
     func unknownPaths() async {
         let harness = ServiceHarness()

@@ -1,11 +1,15 @@
+import HTTP
 import TokenStore
 
 /// A store in a dictionary, or one that always fails.
 final class MemorySession: TokenSession {
     var tokens: [[UInt8]: [UInt8]] = [:]
     var failure: StoreError?
+    /// The ids that were asked for, in memory and in the store.
+    private(set) var (recalled, fetched): ([[UInt8]], [[UInt8]]) = ([], [])
 
     func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Fetched {
+        fetched.append(id)
         if let failure { throw failure }
         guard let found = tokens[id] else { return .nothing }
         tokenInfo += found
@@ -20,7 +24,11 @@ final class MemorySession: TokenSession {
         completion(.success(()))
     }
 
-    func recall(_ id: [UInt8], appendingTo answer: inout [UInt8]) -> Bool { false }
+    /// Remembers nothing.
+    func recall(_ id: Span<UInt8>, appendingTo answer: inout [UInt8]) -> Bool {
+        recalled.append([UInt8](ByteRange(0, id.count), in: id))
+        return false
+    }
 
     func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit) {}
 

@@ -33,7 +33,7 @@ actor SessionActor {
         let id = Array(id.utf8)
         var value: [UInt8] = []
         guard let session else { return nil }
-        if session.recall(id, appendingTo: &value) { return String(decoding: value, as: UTF8.self) }
+        if session.recall(id.span, appendingTo: &value) { return String(decoding: value, as: UTF8.self) }
         guard case .found(let permit) = try session.fetch(id, appendingTo: &value) else { return nil }
         if let permit { session.remember(value, under: id, permit) }
         return String(decoding: value, as: UTF8.self)

@@ -53,10 +53,10 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         return .found(ticket.map { CachePermit(ticket: $0, deadline: deadline) })
     }
 
-    func recall(_ id: [UInt8], appendingTo answer: inout [UInt8]) -> Bool {
+    func recall(_ id: Span<UInt8>, appendingTo answer: inout [UInt8]) -> Bool {
         guard state.isInPlace.load(ordering: .acquiring) else { return false }
         let now = state.keepsForever ? 0 : Int64(time(nil))
-        return state.cache.find(id.span, at: now) { answer.append(span: $0) }
+        return state.cache.find(id, at: now) { answer.append(span: $0) }
     }
 
     func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit) {

@@ -42,17 +42,30 @@ extension Span<UInt8> {
         return true
     }
 
-    /// Whether the bytes of a range are `text` in any case; `text` is lower-case letters, digits and hyphens.
+    /// Whether the bytes of a range are `text` in any case; `text` is lower-case letters, digits, hyphens and slashes.
     package func equalsIgnoringCase(_ range: ByteRange, _ text: StaticString) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
-        let (part, literal) = unsafe (extracting(range.indices), text.utf8Start)
-        for index in part.indices {
-            let byte = part[index]
-            let lower = byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z") ? byte | 0x20 : byte
-            // The literal's length was checked.
-            if unsafe lower != literal[index] { return false }
+        let (part, literal) = unsafe (extracting(range.indices), UnsafeRawPointer(text.utf8Start))
+        var index = 0
+        // The literal's length was checked; the loads are inside the part.
+        while index + 8 <= part.count {
+            let word = unsafe part.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
+            let other = unsafe literal.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+            guard (word ^ other) & ~Self.caseBits(other) == 0 else { return false }
+            index += 8
+        }
+        while index < part.count {
+            let other = unsafe literal.load(fromByteOffset: index, as: UInt8.self)
+            guard UInt64(part[index] ^ other) & ~Self.caseBits(UInt64(other)) == 0 else { return false }
+            index += 1
         }
         return true
+    }
+
+    /// In which bits the bytes of a word may differ from these: letters, which alone have bit 6 set, in bit 5.
+    @inline(__always)
+    private static func caseBits(_ lowerCase: UInt64) -> UInt64 {
+        (lowerCase & 0x4040_4040_4040_4040) >> 1
     }
 
     /// The first place of a byte in a range of indices.

@@ -47,6 +47,29 @@ import Testing
         }
     }
 
+    @Test("a name is known in any case, and no other for one byte of it")
+    func anyCase() {
+        let names: [StaticString] = [
+            "te", "host", "x-real-ip", "x-forwarded-proto", "application/x-www-form-urlencoded",
+        ]
+        func isKnown(_ bytes: [UInt8], _ name: StaticString) -> Bool {
+            bytes.span.equalsIgnoringCase(ByteRange(0, bytes.count), name)
+        }
+        for name in names {
+            let lower = Array("\(name)".utf8)
+            for place in lower.indices {
+                for byte in UInt8.min...UInt8.max {
+                    var bytes = lower
+                    bytes[place] = byte
+                    let isSame = byte == lower[place] || Self.isLetterOrDigit(byte) && byte | 0x20 == lower[place]
+                    #expect(isKnown(bytes, name) == isSame, "\(name), byte \(byte) at \(place)")
+                }
+            }
+            #expect(isKnown(Array("\(name)".uppercased().utf8), name))
+            #expect(!isKnown(lower.dropLast(), name))
+        }
+    }
+
     @Test("what is escaped is decoded wherever it stands, and what is not stays")
     func decoding() {
         for (text, expected) in [

@@ -121,6 +121,17 @@ def test_more_connections_can_be_allowed(serve):
         until(lambda: status(server, get("a")) == 200)
 
 
+def test_more_connections_than_there_can_be_are_warned_of(serve):
+    server = serve({"limits": {"connections": 100}}, descriptors=256)
+    assert "limit of open files" not in server.log()
+    assert "limit of open files" not in reload(server, limits={"connections": 150})
+    log = reload(server, limits={"connections": 1000})
+    assert "limits.connections from 150 to 1000" in log
+    assert "the limit of open files, 256, is too low for limits.connections, 1000" in log
+    # Once is enough.
+    assert "limit of open files" not in reload(server, log_level="debug")
+
+
 def test_the_level_and_the_format_of_the_log_change(serve):
     server = serve({"log_level": "info"})
     reload(server, log_level="debug")

@@ -53,14 +53,8 @@ package final class Server: Sendable {
         _ = signal(SIGXFSZ, SIG_IGN)
         CoreDumps.turnOff()
         let descriptorLimit = DescriptorLimit.raise()
-        // The store, the loops and the log have some too.
-        if descriptorLimit < settings.connectionLimit + 64 {
-            logger.warning(
-                """
-                the limit of open files, \(descriptorLimit), is too low for limits.connections, \
-                \(settings.connectionLimit); raise it with ulimit -n or LimitNOFILE=
-                """
-            )
+        if let warning = DescriptorLimit.warning(forConnections: settings.connectionLimit) {
+            logger.warning("\(warning)")
         }
         let service = try ServiceEnvironment.take()
         notifier = ServiceNotifier(service.notificationAddress, logger: logger)

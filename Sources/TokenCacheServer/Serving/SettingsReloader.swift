@@ -136,6 +136,12 @@ final class SettingsReloader: Sendable {
             logger.warning("\(reason): \(postponed)")
             outcome += "; " + postponed
         }
+        if change.made.contains(where: { $0.hasPrefix("limits.connections ") }),
+            let warning = DescriptorLimit.warning(forConnections: change.settings.connectionLimit)
+        {
+            logger.warning("\(reason): \(warning)")
+            outcome += "; " + warning
+        }
         if change.settings.https.mode == .off && change.made.contains(where: { $0.hasPrefix("https.mode ") }) {
             logger.warning("https.mode is off: tokens are accepted and given over plain HTTP")
         }

@@ -42,7 +42,7 @@ extension Span<UInt8> {
         return true
     }
 
-    /// Whether the bytes of a range are `text` in any case; `text` is lower-case letters, digits, hyphens and slashes.
+    /// Whether the bytes of a range are `text` in any case; `text` is lower-case letters and ASCII below `@`.
     package func equalsIgnoringCase(_ range: ByteRange, _ text: StaticString) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
         let (part, literal) = unsafe (extracting(range.indices), UnsafeRawPointer(text.utf8Start))

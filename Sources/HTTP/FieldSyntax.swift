@@ -1,5 +1,5 @@
 extension Span<UInt8> {
-    /// Whether a range of indices starts with `text` in any case.
+    /// Whether a range of indices starts with `text` in any case; `text` is as in `equalsIgnoringCase`.
     package func hasPrefix(_ text: StaticString, in range: Range<Int>) -> Bool {
         let count = text.utf8CodeUnitCount
         guard range.count >= count else { return false }

@@ -75,8 +75,6 @@ package struct RequestReader {
     }
 
     /// Goes on with what is in the buffer.
-    // Never inlined: see Connection, whose task would keep what this needs for a moment.
-    @inline(never)
     package mutating func next() -> Step {
         do throws(Refusal) {
             return try advance()

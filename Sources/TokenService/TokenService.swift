@@ -34,7 +34,7 @@ package final class TokenService {
     private var fields = RequestFields()
     /// The last answer that came from memory, whose room is the next one's once it was sent.
     ///
-    /// Taken out as well.
+    /// Taken out while it is used, as `fields` is.
     private var recalled: [UInt8] = []
 
     package init(

@@ -1,4 +1,6 @@
 """When a connection stays open and when it ends, in both versions of HTTP/1."""
+import time
+
 import pytest
 
 from contract import NOT_FOUND, STORED, found, fresh_id
@@ -85,3 +87,25 @@ def test_a_client_that_finishes_sending_between_requests_is_let_go(plain):
         assert connection.exchange(get("nobody")).body == NOT_FOUND
         connection.finish_sending()
         connection.expect_end()
+
+
+def test_the_date_goes_on_over_a_connection(plain):
+    with Connection(plain.address) as connection:
+        first = connection.exchange(get("a")).headers["date"]
+        time.sleep(1.1)
+        assert connection.exchange(get("a")).headers["date"] != first
+
+
+def test_a_refusal_speaks_for_its_own_request(plain):
+    """Transport security is told over https only (RFC 6797, section 7.2), whatever came before on the connection."""
+    secure = get("a", "X-Forwarded-Proto: https")
+    malformed = lines("GET /token?unique_id=a HTTP/1.1", "Host: localhost", "Content-Length: x")
+    with Connection(plain.address) as connection:
+        assert "strict-transport-security" in connection.exchange(secure).headers
+        assert connection.exchange(get("a")).headers.get("strict-transport-security") is None
+        assert "strict-transport-security" in connection.exchange(secure).headers
+        refused = connection.exchange(malformed)
+        assert refused.status == 400 and "strict-transport-security" not in refused.headers
+    with Connection(plain.address) as connection:
+        refused = connection.exchange(malformed.replace(b"Content-Length", b"X-Forwarded-Proto: https\r\nContent-Length"))
+        assert refused.status == 400 and "strict-transport-security" in refused.headers

@@ -44,6 +44,33 @@ import TokenStore
         #expect(fetches > 50)
     }
 
+    @Test(
+        "names and lengths decide which id memory is asked for",
+        arguments: [
+            ("a&unique%5Fid=b", ["b"]), ("a&unique_id=b", ["b"]), ("a&unique_id=", []), ("%61", ["a"]),
+            (String(repeating: "x", count: 1_024), [String(repeating: "x", count: 1_024)]),
+            (String(repeating: "x", count: 1_025), []),
+        ]
+    )
+    func idsAtTheEdge(query: String, ids: [String]) async {
+        let harness = ServiceHarness()
+        _ = await harness.get("unique_id=\(query)")
+        #expect(harness.session.recalled == ids.map { Array($0.utf8) })
+        #expect(harness.session.fetched == harness.session.recalled)
+    }
+
+    @Test("what is in memory is the answer, whole and by itself")
+    func remembered() async {
+        let harness = ServiceHarness()
+        harness.session.remembered = [
+            Array("a".utf8): Array("a long answer".utf8), Array("é".utf8): Array("short".utf8),
+        ]
+        for (query, answer) in [("a", "a long answer"), ("%C3%A9", "short"), ("%61", "a long answer")] {
+            #expect(await harness.get("unique_id=\(query)") == answer)
+        }
+        #expect(harness.session.fetched.isEmpty)
+    }
+
     @Test("other paths are not found, whatever the method")
     func unknownPaths() async {
         let harness = ServiceHarness()

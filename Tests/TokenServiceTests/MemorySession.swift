@@ -5,6 +5,8 @@ import TokenStore
 final class MemorySession: TokenSession {
     var tokens: [[UInt8]: [UInt8]] = [:]
     var failure: StoreError?
+    /// Answers that are in memory.
+    var remembered: [[UInt8]: [UInt8]] = [:]
     /// The ids that were asked for, in memory and in the store.
     private(set) var (recalled, fetched): ([[UInt8]], [[UInt8]]) = ([], [])
 
@@ -24,10 +26,11 @@ final class MemorySession: TokenSession {
         completion(.success(()))
     }
 
-    /// Remembers nothing.
     func recall(_ id: Span<UInt8>, appendingTo answer: inout [UInt8]) -> Bool {
-        recalled.append([UInt8](ByteRange(0, id.count), in: id))
-        return false
+        let id = [UInt8](ByteRange(0, id.count), in: id)
+        recalled.append(id)
+        answer += remembered[id] ?? []
+        return remembered[id] != nil
     }
 
     func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit) {}

@@ -10,7 +10,7 @@ struct BufferPool {
 
     /// What a buffer can hold before it has to grow.
     static let bufferSize = 16 << 10
-    /// Pairs that wait to be used; beyond it they are freed.
+    /// Pairs that wait here to be used; beyond it they are freed.
     private static let limit = 32
 
     private var spare: [Pair] = []

@@ -124,6 +124,10 @@ struct Connection: ~Copyable {
         let head = reader.partialHead
         asked = RequestTraits(head)
         requestID = Self.requestID(head, in: reader.requestBytes, from: origin, by: rules, on: worker)
+        switch rules.https.decision(on: head.forwarding, in: reader.requestBytes, from: origin) {
+        case .served(let isSecure): self.isSecure = isSecure
+        case .redirected: isSecure = false
+        }
         encode(rules.service.answer(refusal), closes: true, on: worker)
         lingers = true
         await finish(on: worker)
@@ -328,7 +332,7 @@ struct Connection: ~Copyable {
     private mutating func encode(_ response: consuming Response, closes: Bool, on worker: Worker) {
         if output.capacity == 0 { takeBuffers(of: worker) }
         let traits = ResponseEncoder.Traits(
-            omitsBody: asked.isHead, closes: closes, isOldVersion: asked.isOldVersion, isSecure: isSecure
+            omitsBody: asked.omitsBody, closes: closes, isOldVersion: asked.isOldVersion, isSecure: isSecure
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
         worker.metrics.note(response, to: asked.method)

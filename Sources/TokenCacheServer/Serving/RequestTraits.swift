@@ -1,6 +1,8 @@
 internal import HTTP
 
-/// What a request's head asks of the answer: all of it that is needed once the request has been carried out.
+/// What a request's head says of how it is to be answered and counted.
+///
+/// A few bytes that outlive the carrying out of the request, where its head is ten times as large.
 struct RequestTraits {
     let method: Method
     /// Whether the connection stays open after the answer.
@@ -15,7 +17,7 @@ struct RequestTraits {
     }
 
     /// The answer has no body.
-    var isHead: Bool {
+    var omitsBody: Bool {
         if case .head = method { true } else { false }
     }
 }

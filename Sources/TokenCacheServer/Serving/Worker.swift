@@ -61,7 +61,7 @@ final class Worker: @unchecked Sendable {
 
     // MARK: - Settings
 
-    /// Has connections and requests that begin from now on go by these settings.
+    /// Has connections and requests that begin from now on go by these settings, and all answers tell of https as they say.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
         (rules, encoder) = Self.rules(settings, session, accessLog, failures, metrics)
     }

@@ -59,11 +59,11 @@ def open_connections(
     return [stack.enter_context(connect(port, is_tls)) for _ in range(count)]
 
 
-def ask_all(port: int, requests: list[bytes]) -> list[bytes]:
+def ask_all(port: int, requests: list[bytes], is_tls: bool = False) -> list[bytes]:
     """Sends all requests over a few connections at once and returns their answers in order."""
     answers = []
     with contextlib.ExitStack() as stack:
-        connections = open_connections(stack, port, CONNECTIONS)
+        connections = open_connections(stack, port, CONNECTIONS, is_tls)
         for start in range(0, len(requests), CONNECTIONS):
             batch = list(zip(connections, requests[start:start + CONNECTIONS]))
             for connection, request in batch:

@@ -99,11 +99,11 @@ package final class TokenService {
     }
 
     private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Response {
-        let literal = Self.literalID(request, in: bytes)
-        if let literal, let response = recall(bytes.extracting(literal.indices)) { return response }
+        if let literal = Self.literalID(request, in: bytes) {
+            return recall(bytes.extracting(literal.indices)) ?? fetch([UInt8](literal, in: bytes), requestID)
+        }
         guard let id = read(request, in: bytes).uniqueID.flatMap(Self.storedID) else { return answer(.invalidInput) }
-        if literal == nil, let response = recall(id.span) { return response }
-        return fetch(id, requestID)
+        return recall(id.span) ?? fetch(id, requestID)
     }
 
     /// Where the id of a GET lies, if it is stored as it is sent: nearly every one is, and is then looked up where it lies.

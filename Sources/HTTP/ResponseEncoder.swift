@@ -158,15 +158,17 @@ package final class ResponseEncoder: Sendable {
 extension [UInt8] {
     /// Appends a number that is not negative in decimal digits, and the end of the head.
     package mutating func appendLengthAndEndOfHead(_ number: Int) {
-        append(addingCapacity: 24) { output in
-            var divisor = 1
-            while number / divisor >= 10 { divisor *= 10 }
-            var rest = number
-            while divisor > 0 {
-                output.append(UInt8(ascii: "0") + UInt8(rest / divisor))
-                rest %= divisor
-                divisor /= 10
-            }
+        // Found from the last one on: dividing by anything but a constant takes the processor ten times as long.
+        var digits = InlineArray<19, UInt8>(repeating: 0)
+        var first = digits.count
+        var rest = UInt(number)
+        repeat {
+            first -= 1
+            digits[first] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+            rest /= 10
+        } while rest > 0
+        append(addingCapacity: digits.count + 4) { output in
+            for index in first..<digits.count { output.append(digits[index]) }
             for _ in 0..<2 {
                 output.append(.carriageReturn)
                 output.append(.lineFeed)

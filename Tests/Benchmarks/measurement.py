@@ -177,7 +177,7 @@ def compare(
         running = [(stack.enter_context(peer.serving(workload)), workload) for peer, workload in entrants]
         for peer, workload in running:
             # What a server keeps in memory is there before the first run, and not fetched during that one only.
-            if workload.body_bytes == 0:
+            if workload.body_bytes == 0 and workload.keeps_connections:
                 ask_all(peer.port, workload.requests, workload.is_tls)
         for number in range(rounds):
             for peer, workload in running:

@@ -29,6 +29,11 @@ class Workload:
         """The length of each request."""
         return len(self.requests[0])
 
+    @property
+    def keeps_connections(self) -> bool:
+        """Whether a connection goes on after an answer."""
+        return b"Connection: close" not in self.requests[0]
+
     def script(self, folder: Path, seed: int) -> list[str]:
         """A script of wrk's and its arguments, with its files in a folder."""
         requests = folder / "requests"

@@ -78,6 +78,8 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case foreign(path: String)
     /// The file was written by a later version of this program.
     case newer(path: String, version: Int, supported: Int)
+    /// The file was written by an earlier version, and cannot be made one of this version; it stays as it is.
+    case conversion(path: String, reason: String)
     /// The key ring cannot be used, or is not the right one.
     case keyRing(KeyRingError)
     /// The settings ask for sealing, and the store has tokens in the clear.
@@ -114,6 +116,11 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
             """
             \(path) has schema version \(version), and this program knows versions up to \(supported); \
             run the version of token-cache that wrote it, or a later one
+            """
+        case .conversion(let path, let reason):
+            """
+            \(path) was written by an earlier version and cannot be converted to the form of this one, which takes as much \
+            room again beside it (\(reason)); it is as it was. Mend that and try again, or run the earlier version
             """
         case .keyRing(let error): "\(error)"
         case .notSealed(let path):

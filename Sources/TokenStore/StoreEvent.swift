@@ -2,6 +2,8 @@
 package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     /// The first start made a key ring.
     case madeKeyRing(path: String)
+    /// An earlier version has written the database, which becomes one of this version.
+    case converting(path: String)
     /// Writes have begun to fail.
     case writesFail(StoreError)
     /// Writes succeed again, after so many that failed.
@@ -28,7 +30,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     package var weight: Weight {
         switch self {
         case .writesFail, .vanished: .fault
-        case .madeKeyRing, .limitReached: .warning
+        case .madeKeyRing, .converting, .limitReached: .warning
         case .writesRecovered, .returned, .belowLimit: .note
         case .expired: .detail
         }
@@ -40,6 +42,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             """
             made the key ring \(path): back it up, apart from the database. \
             Without it the tokens are lost, with it and the database they can be read
+            """
+        case .converting(let path):
+            """
+            converting the store \(path), which an earlier version has written, to the form of this one; \
+            ten million tokens take some minutes, and it takes as much room again while it lasts
             """
         case .writesFail(let error): "tokens cannot be stored, clients are told so: \(error)"
         case .writesRecovered(let failed): "tokens are stored again, after \(failed) that were not"

@@ -1,4 +1,5 @@
 """A stolen disk tells nothing: rows are sealed, and whoever changes one is found out."""
+import json
 import os
 import re
 import threading
@@ -85,12 +86,13 @@ def test_a_key_ring_that_cannot_be_used_stops_the_start_and_changes_nothing(serv
 CHANGES = {
     "a byte of the value": """
         UPDATE token SET value = CAST(substr(value, 1, 20)
-        || CASE substr(value, 21, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(value, 22) AS BLOB) WHERE rowid = 1""",
-    "the value of another row": "UPDATE token SET value = (SELECT value FROM token WHERE rowid = 2) WHERE rowid = 1",
-    "the number of a key that is missing": "UPDATE token SET key_number = 9 WHERE rowid = 1",
-    "a value cut short": "UPDATE token SET value = substr(value, 1, 10) WHERE rowid = 1",
-    "an empty value": "UPDATE token SET value = x'' WHERE rowid = 1",
-    "text": "UPDATE token SET value = CAST('hello' AS BLOB) WHERE rowid = 1",
+        || CASE substr(value, 21, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(value, 22) AS BLOB) WHERE slot = :first""",
+    "the value of another row": """
+        UPDATE token SET value = (SELECT value FROM token WHERE slot = :second) WHERE slot = :first""",
+    "the number of a key that is missing": "UPDATE token SET key_number = 9 WHERE slot = :first",
+    "a value cut short": "UPDATE token SET value = substr(value, 1, 10) WHERE slot = :first",
+    "an empty value": "UPDATE token SET value = x'' WHERE slot = :first",
+    "text": "UPDATE token SET value = CAST('hello' AS BLOB) WHERE slot = :first",
 }
 
 
@@ -100,8 +102,10 @@ def test_a_changed_row_is_an_error_of_its_own(serve, change):
     for number in range(3):
         assert exchange(server.address, post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}")).body == STORED
     server.stop()
+    tokens = map(json.loads, printed(server.data, "list", "--show-ids", "--json").splitlines())
+    slots = {token["id"]: token["slot"] for token in tokens}
     with opened(server.data) as database:
-        database.execute(CHANGES[change])
+        database.execute(CHANGES[change], {"first": slots[f"{SECRET_ID}0"], "second": slots[f"{SECRET_ID}1"]})
     server = serve(data=server.data)
     for _ in range(50):
         assert exchange(server.address, get(f"{SECRET_ID}0")).body == NOT_FOUND

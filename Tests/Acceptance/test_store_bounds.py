@@ -73,13 +73,16 @@ def test_exactly_a_steps_worth_of_expired_tokens_leaves_the_files_as_well(serve)
 def test_many_expired_rows_hold_up_no_answer(serve):
     count = 20_000
     server = serve(UNSEALED)
-    assert exchange(server.address, post("fresh", "x")).body == STORED
+    with Connection(server.address) as connection:
+        for number in range(count):
+            assert connection.exchange(post(f"old{number}", "v" * 300)).body == STORED
     server.stop()
     with opened(server.data) as database:
-        database.executemany(
-            "INSERT INTO token (key, written_at, key_number, value) VALUES (?, ?, 0, ?)",
-            ((f"old{number}".encode(), 1_000, b"v" * 300) for number in range(count)))
-        database.execute("UPDATE store SET tokens = tokens + ?", (count,))
+        database.execute("UPDATE token SET written_at = 1000")
+    server = serve(UNSEALED, data=server.data)
+    assert exchange(server.address, get("old7")).body == found("v" * 300)
+    assert exchange(server.address, post("fresh", "x")).body == STORED
+    server.stop()
     server = serve({**UNSEALED, "retention": {"after_written": "30d"}}, data=server.data)
     slowest = 0
     with Connection(server.address) as connection:

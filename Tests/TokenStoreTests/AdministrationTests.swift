@@ -27,6 +27,15 @@ import Testing
         try await administrator.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
+    /// Where tokens lie, by their ids.
+    private func slots(_ administrator: StoreAdministrator) async throws -> [String: Int64] {
+        var slots: [String: Int64] = [:]
+        for entry in try await administrator.page(after: 0, limit: 1_000) {
+            slots[String(decoding: try entry.token.get().id, as: UTF8.self)] = entry.slot
+        }
+        return slots
+    }
+
     @Test("tokens are stored, listed in pages, and removed", arguments: [true, false])
     func tokens(_ isSealed: Bool) async throws {
         let store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
@@ -36,14 +45,14 @@ import Testing
         #expect(try await info(administrator, "id7") == "info7")
         #expect(try await administrator.statistics().tokens == 25)
         var found: [String] = []
-        var row: Int64 = 0
+        var slot: Int64 = 0
         while true {
-            let page = try await administrator.page(after: row, limit: 10)
+            let page = try await administrator.page(after: slot, limit: 10)
             found += try page.map { String(decoding: try $0.token.get().id, as: UTF8.self) }
             guard page.count == 10, let last = page.last else { break }
-            row = last.row
+            slot = last.slot
         }
-        #expect(found == (0..<25).map { "id\($0)" })
+        #expect(found.sorted() == (0..<25).map { "id\($0)" }.sorted())
         #expect(try await administrator.remove([Array("id7".utf8), Array("nobody".utf8)]) == 1)
         #expect(try await info(administrator, "id7") == nil)
         #expect(try await administrator.statistics().tokens == 24)
@@ -102,32 +111,39 @@ import Testing
     @Test("a row of a key that is being retired, or of another ring, is not written any more")
     func staleRows() async throws {
         let first = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2)
-        let sealing = Sealing(first)
+        let sealing = Sealing(.sealed(first))
         var coder = RowCoder(sealing)
         let row = try coder.row(of: Token(id: [65], info: [66]))
         #expect(sealing.acceptance.accepts(row))
         sealing.retiring.store(2, ordering: .releasing)
         #expect(!sealing.acceptance.accepts(row))
         sealing.retiring.store(0, ordering: .releasing)
-        sealing.replace(try first.addingKey(createdAt: 3))
+        sealing.replace(.sealed(try first.addingKey(createdAt: 3)))
         #expect(sealing.acceptance.accepts(row))
-        sealing.replace(try first.addingKey(createdAt: 3).removingKey(numbered: 2))
+        sealing.replace(.sealed(try first.addingKey(createdAt: 3).removingKey(numbered: 2)))
         #expect(!sealing.acceptance.accepts(row))
-        sealing.replace(try KeyRing.random(createdAt: 1).addingKey(createdAt: 2))
+        sealing.replace(.sealed(try KeyRing.random(createdAt: 1).addingKey(createdAt: 2)))
         #expect(!sealing.acceptance.accepts(row))
-        var plain = RowCoder(Sealing(nil))
-        #expect(Sealing(nil).acceptance.accepts(try plain.row(of: Token(id: [65], info: [66]))))
+        let clear = Sealing(.clear(index: try .random()))
+        var plain = RowCoder(clear)
+        let plainRow = try plain.row(of: Token(id: [65], info: [66]))
+        #expect(clear.acceptance.accepts(plainRow))
+        #expect(!sealing.acceptance.accepts(plainRow))
+        clear.replace(.clear(index: try .random()))
+        #expect(!clear.acceptance.accepts(plainRow))
     }
 
     @Test("rows that do not open are counted, and fail by themselves")
     func unreadable() async throws {
         let first = try SQLiteTokenStore(at: data)
         await fill(StoreAdministrator(first), 0..<10)
+        let slots = try await slots(StoreAdministrator(first))
         first.close()
+        let (zero, one, two) = (try #require(slots["id0"]), try #require(slots["id1"]), try #require(slots["id2"]))
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
             """
-            UPDATE token SET value = (SELECT value FROM token WHERE rowid = 2) WHERE rowid = 1;
-            UPDATE token SET key_number = 9 WHERE rowid = 3;
+            UPDATE token SET value = (SELECT value FROM token WHERE slot = \(one)) WHERE slot = \(zero);
+            UPDATE token SET key_number = 9 WHERE slot = \(two);
             """
         )
         let store = try SQLiteTokenStore(at: data)

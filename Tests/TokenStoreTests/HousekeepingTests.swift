@@ -18,6 +18,7 @@ import Testing
         var housekeeping = Housekeeping(retention: retention, at: start)
         housekeeping.noteCheckpoint(isComplete: true, empties: true, at: start)
         housekeeping.noteLookAfterFiles(at: start)
+        housekeeping.noteReleasedPages(more: false, at: start)
         return housekeeping
     }
 

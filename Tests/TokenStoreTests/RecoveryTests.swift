@@ -131,27 +131,6 @@ import Testing
         #expect(try await StoreAdministrator(byExpiration).verify { _ in }.isSound)
     }
 
-    @Test("a database of the first version is taken over, in the clear and with its tokens")
-    func migration() async throws {
-        try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
-        let connection = try SQLiteConnection(path: data + "/tokens.db", mode: .readWriteCreate)
-        try connection.execute(
-            """
-            \(Schema.migrations[0]);
-            PRAGMA application_id = \(Schema.applicationID);
-            PRAGMA user_version = 1;
-            INSERT INTO token (key, value, written_at) VALUES (CAST('a' AS BLOB), CAST('1' AS BLOB), 77);
-            """
-        )
-        #expect(throws: StoreOpenError.notSealed(path: data + "/tokens.db")) { try SQLiteTokenStore(at: data) }
-        let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
-        defer { store.close() }
-        #expect(try await SessionActor.open(store).get("a") == "1")
-        let administrator = StoreAdministrator(store)
-        #expect(try await administrator.page(after: 0, limit: 9).map(\.writtenAt) == [77])
-        #expect(try await administrator.statistics().tokens == 1)
-    }
-
     @Test(
         "the SQLite versions with the WAL-reset bug are known",
         arguments: [

@@ -187,7 +187,7 @@ import Testing
     init() throws {
         folder = try TemporaryDirectory()
         connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
-        try Schema.migrate(connection, from: 0)
+        try Schema.create(connection)
     }
 
     private func committer(tokenLimit: Int? = nil, byteLimit: Int? = nil) throws -> Committer {
@@ -197,8 +197,19 @@ import Testing
         return try Committer(connection, options: options)
     }
 
+    private func key(_ text: String) -> RowKey {
+        RowKey(bytes: Array(text.utf8), firstSlot: Slots.first(of: Array(text.utf8)))
+    }
+
     private func row(_ key: String, _ value: [UInt8] = [1]) -> Row {
-        Row(key: Array(key.utf8), value: value, keyNumber: 0, expiresAt: nil, writtenAt: nil, cacheHash: 0)
+        row(self.key(key), value)
+    }
+
+    private func row(_ key: RowKey, _ value: [UInt8] = [1]) -> Row {
+        Row(
+            key: key, value: value, keyNumber: 0, expiresAt: nil, writtenAt: nil, cacheHash: 0,
+            index: ObjectIdentifier(connection)
+        )
     }
 
     @Test("a write that fails by itself leaves the others of its group alone")
@@ -232,7 +243,7 @@ import Testing
         _ = try committer.commit([row("a"), row("b"), row("a"), row("c")])
         _ = try committer.commit([row("b"), row("b")])
         #expect(committer.tokenCount == 3)
-        #expect(try committer.remove([Array("a".utf8), Array("nobody".utf8), Array("a".utf8)]) == 1)
+        #expect(try committer.remove([key("a"), key("nobody"), key("a")]) == 1)
         #expect(committer.tokenCount == 2)
         #expect(try self.committer().tokenCount == 2)
         #expect(try connection.integer("SELECT count(*) FROM token") == 2)
@@ -249,7 +260,7 @@ import Testing
             return
         }
         #expect(error == .full(.tokens(2)))
-        _ = try committer.remove([Array("b".utf8)])
+        _ = try committer.remove([key("b")])
         #expect(try committer.commit([row("d")])[0].isSuccess)
     }
 
@@ -277,7 +288,7 @@ import Testing
         for key in ["a", "b", "c", "d"] { #expect(try committer.commit([row(key, large)])[0].isSuccess) }
         #expect(try committer.commit([row("e", large)]).map(\.isSuccess) == [false])
         #expect(try committer.commit([row("a", [1])])[0].isSuccess)
-        _ = try committer.remove([Array("b".utf8)])
+        _ = try committer.remove([key("b")])
         #expect(try committer.commit([row("e", large)])[0].isSuccess)
     }
 }

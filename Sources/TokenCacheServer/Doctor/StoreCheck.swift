@@ -147,7 +147,10 @@ struct StoreCheck {
         let log =
             logBytes > 0 && server.facts == nil
             ? "; a log of \(logBytes) bytes, which the next start moves into it, is not counted" : ""
-        return "\(tokens) \(tokens == 1 ? "token" : "tokens") in \(databaseBytes) bytes, schema \(schema)\(log)"
+        let current = StoreExamination.currentSchemaVersion
+        let conversion = schema < current ? ", which the next start converts to \(current)" : ""
+        return
+            "\(tokens) \(tokens == 1 ? "token" : "tokens") in \(databaseBytes) bytes, schema \(schema)\(conversion)\(log)"
     }
 
     private static func keys(_ numbers: [Int]) -> String {

@@ -65,7 +65,7 @@ extension StoreAdministrator {
     }
 
     private func ring() throws(StoreError) -> KeyRing {
-        guard let ring = store.state.sealing.current else {
+        guard let ring = store.state.sealing.ring else {
             throw .refused("the store is not sealed, and so has no keys; token-cache seal seals it")
         }
         return ring
@@ -76,12 +76,12 @@ extension StoreAdministrator {
         do throws(KeyRingError) {
             let file = store.options.keyRing
             guard let found = try file.load() else { throw .missing(path: file.path) }
-            let current = store.state.sealing.current
+            let current = store.state.sealing.ring
             guard let current, (try? found.identity()) == (try? current.identity()) else {
                 throw .ofAnotherStore(path: file.path)
             }
             // The index key stays the one that rows under way were sealed with.
-            store.state.sealing.replace(KeyRing(index: current.index, keys: found.keys))
+            store.state.sealing.replace(.sealed(KeyRing(index: current.index, keys: found.keys)))
         } catch {
             throw .keyRing(error)
         }
@@ -94,7 +94,7 @@ extension StoreAdministrator {
         } catch {
             throw .keyRing(error)
         }
-        store.state.sealing.replace(new)
+        store.state.sealing.replace(.sealed(new))
     }
 
     // MARK: - Sealing anew

@@ -4,8 +4,8 @@ internal import Synchronization
 extension StoreAdministrator {
     /// A token as it lies in the store.
     package struct Entry: Sendable {
-        /// Where the next page begins.
-        package let row: Int64
+        /// Its slot, behind which the next page begins.
+        package let slot: Int64
         /// Seconds since 1970.
         package let writtenAt: Int64
         /// When it expires by its own account, in seconds since 1970.
@@ -14,32 +14,32 @@ extension StoreAdministrator {
         package let token: Result<Token, SealingError>
     }
 
-    /// Some tokens, in the order of their first writing.
+    /// Some tokens, in an order that says nothing of them.
     ///
     /// - Parameters:
-    ///   - row: The row after which to begin, 0 for the first.
+    ///   - slot: The slot after which to begin, 0 for the first.
     ///   - limit: How many at most; fewer mean that these are the last.
-    package func page(after row: Int64, limit: Int) throws(StoreError) -> [Entry] {
+    package func page(after slot: Int64, limit: Int) throws(StoreError) -> [Entry] {
         let connection = try reader().connection
         var coder = RowCoder(store.state.sealing)
         return try reading { () throws(SQLiteError) in
             let select = try SQLiteStatement(
                 """
-                SELECT rowid, key, written_at, expires_at, key_number, value FROM token
-                WHERE rowid > ?1 ORDER BY rowid LIMIT ?2
+                SELECT slot, key, written_at, expires_at, key_number, value FROM token
+                WHERE slot > ?1 ORDER BY slot LIMIT ?2
                 """,
                 on: connection
             )
-            try select.bind(row, at: 1)
+            try select.bind(slot, at: 1)
             try select.bind(Int64(limit), at: 2)
             var entries: [Entry] = []
             while try select.step() {
-                let key = select.blob(at: 1)
+                let (slot, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
                 let token: Result<Token, SealingError>
                 do throws(SealingError) {
                     token = .success(
                         try select.withBlob(at: 5) { (value) throws(SealingError) in
-                            try coder.token(of: value, keyNumber: select.integer(at: 4), key: key)
+                            try coder.token(of: value, keyNumber: select.integer(at: 4), key: key, slot: slot)
                         }
                     )
                 } catch {
@@ -47,7 +47,7 @@ extension StoreAdministrator {
                 }
                 entries.append(
                     Entry(
-                        row: Int64(select.integer(at: 0)), writtenAt: Int64(select.integer(at: 2)),
+                        slot: slot, writtenAt: Int64(select.integer(at: 2)),
                         expiresAt: select.optionalInteger(at: 3), token: token
                     )
                 )
@@ -80,8 +80,8 @@ extension StoreAdministrator {
         }
         return Statistics(
             tokens: tokens, databaseBytes: used + free, freeBytes: free,
-            logBytes: Self.size(of: store.path + "-wal"), isSealed: store.state.sealing.current != nil,
-            newestKey: store.state.sealing.current?.newest.number, sqliteVersion: SQLiteLibrary.version,
+            logBytes: Self.size(of: store.path + "-wal"), isSealed: store.state.sealing.ring != nil,
+            newestKey: store.state.sealing.ring?.newest.number, sqliteVersion: SQLiteLibrary.version,
             schemaVersion: Schema.version, unreadableReads: store.state.unreadableCount.load(ordering: .relaxed),
             cache: store.state.cache.counts, directory: store.directory
         )
@@ -123,16 +123,16 @@ extension StoreAdministrator {
             while try check.step() { damages.append(String(decoding: check.blob(at: 0), as: UTF8.self)) }
             return damages == ["ok"] ? [] : damages
         }
-        var row: Int64 = 0
+        var slot: Int64 = 0
         while true {
-            let entries = try page(after: row, limit: Self.verificationBatch)
+            let entries = try page(after: slot, limit: Self.verificationBatch)
             for entry in entries {
                 result.tokens += 1
                 if case .failure(let error) = entry.token { result.unreadable["\(error)", default: 0] += 1 }
             }
             progress(Progress(done: min(result.tokens, total), total: total))
             guard entries.count == Self.verificationBatch, let last = entries.last else { break }
-            row = last.row
+            slot = last.slot
             if Task.isCancelled { throw .refused("verifying was interrupted") }
             await Task.yield()
         }

@@ -88,11 +88,11 @@ package actor StoreAdministrator {
     ///
     /// - Returns: How many there were.
     package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
-        var keys: [[UInt8]] = []
+        var keys: [RowKey] = []
         do throws(SealingError) {
             var coder = RowCoder(store.state.sealing)
             for id in ids {
-                var key: [UInt8] = []
+                var key = RowKey()
                 try coder.key(of: id, into: &key)
                 keys.append(key)
             }

@@ -4,6 +4,8 @@ internal import Glibc
 package struct StoreExamination: Sendable {
     /// Nil when all is still in the log.
     package let schemaVersion: Int?
+    /// The one that a start converts earlier ones to.
+    package static let currentSchemaVersion = Schema.version
     /// As of the last time that the log was moved into the database.
     package let tokens: Int
     package let databaseBytes: Int

@@ -7,7 +7,7 @@ internal import Glibc
 package struct StoreReplacement: ~Copyable {
     private let lock: DataDirectory
     private let directory: String
-    private let database: String
+    private let database: DatabaseFile
     private let options: StoreOptions
     private let report: @Sendable (StoreEvent) -> Void
 
@@ -33,14 +33,7 @@ package struct StoreReplacement: ~Copyable {
         self.directory = directory
         self.options = options
         self.report = report
-        database = directory + "/" + SQLiteTokenStore.fileName
-    }
-
-    private var new: String { database + ".new" }
-
-    /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
-    private func discardNew() {
-        PrivateFile.discardDatabase(new)
+        database = DatabaseFile(path: directory + "/" + SQLiteTokenStore.fileName)
     }
 
     // MARK: - Restoring
@@ -49,30 +42,31 @@ package struct StoreReplacement: ~Copyable {
     ///
     /// - Parameter path: What `StoreAdministrator.backUp` has written.
     package func restore(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
-        defer { discardNew() }
+        defer { database.discardNew() }
         guard PrivateFile.exists(path) else { throw .refused("there is no file \(path)") }
-        guard !PrivateFile.areSame(path, database) else { throw .refused("\(path) is the store itself") }
+        guard !PrivateFile.areSame(path, database.path) else { throw .refused("\(path) is the store itself") }
         guard PrivateFile.size(path + "-wal") == 0 else {
             throw .refused(
                 "\(path)-wal belongs to it and would be left out; restore a file that token-cache backup has written"
             )
         }
-        discardNew()
-        try PrivateFile.copy(path, to: new)
+        database.discardNew()
+        try PrivateFile.copy(path, to: database.new)
         let tokens = try check(path, progress)
-        try PrivateFile.synchronize(new)
-        try replace(erasing: false)
-        return Outcome(tokens: tokens, bytes: PrivateFile.size(database), isSealed: options.isSealed)
+        try PrivateFile.synchronize(database.new)
+        try database.replace(erasing: false)
+        return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: options.isSealed)
     }
 
     /// Opens the copy of a backup, and every row of it with the key ring.
     private func check(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Int {
         let opened: StoreOpener.Opened
         do throws(StoreOpenError) {
-            opened = try StoreOpener(directory: directory, database: new, options: options, report: report).openCopy()
+            opened = try StoreOpener(directory: directory, database: database.new, options: options, report: report)
+                .openCopy()
         } catch {
             // Under the name that the operator knows.
-            throw .refused("\(error)".replacing(new, with: path))
+            throw .refused("\(error)".replacing(database.new, with: path))
         }
         let connection = opened.committer.connection
         let tokens: Int
@@ -82,7 +76,7 @@ package struct StoreReplacement: ~Copyable {
             throw .refused("\(path) is damaged: \(error)")
         }
         var unreadable = 0
-        try forEachRow(of: connection, sealing: Sealing(opened.ring), total: tokens, progress) { (token, _) in
+        try forEachRow(of: connection, sealing: Sealing(opened.keys), total: tokens, progress) { (token, _) in
             if case .failure = token { unreadable += 1 }
         }
         guard unreadable == 0 else {
@@ -102,45 +96,66 @@ package struct StoreReplacement: ~Copyable {
     ///
     /// - Parameter isSealed: As it is to be; `options` otherwise apply.
     package func convert(isSealed: Bool, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
-        guard PrivateFile.exists(database) else { throw .unusable(.missing(path: database)) }
-        defer { discardNew() }
+        guard PrivateFile.exists(database.path) else { throw .unusable(.missing(path: database.path)) }
+        defer { database.discardNew() }
         var (from, to) = (options, options)
         (from.isSealed, to.isSealed) = (!isSealed, isSealed)
         // No limit keeps out what is there already.
         (from.tokenLimit, to.tokenLimit, from.byteLimit, to.byteLimit) = (nil, nil, nil, nil)
-        discardNew()
-        try PrivateFile.create(new)
-        let (source, target): (StoreOpener.Opened, StoreOpener.Opened)
-        do throws(StoreOpenError) {
-            source = try StoreOpener(directory: directory, database: database, options: from, report: report)
+        let source = try opened { () throws(StoreOpenError) in
+            try StoreOpener(directory: directory, database: database.path, options: from, report: report)
                 .reopen(from.retention)
-            target = try StoreOpener(directory: directory, database: new, options: to, report: report).openCopy()
+        }
+        database.discardNew()
+        try PrivateFile.create(database.new)
+        let target = try opened { () throws(StoreOpenError) in
+            try StoreOpener(directory: directory, database: database.new, options: to, report: report).openCopy()
+        }
+        do throws(SQLiteError) {
+            // A fault has the whole copy thrown away. Rows come in an order that is none for their new keys: what does not
+            // fit is written and read again for each of them.
+            try target.committer.connection.execute("PRAGMA journal_mode = OFF; PRAGMA cache_size = -131072")
         } catch {
-            switch error {
-            case .sealed: throw .refused("the store \(database) is sealed already")
-            case .notSealed: throw .refused("the store \(database) is in the clear already")
-            default: throw .unusable(error)
-            }
+            throw .write(error)
         }
         let tokens = source.committer.tokenCount
         try copy(source, to: target, progress)
-        try PrivateFile.synchronize(new)
-        try replace(erasing: isSealed)
-        return Outcome(tokens: tokens, bytes: PrivateFile.size(database), isSealed: isSealed)
+        try PrivateFile.synchronize(database.new)
+        try database.replace(erasing: isSealed)
+        return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: isSealed)
+    }
+
+    /// Says of errors what they mean for a conversion.
+    private func opened(_ open: () throws(StoreOpenError) -> StoreOpener.Opened) throws(StoreError)
+        -> StoreOpener.Opened
+    {
+        do throws(StoreOpenError) {
+            return try open()
+        } catch {
+            switch error {
+            case .sealed: throw .refused("the store \(database.path) is sealed already")
+            case .notSealed: throw .refused("the store \(database.path) is in the clear already")
+            default: throw .unusable(error)
+            }
+        }
     }
 
     private func copy(
         _ source: StoreOpener.Opened, to target: StoreOpener.Opened, _ progress: (Progress) -> Void
     ) throws(StoreError) {
-        var rows: [Row] = []
+        var (rows, bytes): ([Row], Int) = ([], 0)
         var fault: StoreError?
-        var coder = RowCoder(Sealing(target.ring))
+        var coder = RowCoder(Sealing(target.keys))
         try forEachRow(
-            of: source.committer.connection, sealing: Sealing(source.ring), total: source.committer.tokenCount, progress
+            of: source.committer.connection, sealing: Sealing(source.keys), total: source.committer.tokenCount, progress
         ) { (token, writtenAt) in
             do throws(SealingError) {
-                rows.append(try coder.row(of: try token.get(), writtenAt: writtenAt))
-                if rows.count >= 1_000 { fault = Self.write(&rows, to: target.committer) ?? fault }
+                let row = try coder.row(of: try token.get(), writtenAt: writtenAt)
+                rows.append(row)
+                bytes += row.value.count
+                guard bytes >= Self.batchBytes else { return }
+                fault = Self.write(&rows, to: target.committer) ?? fault
+                bytes = 0
             } catch {
                 fault = .sealing(error)
             }
@@ -150,9 +165,13 @@ package struct StoreReplacement: ~Copyable {
         if let fault { throw .refused("\(fault); nothing was replaced") }
     }
 
+    /// Bytes of values that are written in one go: the more, the more rows of a page come together.
+    private static let batchBytes = 64 << 20
+
     private static func write(_ rows: inout [Row], to committer: Committer) -> StoreError? {
         defer { rows.removeAll(keepingCapacity: true) }
         do throws(SQLiteError) {
+            rows.sort { $0.key.firstSlot < $1.key.firstSlot }
             for case .failure(let error) in try committer.commit(rows) { return error }
             return nil
         } catch {
@@ -169,20 +188,21 @@ package struct StoreReplacement: ~Copyable {
         var coder = RowCoder(sealing)
         var done = 0
         do throws(SQLiteError) {
-            let select = try SQLiteStatement("SELECT key, written_at, key_number, value FROM token", on: connection)
+            let select = try SQLiteStatement(
+                "SELECT slot, key, written_at, key_number, value FROM token", on: connection)
             while try select.step() {
-                let key = select.blob(at: 0)
+                let (slot, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
                 let token: Result<Token, SealingError>
                 do throws(SealingError) {
                     token = .success(
-                        try select.withBlob(at: 3) { (value) throws(SealingError) in
-                            try coder.token(of: value, keyNumber: select.integer(at: 2), key: key)
+                        try select.withBlob(at: 4) { (value) throws(SealingError) in
+                            try coder.token(of: value, keyNumber: select.integer(at: 3), key: key, slot: slot)
                         }
                     )
                 } catch {
                     token = .failure(error)
                 }
-                body(token, Int64(select.integer(at: 1)))
+                body(token, Int64(select.integer(at: 2)))
                 done += 1
                 if done % 1_000 == 0 { progress(Progress(done: min(done, total), total: total)) }
             }
@@ -190,39 +210,5 @@ package struct StoreReplacement: ~Copyable {
             throw .read(error)
         }
         progress(Progress(done: total, total: total))
-    }
-
-    /// Moves the old database's log into it; a damaged one cannot be read, which may be why it is replaced.
-    private func settleLog() throws(StoreError) {
-        guard let connection = try? SQLiteConnection(path: database, mode: .readWrite),
-            (try? connection.integer("SELECT count(*) FROM sqlite_schema")) != nil
-        else { return }
-        do throws(SQLiteError) {
-            let outcome = try connection.checkpoint(.truncate, waiting: 1_000)
-            // Without a log there is nothing to move.
-            guard outcome == .complete || PrivateFile.size(database + "-wal") == 0 else {
-                throw .damaged("its log is held by another program")
-            }
-        } catch {
-            throw .refused("the log of \(database) cannot be moved into it, and nothing was replaced: \(error)")
-        }
-    }
-
-    /// Has the new file take the old one's place.
-    ///
-    /// A log that stays behind would be taken for the new file's and damage it. So the old one is moved into its database
-    /// first, which is then complete without it, and is removed before the new file comes.
-    ///
-    /// - Parameter erasing: Overwrites what the old file held.
-    private func replace(erasing: Bool) throws(StoreError) {
-        if PrivateFile.exists(database) {
-            try settleLog()
-            for suffix in ["-wal", "-shm"] { try PrivateFile.remove(database + suffix) }
-            DataDirectory.synchronize(directory)
-        }
-        let old = erasing ? unsafe open(database, O_WRONLY | O_CLOEXEC) : -1
-        defer { if old >= 0 { close(old) } }
-        try PrivateFile.rename(new, to: database)
-        if old >= 0 { PrivateFile.overwrite(old) }
     }
 }

@@ -24,7 +24,7 @@ extension Committer {
 
     private func remove(_ condition: String, _ moment: Int64) throws(SQLiteError) -> Int {
         let statement = try SQLiteStatement(
-            "DELETE FROM token WHERE rowid IN (SELECT rowid FROM token WHERE \(condition) LIMIT \(Self.expiryBatch))",
+            "DELETE FROM token WHERE slot IN (SELECT slot FROM token WHERE \(condition) LIMIT \(Self.expiryBatch))",
             on: connection
         )
         try statement.bind(moment, at: 1)
@@ -40,22 +40,6 @@ extension Committer {
         guard free > Self.keptFreePages, free > (try connection.integer("PRAGMA page_count")) / 8 else { return false }
         try connection.execute("PRAGMA incremental_vacuum(\(Self.releaseBatch))")
         return true
-    }
-
-    /// Removes the rows of some keys.
-    ///
-    /// - Returns: How many there were.
-    func remove(_ keys: [[UInt8]]) throws(SQLiteError) -> Int {
-        try transaction { () throws(SQLiteError) in
-            let statement = try SQLiteStatement("DELETE FROM token WHERE key = ?1", on: connection)
-            var removed = 0
-            for key in keys {
-                try statement.withBinding(key, at: 1) { () throws(SQLiteError) in _ = try statement.step() }
-                removed += connection.changeCount
-            }
-            noteRemoved(removed)
-            return removed
-        }
     }
 
     /// Moves the log into the database, and cuts it to nothing or has it begin anew, as far as readers allow.

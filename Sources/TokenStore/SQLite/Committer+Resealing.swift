@@ -24,11 +24,11 @@ extension Committer {
     ///   - coder: Has the newest key.
     func reseal(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> Resealed {
         let select = try SQLiteStatement(
-            "SELECT rowid, key, key_number, value FROM token WHERE rowid > ?1 ORDER BY rowid LIMIT ?2",
+            "SELECT slot, key, key_number, value FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2",
             on: connection
         )
         let update = try SQLiteStatement(
-            "UPDATE token SET value = ?1, key_number = ?2 WHERE rowid = ?3", on: connection
+            "UPDATE token SET value = ?1, key_number = ?2 WHERE slot = ?3", on: connection
         )
         try select.bind(row, at: 1)
         try select.bind(Int64(count), at: 2)
@@ -59,7 +59,7 @@ extension Committer {
             guard try coder.newestKeyNumber() != keyNumber else { return .current }
             let key = select.blob(at: 1)
             let token = try select.withBlob(at: 3) { (value) throws(SealingError) in
-                try coder.token(of: value, keyNumber: keyNumber, key: key)
+                try coder.token(of: value, keyNumber: keyNumber, key: key, slot: Int64(select.integer(at: 0)))
             }
             return .resealed(try coder.row(of: token))
         } catch {

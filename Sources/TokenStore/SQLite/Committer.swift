@@ -7,10 +7,7 @@ final class Committer {
     let connection: SQLiteConnection
     private let begin: SQLiteStatement
     private let end: SQLiteStatement
-    private let upsert: SQLiteStatement
-    private let upsertUnlessNewer: SQLiteStatement
-    private let update: SQLiteStatement
-    private let updateUnlessNewer: SQLiteStatement
+    private let table: TokenTable
     private let setCount: SQLiteStatement
     private let pageCount: SQLiteStatement
     private let freePageCount: SQLiteStatement
@@ -28,26 +25,7 @@ final class Committer {
         self.options = options
         begin = try SQLiteStatement("BEGIN IMMEDIATE", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
-        let upsert = """
-            INSERT INTO token (key, value, written_at, expires_at, key_number) VALUES (?1, ?2, ?3, ?4, ?5)
-            ON CONFLICT (key) DO UPDATE SET value = excluded.value, written_at = excluded.written_at,
-            expires_at = excluded.expires_at, key_number = excluded.key_number
-            """
-        self.upsert = try SQLiteStatement(upsert, on: connection)
-        upsertUnlessNewer = try SQLiteStatement(
-            upsert + " WHERE excluded.written_at >= token.written_at", on: connection
-        )
-        update = try SQLiteStatement(
-            "UPDATE token SET value = ?2, written_at = ?3, expires_at = ?4, key_number = ?5 WHERE key = ?1",
-            on: connection
-        )
-        updateUnlessNewer = try SQLiteStatement(
-            """
-            UPDATE token SET value = ?2, written_at = ?3, expires_at = ?4, key_number = ?5
-            WHERE key = ?1 AND ?3 >= written_at
-            """,
-            on: connection
-        )
+        table = try TokenTable(connection)
         setCount = try SQLiteStatement("UPDATE store SET tokens = ?1", on: connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
@@ -127,20 +105,12 @@ final class Committer {
 
     private func outcome(of row: Row, at now: Int64) throws(SQLiteError) -> Result<Void, StoreError> {
         do throws(SQLiteError) {
-            if let limit = reachedLimit {
-                try write(row, with: row.keepsNewer ? updateUnlessNewer : update, at: now)
-                if connection.changeCount > 0 { return .success(()) }
-                let isNewer = row.keepsNewer ? try contains(row.key) : false
-                return .failure(isNewer ? .newer : .full(limit))
-            }
-            // An update in the place of the insert would leave the rowid of an earlier insert here.
-            connection.lastInsertedRow = 0
-            try write(row, with: row.keepsNewer ? upsertUnlessNewer : upsert, at: now)
-            if row.keepsNewer && connection.changeCount == 0 { return .failure(.newer) }
-            if connection.lastInsertedRow != 0 {
-                tokenCount += 1
-                if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }
-            }
+            if try table.replace(row, at: now) { return .success(()) }
+            if row.keepsNewer, try table.contains(row.key) { return .failure(.newer) }
+            if let reachedLimit { return .failure(.full(reachedLimit)) }
+            try table.add(row, at: now)
+            tokenCount += 1
+            if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }
             return .success(())
         } catch {
             guard error.isOfOneStatement, connection.isInTransaction else { throw error }
@@ -148,20 +118,16 @@ final class Committer {
         }
     }
 
-    private func write(_ row: Row, with statement: SQLiteStatement, at now: Int64) throws(SQLiteError) {
-        try statement.bind(row.writtenAt ?? now, at: 3)
-        try statement.bind(row.expiresAt, at: 4)
-        try statement.bind(Int64(row.keyNumber), at: 5)
-        try statement.withBinding(row.key, at: 1) { () throws(SQLiteError) in
-            try statement.withBinding(row.value, at: 2) { () throws(SQLiteError) in
-                _ = try statement.step()
-            }
+    /// Removes the rows of some keys.
+    ///
+    /// - Returns: How many there were.
+    func remove(_ keys: [RowKey]) throws(SQLiteError) -> Int {
+        try transaction { () throws(SQLiteError) in
+            var removed = 0
+            for key in keys where try table.remove(key) { removed += 1 }
+            noteRemoved(removed)
+            return removed
         }
-    }
-
-    private func contains(_ key: [UInt8]) throws(SQLiteError) -> Bool {
-        let select = try SQLiteStatement("SELECT 1 FROM token WHERE key = ?1", on: connection)
-        return try select.withBinding(key, at: 1) { () throws(SQLiteError) in try select.step() }
     }
 
     private func lookAtLimits() throws(SQLiteError) {

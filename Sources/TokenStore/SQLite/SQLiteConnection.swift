@@ -95,12 +95,6 @@ internal import Metrics
     /// How many rows the last statement changed.
     var changeCount: Int { unsafe Int(sqlite3_changes64(handle)) }
 
-    /// The rowid of the last row that was inserted; an update in the place of an insert leaves it alone.
-    var lastInsertedRow: Int64 {
-        get { unsafe sqlite3_last_insert_rowid(handle) }
-        set { unsafe sqlite3_set_last_insert_rowid(handle, newValue) }
-    }
-
     /// What a checkpoint does beyond moving pages.
     enum CheckpointMode {
         /// Nothing, and it waits for nobody.

@@ -35,7 +35,7 @@ package final class SQLiteTokenStore: TokenStore {
         self.options = options
         let opener = StoreOpener(directory: directory, database: path, options: options, report: report)
         let opened = try opener.open()
-        state = StoreState(sealing: Sealing(opened.ring), retention: options.retention, cacheLimit: options.cacheLimit)
+        state = StoreState(sealing: Sealing(opened.keys), retention: options.retention, cacheLimit: options.cacheLimit)
         let database = WriterDatabase(opened.committer, opener: opener, state: state, lock: lock)
         writer = SQLiteWriter(database, state: state, report: report)
     }

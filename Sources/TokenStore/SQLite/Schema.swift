@@ -1,7 +1,8 @@
-/// The tables, by the version that `PRAGMA user_version` holds.
+/// The tables.
 ///
-/// A rowid table with an index on the key: values may be large, and a replaced value then changes one page of the table
-/// and none of the index. The value stands last, so that the columns before it are read without walking through it.
+/// Rows are found by their slots, see `Slots`: one tree holds all there is of a token, and in it lie only rowids above the
+/// rows, so that it stays flat however long these are. The value stands last, so that the columns before it are read without
+/// walking through it.
 ///
 /// What a stolen file tells even when it is sealed: how many tokens there are, how long they are, when each was written and
 /// when it expires.
@@ -9,36 +10,29 @@ enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63
 
-    /// Migration `n` leads from version `n` to version `n + 1`.
-    static let migrations = [
-        """
+    /// The version, as `PRAGMA user_version` has it.
+    ///
+    /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
+    /// primary key was `key`, and there was no `slot_key`.
+    static let version = 3
+
+    private static let tables = """
         CREATE TABLE token (
-            key BLOB NOT NULL PRIMARY KEY,
-            value BLOB NOT NULL,
-            written_at INTEGER NOT NULL
-        ) STRICT
-        """,
-        """
-        ALTER TABLE token RENAME TO token_1;
-        CREATE TABLE token (
-            key BLOB NOT NULL PRIMARY KEY,
+            slot INTEGER PRIMARY KEY,
+            key BLOB NOT NULL,
             written_at INTEGER NOT NULL,
             expires_at INTEGER,
             key_number INTEGER NOT NULL,
             value BLOB NOT NULL
         ) STRICT;
-        INSERT INTO token (key, written_at, key_number, value) SELECT key, written_at, 0, value FROM token_1;
-        DROP TABLE token_1;
         CREATE TABLE store (
             one INTEGER PRIMARY KEY CHECK (one = 1),
             key_ring BLOB,
-            tokens INTEGER NOT NULL
+            tokens INTEGER NOT NULL,
+            slot_key BLOB NOT NULL
         ) STRICT;
-        INSERT INTO store (one, key_ring, tokens) SELECT 1, NULL, count(*) FROM token
-        """,
-    ]
-
-    static var version: Int { migrations.count }
+        INSERT INTO store (one, key_ring, tokens, slot_key) VALUES (1, NULL, 0, randomblob(32))
+        """
 
     /// Whose database this is and which version it has: 0 for a new one.
     ///
@@ -58,25 +52,36 @@ enum Schema {
         return found
     }
 
-    /// Brings a database to the current version, each step in a transaction of its own.
-    static func migrate(_ connection: SQLiteConnection, from found: Int) throws(SQLiteError) {
-        for step in found..<version {
-            try connection.execute(
-                """
-                BEGIN IMMEDIATE;
-                \(migrations[step]);
-                PRAGMA application_id = \(applicationID);
-                PRAGMA user_version = \(step + 1);
-                COMMIT
-                """
-            )
-        }
-        // Pages that tokens leave behind can then be given back one by one. In a database with tables it takes a VACUUM;
-        // asked for again until it has happened, whatever came in between.
-        if try connection.integer("PRAGMA auto_vacuum") != 2 {
-            try connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            try connection.execute("VACUUM")
-        }
+    /// Makes the tables in a new database.
+    static func create(_ connection: SQLiteConnection) throws(SQLiteError) {
+        try connection.execute(
+            """
+            PRAGMA auto_vacuum = INCREMENTAL;
+            BEGIN IMMEDIATE;
+            \(tables);
+            PRAGMA application_id = \(applicationID);
+            PRAGMA user_version = \(version);
+            COMMIT
+            """
+        )
+    }
+
+    /// Has a database able to give back the pages that tokens leave behind one by one.
+    static func enableRelease(_ connection: SQLiteConnection) throws(SQLiteError) {
+        // In a database with tables it takes a VACUUM; asked for again until it has happened, whatever came in between.
+        guard try connection.integer("PRAGMA auto_vacuum") != 2 else { return }
+        try connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        try connection.execute("VACUUM")
+    }
+
+    /// What spreads the rows of a store in the clear over the slots.
+    static func slotKey(of connection: SQLiteConnection) throws(SQLiteError) -> SecretKey {
+        let select = try SQLiteStatement("SELECT slot_key FROM store", on: connection)
+        defer { select.reset() }
+        guard try select.step() else { throw .damaged("the table store is empty") }
+        let key = select.blob(at: 0)
+        guard key.count == SecretKey.length else { throw .damaged("the slot key does not have 32 bytes") }
+        return SecretKey(key.span)
     }
 
     /// Makes or drops the indexes that retention needs: each costs every write a little, and is there only when used.

@@ -11,8 +11,7 @@ struct StoreOpener: Sendable {
     /// What was found, or made.
     struct Opened {
         let committer: Committer
-        /// Nil for a store in the clear.
-        let ring: KeyRing?
+        let keys: StoreKeys
     }
 
     /// Opens the store, creating it if it is missing; in a folder that the caller has locked.
@@ -77,19 +76,35 @@ struct StoreOpener: Sendable {
     private func open(
         _ mode: SQLiteConnection.Mode, _ retention: Retention
     ) throws(StoreOpenError) -> Opened {
-        let connection = try Schema.opening(database) { () throws(SQLiteError) in
-            try SQLiteConnection(path: database, mode: mode)
-        }
-        let version = try Schema.check(connection, path: database)
+        let (connection, version) = try connect(mode)
         try Schema.opening(database) { () throws(SQLiteError) in
             try configure(connection)
-            try Schema.migrate(connection, from: version)
+            if version == 0 { try Schema.create(connection) }
+            try Schema.enableRelease(connection)
         }
-        let ring = try ring(of: connection)
+        let keys = try keys(of: connection)
         return try Schema.opening(database) { () throws(SQLiteError) in
             try Schema.index(connection, for: retention)
-            return Opened(committer: try Committer(connection, options: options), ring: ring)
+            return Opened(committer: try Committer(connection, options: options), keys: keys)
         }
+    }
+
+    /// Opens the database, of this version or a new one.
+    private func connect(
+        _ mode: SQLiteConnection.Mode
+    ) throws(StoreOpenError) -> (connection: SQLiteConnection, version: Int) {
+        let earlier: Int
+        do {
+            let connection = try Schema.opening(database) { () throws(SQLiteError) in
+                try SQLiteConnection(path: database, mode: mode)
+            }
+            let version = try Schema.check(connection, path: database)
+            if version == 0 || version == Schema.version { return (connection, version) }
+            earlier = version
+        }
+        report(.converting(path: database))
+        try StoreConversion(database, from: earlier).run()
+        return try connect(mode)
     }
 
     /// SQLite gives the `-wal` and `-shm` files the mode of the database, so this one is created before SQLite does.
@@ -119,18 +134,19 @@ struct StoreOpener: Sendable {
 
     // MARK: - Sealing
 
-    /// The key ring of the store, which an empty one gets.
-    private func ring(of connection: SQLiteConnection) throws(StoreOpenError) -> KeyRing? {
-        let (identity, isEmpty) = try Schema.opening(database) { () throws(SQLiteError) in
+    /// The keys of the store; an empty one gets a key ring.
+    private func keys(of connection: SQLiteConnection) throws(StoreOpenError) -> StoreKeys {
+        let (identity, isEmpty, slotKey) = try Schema.opening(database) { () throws(SQLiteError) in
+            let slotKey = try Schema.slotKey(of: connection)
             let select = try SQLiteStatement("SELECT key_ring, tokens FROM store", on: connection)
             defer { select.reset() }
-            guard try select.step() else { return ([UInt8](), true) }
-            return (select.blob(at: 0), select.integer(at: 1) == 0)
+            _ = try select.step()
+            return (select.blob(at: 0), select.integer(at: 1) == 0, slotKey)
         }
         guard options.isSealed else {
             guard identity.isEmpty || isEmpty else { throw .sealed(path: database) }
             if !identity.isEmpty { try setIdentity([], connection) }
-            return nil
+            return .clear(index: slotKey)
         }
         guard !identity.isEmpty || isEmpty else { throw .notSealed(path: database) }
         let ring = try loadRing(isNew: isEmpty)
@@ -139,7 +155,7 @@ struct StoreOpener: Sendable {
             guard isEmpty else { throw .keyRing(.ofAnotherStore(path: options.keyRing.path)) }
             try setIdentity(found, connection)
         }
-        return ring
+        return .sealed(ring)
     }
 
     private func loadRing(isNew: Bool) throws(StoreOpenError) -> KeyRing {

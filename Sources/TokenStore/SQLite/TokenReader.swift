@@ -11,7 +11,7 @@ final class TokenReader {
     private let end: SQLiteStatement
     private let state: StoreState
     private var coder: RowCoder
-    private var key: [UInt8] = []
+    private var key = RowKey()
 
     init(path: String, state: StoreState) throws(SQLiteError) {
         connection = try SQLiteConnection(path: path, mode: .readOnly)
@@ -24,7 +24,10 @@ final class TokenReader {
         begin = try SQLiteStatement("BEGIN", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
         select = try SQLiteStatement(
-            "SELECT value, key_number, written_at, expires_at FROM token WHERE key = ?1", on: connection
+            """
+            SELECT value, key_number, written_at, expires_at FROM token WHERE \(Slots.condition("?2")) AND key = ?1
+            """,
+            on: connection
         )
         self.state = state
         coder = RowCoder(state.sealing)
@@ -41,12 +44,13 @@ final class TokenReader {
         var fault: SealingError?
         let deadline: Int64?
         do throws(SQLiteError) {
-            deadline = try select.withBinding(key, at: 1) { () throws(SQLiteError) -> Int64? in
+            try select.bind(key.firstSlot, at: 2)
+            deadline = try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) -> Int64? in
                 guard try select.step(), let deadline = deadlineOfRow() else { return nil }
                 do throws(SealingError) {
                     try select.withBlob(at: 0) { (value) throws(SealingError) in
                         try coder.appendTokenInfo(
-                            of: value, keyNumber: select.integer(at: 1), key: key, to: &tokenInfo
+                            of: value, keyNumber: select.integer(at: 1), key: key.bytes, to: &tokenInfo
                         )
                     }
                 } catch {

@@ -174,9 +174,7 @@ final class WriterDatabase {
             }
             let opened = try opener.reopen(state.retention)
             // The same keys stay the same, or rows that were sealed with them meanwhile would be refused.
-            if let ring = opened.ring, (try? ring.identity()) != (try? state.sealing.current?.identity()) {
-                state.sealing.replace(ring)
-            }
+            if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }
             opened.committer.connection.measureSyncs(into: state.metrics.syncTime)
             committer = opened.committer
             files.adopt()

@@ -7,6 +7,7 @@ internal import COpenSSL
     /// Bytes of a hash.
     static let length = 32
 
+    let key: SecretKey
     private let context: OpaquePointer
 
     init(_ key: SecretKey) throws(SealingError) {
@@ -14,6 +15,7 @@ internal import COpenSSL
         defer { unsafe EVP_MAC_free(algorithm) }
         guard let context = unsafe EVP_MAC_CTX_new(algorithm) else { throw .library("EVP_MAC_CTX_new") }
         unsafe self.context = unsafe context
+        self.key = key
         let isStarted = key.withBytes { bytes in
             unsafe bytes.withUnsafeBufferPointer {
                 unsafe copenssl_start_hmac_sha256(context, $0.baseAddress, $0.count)

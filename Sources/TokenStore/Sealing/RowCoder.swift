@@ -1,9 +1,16 @@
 internal import Synchronization
 
+/// What a row is found by.
+struct RowKey: Sendable {
+    /// The unique id, or its keyed hash in a sealed store.
+    var bytes: [UInt8] = []
+    /// The first of the slots that the row may lie in.
+    var firstSlot: Int64 = 0
+}
+
 /// A row as it is written.
 struct Row: Sendable {
-    /// The unique id, or its keyed hash in a sealed store.
-    let key: [UInt8]
+    let key: RowKey
     /// The token info, or what `TokenSealer` makes of it.
     let value: [UInt8]
     /// The key that sealed the value; 0 for none.
@@ -16,8 +23,8 @@ struct Row: Sendable {
     var keepsNewer = false
     /// The id's number in the cache.
     let cacheHash: UInt64
-    /// The index key of the ring that sealed it; nil in the clear.
-    var ring: ObjectIdentifier?
+    /// The index key that its own was made with.
+    let index: ObjectIdentifier
 }
 
 /// A unique id with its token info.
@@ -36,9 +43,11 @@ package struct Token: Hashable, Sendable {
 /// Used by one thread at a time.
 struct RowCoder: ~Copyable {
     private let sealing: Sealing
+    /// Nil before the first use.
+    private var hash: KeyedHash?
     /// Nil for rows in the clear.
     private var sealer: TokenSealer?
-    /// The version of `sealing` that the sealer was made for; 0 before the first.
+    /// The version of `sealing` that the two were made for.
     private var version: UInt64 = 0
     private var text: [UInt8] = []
 
@@ -46,32 +55,22 @@ struct RowCoder: ~Copyable {
         self.sealing = sealing
     }
 
-    /// The key of an id's row.
-    mutating func key(of id: [UInt8], into key: inout [UInt8]) throws(SealingError) {
-        try refresh()
-        if sealer == nil {
-            key.removeAll(keepingCapacity: true)
-            key.append(contentsOf: id)
-        } else {
-            try sealer?.rowKey(of: id.span, into: &key)
-        }
+    /// What an id's row is found by.
+    mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) {
+        try refresh().hash(id.span, into: &key.bytes)
+        key.firstSlot = Slots.first(of: key.bytes)
+        if sealer == nil { key.bytes = id }
     }
 
     mutating func row(of token: borrowing Token, writtenAt: Int64? = nil) throws(SealingError) -> Row {
-        var key: [UInt8] = []
+        var key = RowKey()
         try self.key(of: token.id, into: &key)
-        let cacheHash = TokenCache.hash(of: token.id.span)
-        let expiresAt = TokenExpiration.expiration(of: token.info.span)
-        guard let value = try sealer?.seal(token.info.span, id: token.id.span, rowKey: key.span) else {
-            return Row(
-                key: key, value: token.info, keyNumber: 0, expiresAt: expiresAt, writtenAt: writtenAt,
-                cacheHash: cacheHash
-            )
-        }
-        let (number, ring) = (sealer?.ring.newest.number ?? 0, sealer?.ring.index.identity)
+        let index = try refresh().key.identity
+        let value = try sealer?.seal(token.info.span, id: token.id.span, rowKey: key.bytes.span)
         return Row(
-            key: key, value: value, keyNumber: number, expiresAt: expiresAt, writtenAt: writtenAt,
-            cacheHash: cacheHash, ring: ring
+            key: key, value: value ?? token.info, keyNumber: sealer?.ring.newest.number ?? 0,
+            expiresAt: TokenExpiration.expiration(of: token.info.span), writtenAt: writtenAt,
+            cacheHash: TokenCache.hash(of: token.id.span), index: index
         )
     }
 
@@ -80,7 +79,7 @@ struct RowCoder: ~Copyable {
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], to tokenInfo: inout [UInt8]
     ) throws(SealingError) {
         // The row may have been sealed, after its key was looked up, with a key that was new then.
-        try refresh()
+        _ = try refresh()
         if sealer == nil {
             tokenInfo.append(span: value)
         } else {
@@ -90,8 +89,16 @@ struct RowCoder: ~Copyable {
     }
 
     /// The whole token of a row.
-    mutating func token(of value: Span<UInt8>, keyNumber: Int, key: [UInt8]) throws(SealingError) -> Token {
-        try refresh()
+    ///
+    /// - Parameters:
+    ///   - value: The row's value.
+    ///   - keyNumber: The key that it was sealed with.
+    ///   - key: The row's key.
+    ///   - slot: Where the row lies.
+    mutating func token(
+        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64
+    ) throws(SealingError) -> Token {
+        guard Slots.contains(slot, from: try firstSlot(of: key)) else { throw .misplaced }
         guard sealer != nil else {
             var info: [UInt8] = []
             info.append(span: value)
@@ -102,17 +109,29 @@ struct RowCoder: ~Copyable {
         return Token(id: Array(text[id]), info: Array(text[info]))
     }
 
+    /// The first slot of a row's key.
+    mutating func firstSlot(of key: [UInt8]) throws(SealingError) -> Int64 {
+        let hash = try refresh()
+        guard sealer == nil else { return Slots.first(of: key) }
+        try hash.hash(key.span, into: &text)
+        return Slots.first(of: text)
+    }
+
     /// The number of the key that seals; 0 for rows in the clear.
     mutating func newestKeyNumber() throws(SealingError) -> Int {
-        try refresh()
+        _ = try refresh()
         return sealer?.ring.newest.number ?? 0
     }
 
-    private mutating func refresh() throws(SealingError) {
-        // Read before the ring: a change in between is then seen the next time at the latest.
+    private mutating func refresh() throws(SealingError) -> KeyedHash {
+        // Read before the keys: a change in between is then seen the next time at the latest.
         let current = sealing.version.load(ordering: .acquiring)
-        guard current != version else { return }
-        if let ring = sealing.current { sealer = try TokenSealer(ring) }
-        version = current
+        if let hash, current == version { return hash }
+        let keys = sealing.keys
+        let new = try KeyedHash(keys.index)
+        sealer =
+            if let ring = keys.ring { try TokenSealer(ring) } else { nil }
+        (hash, version) = (new, current)
+        return new
     }
 }

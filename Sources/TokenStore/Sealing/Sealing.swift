@@ -4,36 +4,37 @@ internal import Synchronization
 ///
 /// Any thread.
 final class Sealing: Sendable {
-    private let ring: Mutex<KeyRing?>
-    /// Grows with each change of the ring, after it.
+    private let current: Mutex<StoreKeys>
+    /// Grows with each change of the keys, after it.
     let version = Atomic<UInt64>(1)
     /// The key that is being taken out of the ring; 0 for none.
     let retiring = Atomic<Int>(0)
 
-    /// - Parameter ring: Nil for rows in the clear.
-    init(_ ring: KeyRing?) {
-        self.ring = Mutex(ring)
+    init(_ keys: StoreKeys) {
+        current = Mutex(keys)
     }
 
-    /// Nil for rows in the clear.
-    var current: KeyRing? { ring.withLock(\.self) }
+    var keys: StoreKeys { current.withLock(\.self) }
 
-    func replace(_ new: KeyRing) {
-        ring.withLock { $0 = new }
+    /// Nil for rows in the clear.
+    var ring: KeyRing? { keys.ring }
+
+    func replace(_ new: StoreKeys) {
+        current.withLock { $0 = new }
         version.add(1, ordering: .releasing)
     }
 
     /// Which rows may be written as of now.
-    var acceptance: Acceptance { Acceptance(ring: current, retiring: retiring.load(ordering: .acquiring)) }
+    var acceptance: Acceptance { Acceptance(keys: keys, retiring: retiring.load(ordering: .acquiring)) }
 
-    /// Tells whether rows that were sealed a while ago may still be written: with a key that is there to stay, of this ring.
+    /// Tells whether rows that were made a while ago may still be written: with keys that are there to stay, of this store.
     struct Acceptance {
-        fileprivate let ring: KeyRing?
+        fileprivate let keys: StoreKeys
         fileprivate let retiring: Int
 
         func accepts(_ row: Row) -> Bool {
-            guard row.ring == ring?.index.identity else { return false }
-            guard let ring else { return true }
+            guard row.index == keys.index.identity else { return false }
+            guard let ring = keys.ring else { return true }
             return row.keyNumber != retiring && ring.key(numbered: row.keyNumber) != nil
         }
     }

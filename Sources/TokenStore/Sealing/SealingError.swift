@@ -8,6 +8,8 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
     case tampered(keyNumber: Int)
     /// The row is shorter than anything sealed, or of a kind that this version does not know.
     case malformed
+    /// The row lies where nobody looks for it.
+    case misplaced
     /// A call of OpenSSL's failed.
     case library(String)
 
@@ -18,6 +20,7 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
         case .tampered(let number):
             "a row does not open with key \(number): it was changed, or key \(number) is not the one that sealed it"
         case .malformed: "a row is not in the sealed form"
+        case .misplaced: "a row is not where its id is looked for: it was moved, or its key was changed"
         case .library(let call): "OpenSSL's \(call) failed"
         }
     }

@@ -38,6 +38,11 @@ internal import Glibc
     /// Tells this key from others while both are in use.
     var identity: ObjectIdentifier { ObjectIdentifier(self) }
 
+    /// Whether the bytes are the same; takes the same time whatever they are.
+    func hasBytes(of other: SecretKey) -> Bool {
+        unsafe CRYPTO_memcmp(storage, other.storage, Self.length) == 0
+    }
+
     /// Lends the bytes while `body` runs.
     func withBytes<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
         unsafe body(Span(_unsafeStart: storage, count: Self.length))

@@ -9,7 +9,6 @@ internal import COpenSSL
 /// Used by one thread at a time.
 struct TokenSealer: ~Copyable {
     let ring: KeyRing
-    private let hash: KeyedHash
     private let sealing: TokenCipher
     /// Made when first needed.
     private var opening: [Int: TokenCipher] = [:]
@@ -25,16 +24,9 @@ struct TokenSealer: ~Copyable {
     static let overhead = 1 + TokenCipher.nonceLength + 2 + TokenCipher.tagLength
 
     init(_ ring: KeyRing) throws(SealingError) {
-        let hash = try KeyedHash(ring.index)
         let sealing = try TokenCipher(ring.newest.key, .sealing)
         self.ring = ring
-        self.hash = hash
         self.sealing = sealing
-    }
-
-    /// The key of an id's row.
-    func rowKey(of id: Span<UInt8>, into key: inout [UInt8]) throws(SealingError) {
-        try hash.hash(id, into: &key)
     }
 
     /// Seals a token with the newest key, whose number is `ring.newest.number`.

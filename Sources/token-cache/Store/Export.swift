@@ -58,10 +58,10 @@ struct Export: AsyncParsableCommand {
         let writer = try DataFolderWriter(directory, format: format)
         let total = try await store.perform(StatisticsOfStore()).tokens
         var summary = TransferSummary()
-        var (row, seen): (Int64, Int) = (0, 0)
+        var (slot, seen): (Int64, Int) = (0, 0)
         while true {
             let tokens = try await store.perform(
-                ListTokens(after: row, limit: Self.page, showsIDs: true, showsTokenInfos: true)
+                ListTokens(after: slot, limit: Self.page, showsIDs: true, showsTokenInfos: true)
             ).tokens
             for token in tokens {
                 guard let id = token.id, let tokenInfo = token.tokenInfo else {
@@ -79,7 +79,7 @@ struct Export: AsyncParsableCommand {
             seen += tokens.count
             bar.show(StoreAdministrator.Progress(done: min(seen, total), total: total))
             guard tokens.count == Self.page, let last = tokens.last else { break }
-            row = last.row
+            slot = last.slot
         }
         try writer.finish()
         summary.formats[format.rawValue] = summary.done

@@ -7,7 +7,7 @@ struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "List the tokens with their ages and sizes, never with their contents.",
         discussion: """
-            A line a token, in the order of their first writing: how long ago it was written, how long its token info is, \
+            A line a token, in no order: how long ago it was written, how long its token info is, \
             when it expires by its own account; then how many there are. With --json a line is an object.
 
             EXAMPLES
@@ -27,16 +27,17 @@ struct List: AsyncParsableCommand {
     func run() async throws {
         let now = Int64(Date.now.timeIntervalSince1970)
         let count = try await options.withStore { store in
-            var (row, count, bytes): (Int64, Int, Int) = (0, 0, 0)
+            var (slot, count, bytes): (Int64, Int, Int) = (0, 0, 0)
             while true {
-                let tokens = try await store.perform(ListTokens(after: row, limit: Self.page, showsIDs: showIDs)).tokens
+                let tokens = try await store.perform(ListTokens(after: slot, limit: Self.page, showsIDs: showIDs))
+                    .tokens
                 for token in tokens {
                     print(options.output.json ? try OutputOptions.text(token) : line(token, at: now))
                     count += 1
                     bytes += token.size ?? 0
                 }
                 guard tokens.count == Self.page, let last = tokens.last else { return (count, bytes) }
-                row = last.row
+                slot = last.slot
             }
         }
         if !options.output.json { print("\(Text.count(count.0, "token")), \(Text.bytes(count.1))") }

@@ -100,7 +100,7 @@ package struct RemoveTokens: StoreRequest {
 /// Reads a page of tokens.
 package struct ListTokens: StoreRequest {
     package static let name = "list"
-    /// The row after which to begin, 0 for the first.
+    /// The slot after which to begin, 0 for the first.
     package var after: Int64
     /// How many at most.
     package var limit: Int
@@ -108,7 +108,8 @@ package struct ListTokens: StoreRequest {
     package var showsTokenInfos: Bool
 
     package struct Entry: Codable, Sendable {
-        package var row: Int64
+        /// Where it lies in the store.
+        package var slot: Int64
         /// Seconds since 1970.
         package var writtenAt: Int64
         package var expiresAt: Int64?
@@ -140,7 +141,7 @@ package struct ListTokens: StoreRequest {
     }
 
     private func entry(_ found: StoreAdministrator.Entry) -> Entry {
-        var entry = Entry(row: found.row, writtenAt: found.writtenAt, expiresAt: found.expiresAt)
+        var entry = Entry(slot: found.slot, writtenAt: found.writtenAt, expiresAt: found.expiresAt)
         switch found.token {
         case .success(let token):
             entry.size = token.info.count

@@ -1,0 +1,113 @@
+"""The first start of a new version takes over what an earlier one has stored, whatever happens meanwhile."""
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from contract import STORED, found
+from http_client import Connection, exchange, get, post
+from server_process import UNSEALED, binary, clean_environment
+from store_files import command, opened, printed, refused
+
+TABLES_OF_VERSION_2 = """
+    CREATE TABLE token_2 (
+        key BLOB NOT NULL PRIMARY KEY,
+        written_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        key_number INTEGER NOT NULL,
+        value BLOB NOT NULL
+    ) STRICT;
+    INSERT INTO token_2 SELECT key, written_at, expires_at, key_number, value FROM token ORDER BY random();
+    DROP TABLE token;
+    ALTER TABLE token_2 RENAME TO token;
+    ALTER TABLE store DROP COLUMN slot_key;
+    PRAGMA user_version = 2;
+"""
+
+
+@pytest.fixture(params=["sealed", "in the clear"])
+def settings(request):
+    return {} if request.param == "sealed" else UNSEALED
+
+
+def fill(server, count):
+    with Connection(server.address) as connection:
+        for number in range(count):
+            assert connection.exchange(post(f"id{number}", f"info{number}")).body == STORED
+
+
+def environment(settings):
+    """The settings, for a command on a store whose server does not run."""
+    return {"TOKEN_CACHE_SEALING_ENABLED": "off" if settings else "on"}
+
+
+def set_back(data):
+    """Makes the store of a stopped server one of version 2."""
+    with opened(data) as database:
+        database.executescript(TABLES_OF_VERSION_2)
+
+
+def check(server, count):
+    with Connection(server.address) as connection:
+        for number in range(count):
+            assert connection.exchange(get(f"id{number}")).body == found(f"info{number}")
+        assert connection.exchange(post("id1", "new")).body == STORED
+        assert connection.exchange(get("id1")).body == found("new")
+        assert connection.exchange(post("id1", "info1")).body == STORED
+    assert "the store is sound" in printed(server.data, "verify")
+
+
+def test_a_store_of_the_second_version_is_converted_once(serve, settings):
+    server = serve(settings)
+    fill(server, 500)
+    server.stop()
+    set_back(server.data)
+    report = command(server.data, "doctor", environment=environment(settings)).stdout
+    assert "schema 2, which the next start converts to 3" in report
+    for is_first in (True, False):
+        server = serve(settings, data=server.data)
+        assert (f"converting the store {server.data}/tokens.db" in server.log()) == is_first
+        check(server, 500)
+        server.stop()
+    assert not list(server.data.glob("*new*"))
+
+
+def test_a_conversion_that_is_killed_leaves_the_one_or_the_other_store(serve, settings, tmp_path):
+    count = 3_000
+    server = serve(settings)
+    fill(server, count)
+    server.stop()
+    set_back(server.data)
+    cut_off = 0
+    for number in range(25):
+        data = tmp_path / f"data{number}"
+        shutil.copytree(server.data, data)
+        process = subprocess.Popen(
+            [binary(), "stats", "--data-directory", str(data)], env=clean_environment(environment(settings)),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.003 * number)
+        process.kill()
+        process.wait()
+        cut_off += (data / "tokens.db.new").exists()
+        assert f"{count:,} tokens looked at" in printed(data, "verify", environment=environment(settings))
+        assert not (data / "tokens.db.new").exists()
+    assert cut_off > 0
+    server = serve(settings, data=data)
+    check(server, count)
+
+
+def test_a_store_that_cannot_be_converted_stays_as_it_is(serve, settings):
+    server = serve(settings)
+    fill(server, 10)
+    server.stop()
+    set_back(server.data)
+    before = (server.data / "tokens.db").read_bytes()
+    obstacle = server.data / "tokens.db.new"
+    obstacle.mkdir()
+    message = refused(server.data, "serve", "--listen", "127.0.0.1:0", environment=environment(settings))
+    assert f"{server.data}/tokens.db was written by an earlier version and cannot be converted" in message
+    assert f"{obstacle} cannot be written" in message
+    assert (server.data / "tokens.db").read_bytes() == before
+    obstacle.rmdir()
+    check(serve(settings, data=server.data), 10)

@@ -1,0 +1,219 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenStore
+
+@Suite struct ConversionTests {
+    private let folder: TemporaryDirectory
+    private let data: String
+    private let events = Events()
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        data = folder.path + "/data"
+        try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
+    }
+
+    private var path: String { data + "/tokens.db" }
+
+    /// The tables of the earlier versions.
+    private static let tables = [
+        1: """
+        CREATE TABLE token (
+            key BLOB NOT NULL PRIMARY KEY,
+            value BLOB NOT NULL,
+            written_at INTEGER NOT NULL
+        ) STRICT
+        """,
+        2: """
+        CREATE TABLE token (
+            key BLOB NOT NULL PRIMARY KEY,
+            written_at INTEGER NOT NULL,
+            expires_at INTEGER,
+            key_number INTEGER NOT NULL,
+            value BLOB NOT NULL
+        ) STRICT;
+        CREATE TABLE store (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            key_ring BLOB,
+            tokens INTEGER NOT NULL
+        ) STRICT;
+        INSERT INTO store (one, key_ring, tokens) VALUES (1, NULL, 0)
+        """,
+    ]
+
+    /// A database as an earlier version has left it, with a log.
+    private func database(version: Int, _ rows: String) throws {
+        let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
+        _ = try connection.text("PRAGMA journal_mode = WAL")
+        try connection.execute(
+            """
+            \(Self.tables[version] ?? "");
+            PRAGMA application_id = \(Schema.applicationID);
+            PRAGMA user_version = \(version);
+            \(rows)
+            """
+        )
+    }
+
+    @Test("a database of the first version is taken over, in the clear and with its tokens")
+    func first() async throws {
+        try database(version: 1, "INSERT INTO token (key, value, written_at) VALUES (x'61', x'31', 77)")
+        #expect(throws: StoreOpenError.notSealed(path: path)) { try SQLiteTokenStore(at: data) }
+        let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
+        defer { store.close() }
+        #expect(try await SessionActor.open(store).get("a") == "1")
+        let administrator = StoreAdministrator(store)
+        #expect(try await administrator.page(after: 0, limit: 9).map(\.writtenAt) == [77])
+        #expect(try await administrator.statistics().tokens == 1)
+    }
+
+    /// A database of version 2 with the tokens of one of this version.
+    private func secondVersion(_ count: Int, isSealed: Bool) async throws {
+        let store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        let tokens = (0..<count).map { (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64($0)) }
+        for case .failure(let error) in await StoreAdministrator(store).store(tokens.map { ($0.0, $0.1) }) {
+            throw error
+        }
+        store.close()
+        try FileManager.default.moveItem(atPath: path, toPath: path + ".3")
+        try database(
+            version: 2,
+            """
+            CREATE INDEX token_by_writing ON token (written_at);
+            ATTACH '\(path).3' AS new;
+            INSERT INTO token (key, written_at, expires_at, key_number, value)
+            SELECT key, written_at, written_at + 9, key_number, value FROM new.token ORDER BY written_at;
+            UPDATE store SET tokens = new.tokens, key_ring = new.key_ring FROM new.store AS new;
+            """
+        )
+        try FileManager.default.removeItem(atPath: path + ".3")
+    }
+
+    @Test(
+        "a database of the second version is taken over with all that it says of its tokens", arguments: [true, false])
+    func second(_ isSealed: Bool) async throws {
+        let count = 3_000
+        try await secondVersion(count, isSealed: isSealed)
+        for isFirst in [true, false] {
+            let store = try SQLiteTokenStore(at: data, events: events) {
+                ($0.isSealed, $0.retention) = (isSealed, Retention(sinceExpired: .seconds(1 << 40)))
+            }
+            let administrator = StoreAdministrator(store)
+            let verification = try await administrator.verify { _ in }
+            #expect(verification.isSound && verification.tokens == count)
+            var found: [Int: StoreAdministrator.Entry] = [:]
+            for entry in try await administrator.page(after: 0, limit: 10_000) {
+                let token = try entry.token.get()
+                found[try #require(Int(String(decoding: token.id.dropFirst(2), as: UTF8.self)))] = entry
+                #expect(token.info == Array("info".utf8) + token.id.dropFirst(2))
+            }
+            #expect(found.count == count)
+            #expect(found.allSatisfy { $1.writtenAt == $0 && $1.expiresAt == Int64($0) + 9 })
+            let session = try await SessionActor.open(store)
+            #expect(try await session.get("id\(count - 1)") == "info\(count - 1)")
+            try await session.put("info0", under: "id0")
+            #expect(try await administrator.statistics().tokens == count)
+            _ = await administrator.store([(Token(id: Array("id0".utf8), info: Array("info0".utf8)), 0)])
+            try await restoreExpiration(store)
+            store.close()
+            #expect(events.all.filter { $0 == .converting(path: path) }.count == 1, "the first time: \(isFirst)")
+        }
+        let connection = try SQLiteConnection(path: path, mode: .readOnly)
+        #expect(try connection.integer("PRAGMA user_version") == 3)
+        #expect(
+            try connection.text("SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index'")
+                == "token_by_expiration")
+    }
+
+    /// The token that was written has lost it.
+    private func restoreExpiration(_ store: SQLiteTokenStore) async throws {
+        try await store.writer.perform { (committer) throws(SQLiteError) in
+            try committer.connection.execute("UPDATE token SET expires_at = 9 WHERE written_at = 0")
+        }
+    }
+
+    /// Does something with a store in the clear that nobody has open.
+    private func replacing(
+        _ body: (borrowing StoreReplacement) throws(StoreError) -> StoreReplacement.Outcome
+    ) throws -> StoreReplacement.Outcome {
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        options.isSealed = false
+        return try body(try StoreReplacement(directory: data, options: options) { _ in })
+    }
+
+    @Test("a backup of the second version can be restored, and a store of it sealed")
+    func replacements() async throws {
+        try await secondVersion(100, isSealed: false)
+        let backup = folder.path + "/backup"
+        let connection = try SQLiteConnection(path: path, mode: .readWrite)
+        try connection.execute("VACUUM INTO '\(backup)'")
+        for _ in 0..<2 {
+            #expect(
+                try replacing { (store) throws(StoreError) in try store.convert(isSealed: true) { _ in } }.tokens == 100
+            )
+            let store = try SQLiteTokenStore(at: data)
+            #expect(try await SessionActor.open(store).get("id99") == "info99")
+            #expect(try await StoreAdministrator(store).verify { _ in }.isSound)
+            store.close()
+            #expect(try replacing { (store) throws(StoreError) in try store.restore(backup) { _ in } }.tokens == 100)
+            let restored = try SQLiteTokenStore(at: data) { $0.isSealed = false }
+            #expect(try await SessionActor.open(restored).get("id99") == "info99")
+            #expect(try await StoreAdministrator(restored).verify { _ in }.isSound)
+            restored.close()
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: data).allSatisfy { !$0.contains("new") })
+        #expect(try SQLiteConnection(path: backup, mode: .readOnly).integer("PRAGMA user_version") == 2)
+    }
+
+    @Test("rows whose ids have the same slots are all taken over")
+    func crowds() throws {
+        // As in a sealed store, whose keys are hashes.
+        try database(
+            version: 2,
+            """
+            UPDATE store SET key_ring = x'01', tokens = 3;
+            INSERT INTO token (key, written_at, key_number, value) VALUES
+            (x'0000000004000001', 1, 1, x'01'), (x'0000000004000002', 2, 1, x'02'), (x'0000000008000040', 3, 1, x'03')
+            """
+        )
+        try StoreConversion(path, from: 2).run()
+        let connection = try SQLiteConnection(path: path, mode: .readWrite)
+        let select = try SQLiteStatement("SELECT slot, key, value FROM token ORDER BY slot", on: connection)
+        var found: [[Int]] = []
+        while try select.step() {
+            found.append([select.integer(at: 0), Int(select.blob(at: 1).last ?? 0), Int(select.blob(at: 2)[0])])
+        }
+        #expect(found == [[17, 1, 1], [18, 2, 2], [33, 0x40, 3]])
+    }
+
+    @Test("a conversion that cannot be finished leaves the database as it was, and nothing beside it")
+    func cutOff() async throws {
+        try await secondVersion(30, isSealed: true)
+        try SQLiteConnection(path: path, mode: .readWrite).execute("UPDATE store SET key_ring = NULL, tokens = -1")
+        // A row that no table of this version takes.
+        try SQLiteConnection(path: path, mode: .readWrite).execute(
+            """
+            ALTER TABLE token RENAME TO strict_token;
+            CREATE TABLE token AS SELECT * FROM strict_token;
+            INSERT INTO token (key, written_at, key_number, value) VALUES (x'ff', 'yesterday', 1, x'01')
+            """
+        )
+        let store = { try SQLiteTokenStore(at: data, events: events) { $0.isSealed = false } }
+        do {
+            try store().close()
+            Issue.record("it was converted")
+        } catch StoreOpenError.conversion(let found, let reason) {
+            #expect(found == path && reason.contains("cannot store TEXT value in INTEGER column"))
+        }
+        let connection = try SQLiteConnection(path: path, mode: .readWrite)
+        #expect(try connection.integer("PRAGMA user_version") == 2)
+        #expect(try connection.integer("SELECT count(*) FROM token") == 31)
+        let files = try FileManager.default.contentsOfDirectory(atPath: data)
+        #expect(files.allSatisfy { !$0.contains("new") }, "\(files)")
+        try connection.execute("DELETE FROM token WHERE key = x'ff'")
+        try store().close()
+        #expect(try SQLiteConnection(path: path, mode: .readWrite).integer("PRAGMA user_version") == Schema.version)
+    }
+}

@@ -21,3 +21,8 @@ static inline void csqlite_distrust_file(sqlite3 *database) {
     sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_VIEW, 0, (int *)0);
     sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)0);
 }
+
+// sqlite3_db_config is variadic. Otherwise SQLite takes no notice of PRAGMA journal_mode = OFF.
+static inline void csqlite_allow_no_journal(sqlite3 *database) {
+    sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 0, (int *)0);
+}

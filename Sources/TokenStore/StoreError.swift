@@ -38,7 +38,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case .write(let error): "writing failed: \(error)"
         case .sealing(let error): "\(error)"
         case .full(let limit): "\(limit)"
-        case .staleKey: "the key ring was changed meanwhile; try again"
+        case .staleKey: "the store or its keys were changed meanwhile; try again"
         case .newer: "a newer token is stored under this id"
         case .vanished(let path): "\(path) is no longer there; put it back, or restart to begin with an empty store"
         case .unusable(let error): "\(error)"

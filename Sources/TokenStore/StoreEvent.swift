@@ -46,7 +46,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .converting(let path):
             """
             converting the store \(path), which an earlier version has written, to the form of this one; \
-            ten million tokens take some minutes, and it takes as much room again while it lasts
+            ten million tokens take a minute or two, and as much room again meanwhile
             """
         case .writesFail(let error): "tokens cannot be stored, clients are told so: \(error)"
         case .writesRecovered(let failed): "tokens are stored again, after \(failed) that were not"

@@ -133,6 +133,31 @@ import Testing
         #expect(!clear.acceptance.accepts(plainRow))
     }
 
+    @Test("a row's slot is always that of the key it names, also when the keys change meanwhile")
+    func changingKeys() async throws {
+        let keys = [try SecretKey.random(), try SecretKey.random()]
+        let sealing = Sealing(.clear(index: keys[0]))
+        let token = Token(id: Array("id".utf8), info: [1])
+        var slots: [ObjectIdentifier: Int64] = [:]
+        for key in keys {
+            var coder = RowCoder(Sealing(.clear(index: key)))
+            slots[key.identity] = try coder.row(of: token).key.firstSlot
+        }
+        let changes = Task.detached {
+            while !Task.isCancelled { for key in keys { sealing.replace(.clear(index: key)) } }
+        }
+        var coder = RowCoder(sealing)
+        for _ in 0..<100_000 {
+            let row = try coder.row(of: token)
+            guard slots[row.index] == row.key.firstSlot else {
+                Issue.record("the slot is of another key")
+                break
+            }
+        }
+        changes.cancel()
+        await changes.value
+    }
+
     @Test("rows that do not open are counted, and fail by themselves")
     func unreadable() async throws {
         let first = try SQLiteTokenStore(at: data)

@@ -167,6 +167,90 @@ import Testing
         #expect(try SQLiteConnection(path: backup, mode: .readOnly).integer("PRAGMA user_version") == 2)
     }
 
+    @Test("what the options refuse is refused before anything is converted")
+    func refused() async throws {
+        for isSealed in [true, false] {
+            try await secondVersion(10, isSealed: isSealed)
+            #expect(throws: isSealed ? StoreOpenError.sealed(path: path) : .notSealed(path: path)) {
+                try SQLiteTokenStore(at: data, events: events) { $0.isSealed = !isSealed }
+            }
+            if isSealed {
+                try FileManager.default.moveItem(atPath: data + "/keys", toPath: data + "/keys.away")
+                #expect(throws: StoreOpenError.self) { try SQLiteTokenStore(at: data, events: events) }
+            }
+            let connection = try SQLiteConnection(path: path, mode: .readWrite)
+            #expect(try connection.integer("PRAGMA user_version") == 2)
+            try FileManager.default.removeItem(atPath: data)
+            try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
+        }
+        #expect(events.all.isEmpty)
+    }
+
+    @Test("tokens that a damaged index does not know are not left out: nothing is converted")
+    func damaged() async throws {
+        try await secondVersion(50, isSealed: false)
+        let connection = try SQLiteConnection(path: path, mode: .readWrite)
+        _ = try connection.integer("SELECT count(*) FROM token")
+        #expect(try connection.checkpoint(.truncate, waiting: 0) == .complete)
+        let root = try connection.integer("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_token_1'")
+        // The number of the page's cells (sqlite.org/fileformat2.html, section 1.6).
+        let cells = UInt64((root - 1) * 4_096 + 3)
+        let file = try FileHandle(forUpdating: URL(filePath: path))
+        try file.seek(toOffset: cells)
+        let count = try #require(try file.read(upToCount: 2)).reduce(0) { $0 << 8 | Int($1) }
+        try #require(count == 50)
+        try file.seek(toOffset: cells)
+        try file.write(contentsOf: [0, UInt8(count - 1)])
+        try file.close()
+        do {
+            try SQLiteTokenStore(at: data) { $0.isSealed = false }.close()
+            Issue.record("it was converted")
+        } catch StoreOpenError.conversion(_, let reason) {
+            #expect(reason.contains("do not hold the same tokens"))
+        }
+        let backup = folder.path + "/backup"
+        try FileManager.default.copyItem(atPath: path, toPath: backup)
+        do {
+            _ = try replacing { (store) throws(StoreError) in try store.restore(backup) { _ in } }
+            Issue.record("it was restored")
+        } catch StoreError.refused(let reason) {
+            #expect(reason.hasPrefix("\(backup) is damaged: "))
+        }
+        #expect(try SQLiteConnection(path: path, mode: .readWrite).integer("PRAGMA user_version") == 2)
+    }
+
+    @Test("any folder will do, and a link to the database stays one")
+    func paths() async throws {
+        try await secondVersion(20, isSealed: false)
+        for name in ["it's", "it'\u{301}s", "a?b%20#c;", "ÿ \"x\"", "link"] {
+            let folder = folder.path + "/" + name
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            let database = folder + "/tokens.db"
+            if name == "link" {
+                try FileManager.default.createSymbolicLink(atPath: database, withDestinationPath: path)
+            } else {
+                for suffix in ["", "-wal"] {
+                    try FileManager.default.copyItem(atPath: path + suffix, toPath: database + suffix)
+                }
+            }
+            let store = try SQLiteTokenStore(at: folder) { $0.isSealed = false }
+            #expect(try await SessionActor.open(store).get("id19") == "info19")
+            store.close()
+            let files = try FileManager.default.contentsOfDirectory(atPath: folder)
+            #expect(files.allSatisfy { !$0.contains("new") }, "\(files)")
+        }
+        #expect(try SQLiteConnection(path: path, mode: .readWrite).integer("PRAGMA user_version") == Schema.version)
+    }
+
+    @Test("what a restore has left that was cut off in a conversion goes with the next start")
+    func leftovers() throws {
+        for suffix in [".new", ".new-wal", ".new.new", ".new.new-journal"] {
+            #expect(FileManager.default.createFile(atPath: path + suffix, contents: Data("secret".utf8)))
+        }
+        try SQLiteTokenStore(at: data).close()
+        #expect(try FileManager.default.contentsOfDirectory(atPath: data).allSatisfy { !$0.contains("new") })
+    }
+
     @Test("rows whose ids have the same slots are all taken over")
     func crowds() throws {
         // As in a sealed store, whose keys are hashes.

@@ -64,21 +64,35 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: data))
     }
 
-    @Test("another store that is put in the place of the vanished one is taken, with its own tokens")
-    func replacement() async throws {
-        let other = try SQLiteTokenStore(at: data)
+    @Test(
+        "another store that is put in the place of the vanished one is taken, with its own tokens",
+        arguments: [true, false]
+    )
+    func replacement(_ isSealed: Bool) async throws {
+        let other = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         try await SessionActor.open(other).put("other", under: "a")
         other.close()
-        try FileManager.default.copyItem(atPath: data, toPath: data + ".copy")
-        let store = try SQLiteTokenStore(at: data, events: events)
+        try FileManager.default.moveItem(atPath: data, toPath: data + ".other")
+        if isSealed {
+            // Both have one ring.
+            try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: false)
+            try FileManager.default.copyItem(atPath: data + ".other/keys", toPath: data + "/keys")
+        }
+        let store = try SQLiteTokenStore(at: data, events: events) { $0.isSealed = isSealed }
         defer { store.close() }
         let session = try await SessionActor.open(store)
         try await session.put("1", under: "a")
         try FileManager.default.removeItem(atPath: data)
         await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
-        try FileManager.default.moveItem(atPath: data + ".copy", toPath: data)
+        try FileManager.default.moveItem(atPath: data + ".other", toPath: data)
+        // Without a session of the new store in between: what is acknowledged can be read, whatever it was made with.
         try await eventually { try await session.put("3", under: "b") }
+        #expect(try await session.get("b") == "3")
         #expect(try await session.get("a") == "other")
+        try await session.put("4", under: "a")
+        #expect(try await session.get("a") == "4")
+        let verification = try await StoreAdministrator(store).verify { _ in }
+        #expect(verification.isSound && verification.tokens == 2)
     }
 
     @Test("a lock of another program's fails writes, reads go on, and writes do when it is gone")

@@ -130,6 +130,26 @@ import Testing
         #expect(try await session.get("id5") == "info5")
     }
 
+    @Test("a look at everything finds tokens that are there twice, and rows where none belongs")
+    func doubles() async throws {
+        var store = try SQLiteTokenStore(at: data)
+        try await SessionActor.open(store).put("info", under: "id")
+        store.close()
+        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
+            """
+            INSERT INTO token SELECT slot + 1, key, written_at, expires_at, key_number, value FROM token;
+            INSERT INTO token SELECT -1, key, written_at, expires_at, key_number, value FROM token LIMIT 1;
+            UPDATE store SET tokens = 3
+            """
+        )
+        store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let found = try await StoreAdministrator(store).verify { _ in }
+        #expect(found.damages == ["1 token is there twice"])
+        #expect(found.unreadable == ["\(SealingError.misplaced)": 1])
+        #expect(found.tokens == 3 && !found.isSound)
+    }
+
     @Test(
         "a row that was moved out of its slots is no token, and a look at everything says so", arguments: [true, false])
     func misplaced(_ isSealed: Bool) async throws {

@@ -9,7 +9,8 @@ enum BackupFile {
             let connection = try SQLiteConnection(path: path, mode: .readWrite)
             // Out of WAL mode, which the copy has from its source, there is no second file that belongs to it.
             _ = try connection.text("PRAGMA journal_mode = DELETE")
-            tokens = try check(connection)
+            try check(connection)
+            tokens = try connection.integer("SELECT tokens FROM store")
         } catch {
             throw .write(error)
         }
@@ -24,10 +25,9 @@ enum BackupFile {
         return head.starts(with: Array("SQLite format 3\0".utf8)) && application == Schema.applicationID
     }
 
-    /// The number of tokens of a sound database.
-    static func check(_ connection: SQLiteConnection) throws(SQLiteError) -> Int {
+    /// Looks whether a database is sound.
+    static func check(_ connection: SQLiteConnection) throws(SQLiteError) {
         let result = try connection.text("PRAGMA integrity_check(1)")
         guard result == "ok" else { throw .damaged(result) }
-        return try connection.integer("SELECT tokens FROM store")
     }
 }

@@ -119,8 +119,9 @@ extension StoreAdministrator {
         let total = try await statistics().tokens
         progress(Progress(done: 0, total: total))
         var result = Rekeying()
-        var row: Int64? = 0
-        while let start = row {
+        // Also where no row belongs, so that no key stays in use there.
+        var slot: Int64? = .min
+        while let start = slot {
             let sealing = store.state.sealing
             let step = try await store.writer.perform { (committer) throws(SQLiteError) in
                 var coder = RowCoder(sealing)
@@ -130,7 +131,7 @@ extension StoreAdministrator {
             result.resealed += step.resealed
             result.unreadable += step.unreadable
             progress(Progress(done: min(result.tokens, total), total: total))
-            row = step.next
+            slot = step.next
             if Task.isCancelled {
                 throw .refused("sealing anew was interrupted; token-cache rekey goes on with the rest")
             }

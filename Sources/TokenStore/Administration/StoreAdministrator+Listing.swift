@@ -121,9 +121,18 @@ extension StoreAdministrator {
             let check = try SQLiteStatement("PRAGMA integrity_check(20)", on: connection)
             var damages: [String] = []
             while try check.step() { damages.append(String(decoding: check.blob(at: 0), as: UTF8.self)) }
-            return damages == ["ok"] ? [] : damages
+            if damages == ["ok"] { damages = [] }
+            let doubles = try connection.integer(
+                """
+                SELECT count(*) FROM token AS one JOIN token AS other
+                ON other.slot BETWEEN one.slot + 1 AND one.slot + \(Slots.count - 1) AND other.key = one.key
+                """
+            )
+            if doubles > 0 { damages.append("\(doubles) \(doubles == 1 ? "token is" : "tokens are") there twice") }
+            return damages
         }
-        var slot: Int64 = 0
+        // Also where no row belongs.
+        var slot = Int64.min
         while true {
             let entries = try page(after: slot, limit: Self.verificationBatch)
             for entry in entries {

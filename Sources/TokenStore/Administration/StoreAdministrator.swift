@@ -88,20 +88,27 @@ package actor StoreAdministrator {
     ///
     /// - Returns: How many there were.
     package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
-        var keys: [RowKey] = []
-        do throws(SealingError) {
-            var coder = RowCoder(store.state.sealing)
-            for id in ids {
-                var key = RowKey()
-                try coder.key(of: id, into: &key)
-                keys.append(key)
+        let sealing = store.state.sealing
+        let hashes = ids.map { TokenCache.hash(of: $0.span) }
+        let outcome = try await store.writer.perform(writing: hashes) { (committer) throws(SQLiteError) in
+            var keys: [RowKey] = []
+            do throws(SealingError) {
+                // Not before: the database may have been opened again meanwhile, and be another one.
+                var coder = RowCoder(sealing)
+                for id in ids {
+                    var key = RowKey()
+                    try coder.key(of: id, into: &key)
+                    keys.append(key)
+                }
+            } catch {
+                return Result<Int, SealingError>.failure(error)
             }
-        } catch {
-            throw .sealing(error)
+            return .success(try committer.remove(keys))
         }
-        let (found, hashes) = (keys, ids.map { TokenCache.hash(of: $0.span) })
-        let removed = try await store.writer.perform(writing: hashes) { (committer) throws(SQLiteError) in
-            try committer.remove(found)
+        let removed: Int
+        switch outcome {
+        case .success(let count): removed = count
+        case .failure(let error): throw .sealing(error)
         }
         // Readers let go of the log within a turn; if one does not, housekeeping does this in a second.
         _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(waiting: 200) }

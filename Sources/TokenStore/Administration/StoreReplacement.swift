@@ -54,27 +54,43 @@ package struct StoreReplacement: ~Copyable {
         try PrivateFile.copy(path, to: database.new)
         let tokens = try check(path, progress)
         try PrivateFile.synchronize(database.new)
-        try database.replace(erasing: false)
+        try database.replace(mayBeDamaged: true)
         return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: options.isSealed)
+    }
+
+    /// Looks whether the copy of a backup is sound, before anything is made of it.
+    private func examine(_ path: String) throws(StoreError) {
+        let connection: SQLiteConnection
+        do throws(StoreOpenError) {
+            connection = try Schema.opening(database.new) { () throws(SQLiteError) in
+                try SQLiteConnection(path: database.new, mode: .readWrite)
+            }
+            _ = try Schema.check(connection, path: database.new)
+        } catch {
+            throw .refused("\(error)".replacing(database.new, with: path))
+        }
+        do throws(SQLiteError) {
+            try BackupFile.check(connection)
+        } catch {
+            throw .refused("\(path) is damaged: \(error)")
+        }
     }
 
     /// Opens the copy of a backup, and every row of it with the key ring.
     private func check(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Int {
+        try examine(path)
         let opened: StoreOpener.Opened
         do throws(StoreOpenError) {
-            opened = try StoreOpener(directory: directory, database: database.new, options: options, report: report)
-                .openCopy()
+            // Under the name that the operator knows, here and below.
+            let opener = StoreOpener(directory: directory, database: database.new, options: options) { [report] event in
+                if case .converting = event { report(.converting(path: path)) } else { report(event) }
+            }
+            opened = try opener.openCopy()
         } catch {
-            // Under the name that the operator knows.
             throw .refused("\(error)".replacing(database.new, with: path))
         }
         let connection = opened.committer.connection
-        let tokens: Int
-        do throws(SQLiteError) {
-            tokens = try BackupFile.check(connection)
-        } catch {
-            throw .refused("\(path) is damaged: \(error)")
-        }
+        let tokens = opened.committer.tokenCount
         var unreadable = 0
         try forEachRow(of: connection, sealing: Sealing(opened.keys), total: tokens, progress) { (token, _) in
             if case .failure = token { unreadable += 1 }
@@ -112,9 +128,8 @@ package struct StoreReplacement: ~Copyable {
             try StoreOpener(directory: directory, database: database.new, options: to, report: report).openCopy()
         }
         do throws(SQLiteError) {
-            // A fault has the whole copy thrown away. Rows come in an order that is none for their new keys: what does not
-            // fit is written and read again for each of them.
-            try target.committer.connection.execute("PRAGMA journal_mode = OFF; PRAGMA cache_size = -131072")
+            // A fault has the whole copy thrown away.
+            try target.committer.connection.prepareForBulkWriting()
         } catch {
             throw .write(error)
         }
@@ -152,7 +167,7 @@ package struct StoreReplacement: ~Copyable {
             do throws(SealingError) {
                 let row = try coder.row(of: try token.get(), writtenAt: writtenAt)
                 rows.append(row)
-                bytes += row.value.count
+                bytes += row.value.count + Self.bytesBesideValue
                 guard bytes >= Self.batchBytes else { return }
                 fault = Self.write(&rows, to: target.committer) ?? fault
                 bytes = 0
@@ -165,8 +180,10 @@ package struct StoreReplacement: ~Copyable {
         if let fault { throw .refused("\(fault); nothing was replaced") }
     }
 
-    /// Bytes of values that are written in one go: the more, the more rows of a page come together.
+    /// Bytes of memory that rows take which are written in one go: the more, the more rows of a page come together.
     private static let batchBytes = 64 << 20
+    /// What a row takes beside its value, roughly.
+    private static let bytesBesideValue = 300
 
     private static func write(_ rows: inout [Row], to committer: Committer) -> StoreError? {
         defer { rows.removeAll(keepingCapacity: true) }

@@ -1,8 +1,19 @@
+internal import CSQLite
 internal import Glibc
 
 /// A store's database that nobody has open, and that another one is to replace.
 struct DatabaseFile {
+    /// Without symbolic links: what is made beside it lies where it lies.
     let path: String
+
+    init(path: String) {
+        guard let resolved = unsafe realpath(path, nil) else {
+            self.path = path
+            return
+        }
+        self.path = unsafe String(cString: resolved)
+        unsafe free(resolved)
+    }
 
     /// Where the other one is made.
     var new: String { path + ".new" }
@@ -10,6 +21,8 @@ struct DatabaseFile {
     /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
     func discardNew() {
         PrivateFile.discardDatabase(new)
+        // Of a backup that was being converted.
+        PrivateFile.discardDatabase(new + ".new")
     }
 
     /// Has the new file take the old one's place; it has to be complete and synced.
@@ -17,10 +30,16 @@ struct DatabaseFile {
     /// A log that stays behind would be taken for the new file's and damage it. So the old one is moved into its database
     /// first, which is then complete without it, and is removed before the new file comes.
     ///
-    /// - Parameter erasing: Overwrites what the old file held.
-    func replace(erasing: Bool) throws(StoreError) {
+    /// - Parameters:
+    ///   - erasing: Overwrites what the old file held.
+    ///   - mayBeDamaged: Goes on when the old one cannot be read, which may be why it is replaced.
+    func replace(erasing: Bool = false, mayBeDamaged: Bool = false) throws(StoreError) {
         if PrivateFile.exists(path) {
-            try settleLog()
+            do throws(SQLiteError) {
+                try settleLog(mayBeDamaged: mayBeDamaged)
+            } catch {
+                throw .refused("the log of \(path) cannot be moved into it, and nothing was replaced: \(error)")
+            }
             for suffix in ["-wal", "-shm"] { try PrivateFile.remove(path + suffix) }
             DataDirectory.synchronize(PrivateFile.folder(of: path))
         }
@@ -30,19 +49,39 @@ struct DatabaseFile {
         if old >= 0 { PrivateFile.overwrite(old) }
     }
 
-    /// Moves the old database's log into it; a damaged one cannot be read, which may be why it is replaced.
-    private func settleLog() throws(StoreError) {
-        guard let connection = try? SQLiteConnection(path: path, mode: .readWrite),
-            (try? connection.integer("SELECT count(*) FROM sqlite_schema")) != nil
-        else { return }
+    /// Moves the old database's log into it.
+    private func settleLog(mayBeDamaged: Bool) throws(SQLiteError) {
+        let connection: SQLiteConnection
         do throws(SQLiteError) {
-            let outcome = try connection.checkpoint(.truncate, waiting: 1_000)
-            // Without a log there is nothing to move.
-            guard outcome == .complete || PrivateFile.size(path + "-wal") == 0 else {
-                throw .damaged("its log is held by another program")
-            }
+            connection = try SQLiteConnection(path: path, mode: .readWrite)
+            _ = try connection.integer("SELECT count(*) FROM sqlite_schema")
         } catch {
-            throw .refused("the log of \(path) cannot be moved into it, and nothing was replaced: \(error)")
+            if mayBeDamaged { return }
+            throw error
         }
+        try rewriteLog()
+        let outcome = try connection.checkpoint(.truncate, waiting: 1_000)
+        // Without a log there is nothing to move.
+        guard outcome == .complete || PrivateFile.size(path + "-wal") == 0 else {
+            throw SQLiteError(code: SQLITE_BUSY, message: "its log is held by another program", sql: "checkpoint")
+        }
+    }
+
+    /// Writes the log once more, over itself, and syncs it; see `StoreOpener.settle`.
+    func rewriteLog() throws(SQLiteError) {
+        let descriptor = unsafe Glibc.open(path + "-wal", O_RDWR | O_CLOEXEC)
+        // Without a log there is nothing to move either.
+        guard descriptor >= 0 else { return }
+        defer { Glibc.close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        var offset = 0
+        while true {
+            let count = unsafe pread(descriptor, &bytes, bytes.count, offset)
+            guard count >= 0 else { throw .system("read", of: "log") }
+            if count == 0 { break }
+            guard unsafe pwrite(descriptor, bytes, count, offset) == count else { throw .system("write", of: "log") }
+            offset += count
+        }
+        guard offset == 0 || fdatasync(descriptor) == 0 else { throw .system("sync", of: "log") }
     }
 }

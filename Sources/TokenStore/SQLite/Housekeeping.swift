@@ -37,7 +37,7 @@ struct Housekeeping {
     private var quietCheckpoint: ContinuousClock.Instant?
     /// The first commit since the log was cut to nothing; nil when there was none.
     private var filledSince: ContinuousClock.Instant?
-    /// At first for what an earlier run has left, or a conversion.
+    /// At first for what an earlier run has left.
     private var releasesPages = true
     /// Rows were dropped since the log was last emptied for it.
     private var hasRemoved = false

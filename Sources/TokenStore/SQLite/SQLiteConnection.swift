@@ -150,6 +150,16 @@ internal import Metrics
         _ = unsafe sqlite3_busy_timeout(handle, milliseconds)
     }
 
+    /// Gives up all safety for speed, for a file that is thrown away after an error or a crash: no journal, so that a
+    /// transaction cannot be taken back, and no syncs, and 128 MiB of pages in memory.
+    func prepareForBulkWriting() throws(SQLiteError) {
+        unsafe csqlite_allow_no_journal(handle)
+        guard try text("PRAGMA journal_mode = OFF") == "off" else {
+            throw SQLiteError(code: SQLITE_ERROR, message: "the journal stays", sql: "journal_mode")
+        }
+        try execute("PRAGMA synchronous = OFF; PRAGMA cache_size = -131072")
+    }
+
     /// Runs statements that return nothing of interest.
     func execute(_ sql: String) throws(SQLiteError) {
         guard unsafe sqlite3_exec(handle, sql, nil, nil, nil) == SQLITE_OK else { throw lastError(sql) }

@@ -30,7 +30,7 @@ package final class SQLiteTokenStore: TokenStore {
         let lock = try DataDirectory(path: directory, creates: true)
         path = directory + "/" + Self.fileName
         // What a restore or a conversion has left that was cut off, which may be in the clear.
-        PrivateFile.discardDatabase(path + ".new")
+        DatabaseFile(path: path).discardNew()
         self.directory = directory
         self.options = options
         let opener = StoreOpener(directory: directory, database: path, options: options, report: report)

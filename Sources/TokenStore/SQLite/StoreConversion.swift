@@ -4,13 +4,13 @@ internal import CSQLite
 ///
 /// They are copied into a new file beside it, which is synced and then takes its place: a crash or a full disk leaves the
 /// one or the other, whole. In a sealed store they are copied in the order of their slots, so that one page after the other
-/// is filled; ten million take two minutes.
+/// is filled; ten million take a minute or two.
 struct StoreConversion {
     private let file: DatabaseFile
     /// What is in the place of columns that came later.
     private let (expiresAt, keyNumber): (String, String)
-    /// Reads the ring's identity, nothing in the clear, and the number of tokens.
-    private let totals: String
+    /// Reads the ring's identity; nothing in the clear.
+    private let ring: String
 
     /// - Parameters:
     ///   - path: The database.
@@ -18,8 +18,7 @@ struct StoreConversion {
     init(_ path: String, from version: Int) {
         file = DatabaseFile(path: path)
         (expiresAt, keyNumber) = version == 1 ? ("NULL", "0") : ("expires_at", "key_number")
-        totals =
-            version == 1 ? "SELECT NULL, count(*) FROM old.token" : "SELECT key_ring, tokens FROM old.store"
+        ring = version == 1 ? "NULL" : "SELECT key_ring FROM old.store"
     }
 
     func run() throws(StoreOpenError) {
@@ -28,12 +27,14 @@ struct StoreConversion {
         do throws(StoreError) {
             try PrivateFile.create(file.new)
             do throws(SQLiteError) {
+                // What is read in it may be in the system's memory only.
+                try file.rewriteLog()
                 try copy()
             } catch {
                 throw .write(error)
             }
             try PrivateFile.synchronize(file.new)
-            try file.replace(erasing: false)
+            try file.replace()
         } catch {
             throw .conversion(path: file.path, reason: "\(error)")
         }
@@ -42,15 +43,21 @@ struct StoreConversion {
     private func copy() throws(SQLiteError) {
         let connection = try SQLiteConnection(path: file.new, mode: .readWrite)
         // Nobody sees the copy before it is complete and synced: what a crash leaves behind is thrown away.
-        try connection.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
+        try connection.prepareForBulkWriting()
         try Schema.create(connection)
-        try connection.execute("ATTACH '\(file.path.replacing("'", with: "''"))' AS old")
-        try connection.execute("BEGIN; UPDATE main.store SET (key_ring, tokens) = (\(totals))")
-        try copyRows(connection)
-        try connection.execute("COMMIT; DETACH old")
+        let attach = try SQLiteStatement("ATTACH CAST(?1 AS TEXT) AS old", on: connection)
+        try attach.withBinding(Array(file.path.utf8), at: 1) { () throws(SQLiteError) in _ = try attach.step() }
+        try connection.execute("BEGIN; UPDATE main.store SET key_ring = (\(ring))")
+        let copied = try copyRows(connection)
+        // A damaged index would have left some out.
+        guard try connection.integer("SELECT count(*) FROM old.token NOT INDEXED") == copied else {
+            throw .damaged("its table and its index do not hold the same tokens")
+        }
+        try connection.execute("UPDATE main.store SET tokens = \(copied); COMMIT")
     }
 
-    private func copyRows(_ connection: SQLiteConnection) throws(SQLiteError) {
+    /// Returns how many there were.
+    private func copyRows(_ connection: SQLiteConnection) throws(SQLiteError) -> Int {
         let isSealed = try connection.integer("SELECT key_ring IS NOT NULL FROM main.store") == 1
         var clear = RowCoder(Sealing(.clear(index: try Schema.slotKey(of: connection))))
         let select = try SQLiteStatement("SELECT rowid, key FROM old.token ORDER BY key", on: connection)
@@ -62,6 +69,7 @@ struct StoreConversion {
             """,
             on: connection
         )
+        var copied = 0
         while try select.step() {
             let key = select.blob(at: 1)
             let first: Int64
@@ -77,7 +85,8 @@ struct StoreConversion {
                 try insert.run()
                 return connection.changeCount > 0
             }
+            copied += 1
         }
-        select.reset()
+        return copied
     }
 }

@@ -39,7 +39,7 @@ struct StoreOpener: Sendable {
     /// being moved would leave the database half changed with no log to make it whole: so the log's bytes are first written
     /// once more, over themselves, and synced.
     func settle(_ committer: Committer) throws(SQLiteError) {
-        try rewriteLog()
+        try DatabaseFile(path: database).rewriteLog()
         guard try committer.checkpoint(waiting: 1_000) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")
         }
@@ -54,23 +54,6 @@ struct StoreOpener: Sendable {
             try opened.committer.connection.execute("PRAGMA synchronous = OFF")
         }
         return opened
-    }
-
-    private func rewriteLog() throws(SQLiteError) {
-        let descriptor = unsafe Glibc.open(database + "-wal", O_RDWR | O_CLOEXEC)
-        // Without a log there is nothing to move either.
-        guard descriptor >= 0 else { return }
-        defer { Glibc.close(descriptor) }
-        var bytes = [UInt8](repeating: 0, count: 1 << 20)
-        var offset = 0
-        while true {
-            let count = unsafe pread(descriptor, &bytes, bytes.count, offset)
-            guard count >= 0 else { throw .system("read", of: "log") }
-            if count == 0 { break }
-            guard unsafe pwrite(descriptor, bytes, count, offset) == count else { throw .system("write", of: "log") }
-            offset += count
-        }
-        guard offset == 0 || fdatasync(descriptor) == 0 else { throw .system("sync", of: "log") }
     }
 
     private func open(
@@ -100,6 +83,9 @@ struct StoreOpener: Sendable {
             }
             let version = try Schema.check(connection, path: database)
             if version == 0 || version == Schema.version { return (connection, version) }
+            // What is refused stays as it is, for the earlier version.
+            let (identity, isEmpty) = try ringIdentity(in: connection, version)
+            if !isEmpty { _ = try ring(fitting: identity, isEmpty: false) }
             earlier = version
         }
         report(.converting(path: database))
@@ -136,26 +122,43 @@ struct StoreOpener: Sendable {
 
     /// The keys of the store; an empty one gets a key ring.
     private func keys(of connection: SQLiteConnection) throws(StoreOpenError) -> StoreKeys {
-        let (identity, isEmpty, slotKey) = try Schema.opening(database) { () throws(SQLiteError) in
-            let slotKey = try Schema.slotKey(of: connection)
-            let select = try SQLiteStatement("SELECT key_ring, tokens FROM store", on: connection)
+        let (identity, isEmpty) = try ringIdentity(in: connection, Schema.version)
+        let (ring, own) = try ring(fitting: identity, isEmpty: isEmpty)
+        if own != identity { try setIdentity(own, connection) }
+        if let ring { return .sealed(ring) }
+        return .clear(
+            index: try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) })
+    }
+
+    /// What a database says of the ring that has sealed it, nothing in the clear, and whether it has tokens.
+    private func ringIdentity(
+        in connection: SQLiteConnection, _ version: Int
+    ) throws(StoreOpenError) -> (identity: [UInt8], isEmpty: Bool) {
+        try Schema.opening(database) { () throws(SQLiteError) in
+            let select = try SQLiteStatement(
+                version == 1 ? "SELECT NULL, count(*) FROM token" : "SELECT key_ring, tokens FROM store", on: connection
+            )
             defer { select.reset() }
-            _ = try select.step()
-            return (select.blob(at: 0), select.integer(at: 1) == 0, slotKey)
+            guard try select.step() else { return ([], true) }
+            return (select.blob(at: 0), select.integer(at: 1) == 0)
         }
+    }
+
+    /// The key ring that opens a store's rows, with its identity; none in the clear.
+    ///
+    /// An empty store takes any ring, or a new one.
+    private func ring(
+        fitting identity: [UInt8], isEmpty: Bool
+    ) throws(StoreOpenError) -> (ring: KeyRing?, identity: [UInt8]) {
         guard options.isSealed else {
             guard identity.isEmpty || isEmpty else { throw .sealed(path: database) }
-            if !identity.isEmpty { try setIdentity([], connection) }
-            return .clear(index: slotKey)
+            return (nil, [])
         }
         guard !identity.isEmpty || isEmpty else { throw .notSealed(path: database) }
         let ring = try loadRing(isNew: isEmpty)
         let found = try keyRing { () throws(KeyRingError) in try Self.identity(of: ring) }
-        if found != identity {
-            guard isEmpty else { throw .keyRing(.ofAnotherStore(path: options.keyRing.path)) }
-            try setIdentity(found, connection)
-        }
-        return .sealed(ring)
+        guard found == identity || isEmpty else { throw .keyRing(.ofAnotherStore(path: options.keyRing.path)) }
+        return (ring, found)
     }
 
     private func loadRing(isNew: Bool) throws(StoreOpenError) -> KeyRing {

@@ -58,12 +58,13 @@ final class WriterDatabase {
 
     /// Makes rows durable; see `Committer.commit`.
     func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
-        let acceptance = state.sealing.acceptance
         let began = ContinuousClock.now
         let outcomes: [Result<Void, StoreError>]
         do throws(StoreError) {
             outcomes = try perform(writing: rows.map(\.cacheHash)) { (committer) throws(SQLiteError) in
-                try committer.commit(rows) { acceptance.accepts($0) }
+                // Not before: opening the database again may have brought another store's keys.
+                let acceptance = state.sealing.acceptance
+                return try committer.commit(rows) { acceptance.accepts($0) }
             }
             noteLimit()
         } catch {

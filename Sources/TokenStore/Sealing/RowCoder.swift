@@ -55,17 +55,21 @@ struct RowCoder: ~Copyable {
         self.sealing = sealing
     }
 
-    /// What an id's row is found by.
-    mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) {
-        try refresh().hash(id.span, into: &key.bytes)
+    /// Makes what an id's row is found by.
+    ///
+    /// - Returns: The index key that it was made with. Asked for by itself, it could be a later one.
+    @discardableResult
+    mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
+        let hash = try refresh()
+        try hash.hash(id.span, into: &key.bytes)
         key.firstSlot = Slots.first(of: key.bytes)
         if sealer == nil { key.bytes = id }
+        return hash.key
     }
 
     mutating func row(of token: borrowing Token, writtenAt: Int64? = nil) throws(SealingError) -> Row {
         var key = RowKey()
-        try self.key(of: token.id, into: &key)
-        let index = try refresh().key.identity
+        let index = try self.key(of: token.id, into: &key).identity
         let value = try sealer?.seal(token.info.span, id: token.id.span, rowKey: key.bytes.span)
         return Row(
             key: key, value: value ?? token.info, keyNumber: sealer?.ring.newest.number ?? 0,

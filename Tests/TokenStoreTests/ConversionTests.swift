@@ -186,13 +186,16 @@ import Testing
         #expect(events.all.isEmpty)
     }
 
-    @Test("tokens that a damaged index does not know are not left out: nothing is converted")
-    func damaged() async throws {
+    @Test(
+        "of a database whose table and index differ nothing is converted",
+        arguments: ["token", "sqlite_autoindex_token_1"]
+    )
+    func damaged(_ tree: String) async throws {
         try await secondVersion(50, isSealed: false)
         let connection = try SQLiteConnection(path: path, mode: .readWrite)
         _ = try connection.integer("SELECT count(*) FROM token")
         #expect(try connection.checkpoint(.truncate, waiting: 0) == .complete)
-        let root = try connection.integer("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_token_1'")
+        let root = try connection.integer("SELECT rootpage FROM sqlite_schema WHERE name = '\(tree)'")
         // The number of the page's cells (sqlite.org/fileformat2.html, section 1.6).
         let cells = UInt64((root - 1) * 4_096 + 3)
         let file = try FileHandle(forUpdating: URL(filePath: path))

@@ -51,10 +51,12 @@ struct StoreConversion {
         let copied = try copyRows(connection)
         // A damaged index would have left some out.
         guard try connection.integer("SELECT count(*) FROM old.token NOT INDEXED") == copied else {
-            throw .damaged("its table and its index do not hold the same tokens")
+            throw .damaged(Self.difference)
         }
         try connection.execute("UPDATE main.store SET tokens = \(copied); COMMIT")
     }
+
+    private static let difference = "its table and its index do not hold the same tokens"
 
     /// Returns how many there were.
     private func copyRows(_ connection: SQLiteConnection) throws(SQLiteError) -> Int {
@@ -69,9 +71,10 @@ struct StoreConversion {
             """,
             on: connection
         )
+        let find = try SQLiteStatement("SELECT 1 FROM old.token WHERE rowid = ?1", on: connection)
         var copied = 0
         while try select.step() {
-            let key = select.blob(at: 1)
+            let (row, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
             let first: Int64
             do throws(SealingError) {
                 // In a sealed store keys are hashes.
@@ -79,11 +82,16 @@ struct StoreConversion {
             } catch {
                 throw SQLiteError(code: SQLITE_ERROR, message: "\(error)", sql: "slot")
             }
-            try insert.bind(Int64(select.integer(at: 0)), at: 2)
+            try insert.bind(row, at: 2)
             try TokenTable.inFreeSlot(from: first) { (slot) throws(SQLiteError) in
                 try insert.bind(slot, at: 1)
                 try insert.run()
-                return connection.changeCount > 0
+                if connection.changeCount > 0 { return true }
+                // The slot is taken, or there is no such row.
+                defer { find.reset() }
+                try find.bind(row, at: 1)
+                guard try find.step() else { throw .damaged(Self.difference) }
+                return false
             }
             copied += 1
         }

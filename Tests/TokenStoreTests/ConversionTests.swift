@@ -265,7 +265,7 @@ import Testing
             (x'0000000004000001', 1, 1, x'01'), (x'0000000004000002', 2, 1, x'02'), (x'0000000008000040', 3, 1, x'03')
             """
         )
-        try StoreConversion(path, from: 2).run()
+        try SchemaConversion(path, from: 2).run()
         let connection = try SQLiteConnection(path: path, mode: .readWrite)
         let select = try SQLiteStatement("SELECT slot, key, value FROM token ORDER BY slot", on: connection)
         var found: [[Int]] = []

@@ -32,6 +32,16 @@ import Testing
         #expect(step(housekeeping, at: 1_999) == nil)
     }
 
+    @Test("pages that an earlier run has left free are given back as soon as nothing else is to be done")
+    func leftPages() {
+        var housekeeping = Housekeeping(retention: Retention(), at: start)
+        housekeeping.noteCheckpoint(isComplete: true, empties: true, at: start)
+        #expect(step(housekeeping, at: 1, isIdle: false) == nil)
+        #expect(step(housekeeping, at: 1) == .releasePages)
+        housekeeping.noteReleasedPages(more: false, at: start)
+        #expect(step(housekeeping, at: 1) == nil)
+    }
+
     @Test("what an earlier run has left in the log is moved soon")
     func leftovers() {
         let housekeeping = Housekeeping(retention: Retention(), at: start)

@@ -1,7 +1,7 @@
 internal import CSQLite
 internal import Glibc
 
-/// A store's database that nobody has open, and that another one is to replace.
+/// A store's database and its log as files, and the file that is to take their place.
 struct DatabaseFile {
     /// Without symbolic links: what is made beside it lies where it lies.
     let path: String
@@ -15,7 +15,7 @@ struct DatabaseFile {
         unsafe free(resolved)
     }
 
-    /// Where the other one is made.
+    /// Where what is to replace it is made.
     var new: String { path + ".new" }
 
     /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
@@ -25,7 +25,7 @@ struct DatabaseFile {
         PrivateFile.discardDatabase(new + ".new")
     }
 
-    /// Has the new file take the old one's place; it has to be complete and synced.
+    /// Has the new file take the old one's place; it has to be complete and synced, and nobody may have the old one open.
     ///
     /// A log that stays behind would be taken for the new file's and damage it. So the old one is moved into its database
     /// first, which is then complete without it, and is removed before the new file comes.

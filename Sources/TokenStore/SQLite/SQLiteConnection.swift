@@ -150,8 +150,9 @@ internal import Metrics
         _ = unsafe sqlite3_busy_timeout(handle, milliseconds)
     }
 
-    /// Gives up all safety for speed, for a file that is thrown away after an error or a crash: no journal, so that a
-    /// transaction cannot be taken back, and no syncs, and 128 MiB of pages in memory.
+    /// Gives up safety for speed, for a file that is thrown away after an error or a crash.
+    ///
+    /// There is no journal, so that a transaction cannot be taken back, no sync, and 128 MiB of pages stay in memory.
     func prepareForBulkWriting() throws(SQLiteError) {
         unsafe csqlite_allow_no_journal(handle)
         guard try text("PRAGMA journal_mode = OFF") == "off" else {

@@ -72,7 +72,7 @@ struct StoreOpener: Sendable {
         }
     }
 
-    /// Opens the database, of this version or a new one.
+    /// Opens the database: one of this version, into which an earlier one is converted, or a new one, whose version is 0.
     private func connect(
         _ mode: SQLiteConnection.Mode
     ) throws(StoreOpenError) -> (connection: SQLiteConnection, version: Int) {
@@ -89,7 +89,7 @@ struct StoreOpener: Sendable {
             earlier = version
         }
         report(.converting(path: database))
-        try StoreConversion(database, from: earlier).run()
+        try SchemaConversion(database, from: earlier).run()
         return try connect(mode)
     }
 

@@ -23,7 +23,7 @@ struct Row: Sendable {
     var keepsNewer = false
     /// The id's number in the cache.
     let cacheHash: UInt64
-    /// The index key that its own was made with.
+    /// The index key that `key` was made with.
     let index: ObjectIdentifier
 }
 

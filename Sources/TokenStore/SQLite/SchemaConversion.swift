@@ -5,7 +5,7 @@ internal import CSQLite
 /// They are copied into a new file beside it, which is synced and then takes its place: a crash or a full disk leaves the
 /// one or the other, whole. In a sealed store they are copied in the order of their slots, so that one page after the other
 /// is filled; ten million take a minute or two.
-struct StoreConversion {
+struct SchemaConversion {
     private let file: DatabaseFile
     /// What is in the place of columns that came later.
     private let (expiresAt, keyNumber): (String, String)

@@ -44,7 +44,7 @@ let package = Package(
         // Three modules that know nothing of one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
-        .target(name: "TokenStore", dependencies: ["COpenSSL", "CSQLite", "Metrics"], swiftSettings: strict),
+        .target(name: "TokenStore", dependencies: ["CLinux", "COpenSSL", "CSQLite", "Metrics"], swiftSettings: strict),
 
         // Imports run one way from here down.
         .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),

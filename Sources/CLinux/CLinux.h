@@ -4,10 +4,12 @@
 // whichever module the compiler happens to read first. Files that use one of those import both modules.
 #pragma once
 
+#include <linux/stat.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 
 // Behind _GNU_SOURCE, which must not be defined here: Swift would then see fd_set defined twice. The address is a
 // struct sockaddr, which is left to Glibc.
@@ -15,6 +17,21 @@ int accept4(int descriptor, void *restrict address, unsigned int *restrict lengt
 
 // Behind _GNU_SOURCE as well. The mask is a cpu_set_t or any block of words. Returns 0 or -1.
 int sched_getaffinity(int process, __SIZE_TYPE__ size, void *mask);
+
+// Behind _GNU_SOURCE as well. Returns 0 or -1.
+int statx(int directory, const char *restrict path, int flags, unsigned int mask, struct statx *restrict status);
+
+// What tells the file that a path leads to from others: 0, or -1 when there is none or it cannot be told.
+//
+// Asks for nothing else. Once somebody has asked for a file's times, as stat(2) does, the kernel gives the next write a
+// time of its own (Documentation/filesystems/multigrain-ts.rst), and the sync behind that has to write the inode as well.
+static inline int clinux_file_identity(const char *path, unsigned long long *device, unsigned long long *number) {
+    struct statx status;
+    if (statx(-100 /* AT_FDCWD */, path, 0, STATX_INO, &status) != 0) return -1;
+    *device = makedev(status.stx_dev_major, status.stx_dev_minor);
+    *number = status.stx_ino;
+    return 0;
+}
 
 // prctl is variadic.
 static inline int clinux_set_dumpable(int value) {

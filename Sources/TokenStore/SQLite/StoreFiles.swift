@@ -1,4 +1,4 @@
-internal import Glibc
+internal import CLinux
 
 /// The files of an open store, and whether they are still the ones that the paths lead to.
 ///
@@ -9,8 +9,8 @@ internal import Glibc
 struct StoreFiles: ~Copyable {
     /// What tells one file from another for as long as either is open.
     private struct Identity: Equatable {
-        let device: UInt
-        let number: UInt
+        var device: UInt64 = 0
+        var number: UInt64 = 0
     }
 
     let directory: String
@@ -40,8 +40,7 @@ struct StoreFiles: ~Copyable {
     }
 
     private static func identity(_ path: String) -> Identity? {
-        var status = stat()
-        guard unsafe stat(path, &status) == 0 else { return nil }
-        return Identity(device: UInt(status.st_dev), number: UInt(status.st_ino))
+        var identity = Identity()
+        return unsafe clinux_file_identity(path, &identity.device, &identity.number) == 0 ? identity : nil
     }
 }

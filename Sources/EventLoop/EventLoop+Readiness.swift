@@ -16,7 +16,7 @@ extension EventLoop {
     private func register(_ descriptor: Int32, events: Epoll.Events) throws(SystemError) -> RegistrationID {
         assertCurrent()
         let row = Int(descriptor)
-        while registrations.count <= row { registrations.append(Registration()) }
+        registrations.reach(row)
         let id = RegistrationID(descriptor: descriptor, generation: registrations[row].generation)
         try epoll.add(descriptor, events: events, tag: id.tag)
         registrations[row].readiness = [.readable, .writable]
@@ -77,7 +77,6 @@ extension EventLoop {
         assertCurrent()
         if isAbandoned { return .abandoned }
         let row = Int(id.descriptor)
-        // All in one: each access to the table is guarded at run time.
         let (isReady, needsTimer) = registrations[row].waitUnlessReady(
             .handler(handler), for: direction, until: deadline, isIdle: isIdle, mayBegin: !(isIdle && hasEndedIdleWaits)
         )

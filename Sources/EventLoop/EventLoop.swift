@@ -19,7 +19,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     private let thread = Atomic<UInt>(0)
 
     var epoll: Epoll  // loop
-    var registrations: [Registration] = []  // loop, by descriptor
+    let registrations = RegistrationTable()  // loop
     var timers = TimerHeap()  // loop
     var sleepers: [Waiter<Void>?] = []  // loop
     var freeSleepers: [Int] = []  // loop

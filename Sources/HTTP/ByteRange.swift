@@ -17,6 +17,11 @@ package struct ByteRange: Hashable, Sendable {
     package var isEmpty: Bool { start == end }
     package var count: Int { Int(end - start) }
     package var indices: Range<Int> { Int(start)..<Int(end) }
+
+    /// The same bytes, so much further from the request's first byte; of no bytes, nowhere.
+    func moved(by distance: Int) -> ByteRange {
+        isEmpty ? .empty : ByteRange(Int(start) + distance, Int(end) + distance)
+    }
 }
 
 extension Span<UInt8> {
@@ -28,18 +33,21 @@ extension Span<UInt8> {
     /// Whether the bytes of a range are `text`, which is ASCII.
     package func equals(_ range: ByteRange, _ text: StaticString) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
-        let (part, literal) = unsafe (extracting(range.indices), text.utf8Start)
-        // The literal's length was checked.
-        for index in part.indices where unsafe part[index] != literal[index] { return false }
-        return true
+        // Both are as long as they were found to be.
+        return unsafe extracting(range.indices).withUnsafeBufferPointer { part in
+            guard let start = part.baseAddress else { return true }
+            return unsafe memcmp(start, text.utf8Start, part.count) == 0
+        }
     }
 
     /// Whether the bytes of a range are these.
     package func equals(_ range: ByteRange, _ text: [UInt8]) -> Bool {
         guard range.count == text.count else { return false }
-        let (part, text) = (extracting(range.indices), text.span)
-        for index in part.indices where part[index] != text[index] { return false }
-        return true
+        // Both are as long as they were found to be.
+        return unsafe extracting(range.indices).withUnsafeBufferPointer { part in
+            guard let start = part.baseAddress else { return true }
+            return unsafe memcmp(start, text, part.count) == 0
+        }
     }
 
     /// Whether the bytes of a range are `text` in any case; `text` is lower-case letters and ASCII below `@`.

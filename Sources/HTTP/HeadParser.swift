@@ -126,6 +126,22 @@ struct HeadParser {
         }
     }
 
+    /// Takes over what the fields of another head have said, whose lines are the same but lie elsewhere.
+    ///
+    /// - Parameters:
+    ///   - other: Has read them, and is not finished.
+    ///   - distance: How much further from the request's first byte they lie here.
+    /// - Returns: False when the request line has them mean something else.
+    mutating func takeFields(of other: HeadParser, movedBy distance: Int) -> Bool {
+        guard !hasAbsoluteTarget && !other.hasAbsoluteTarget, head.minorVersion == other.head.minorVersion else {
+            return false
+        }
+        (seen, fieldCount, contentLength) = (other.seen, other.fieldCount, other.contentLength)
+        (saysClose, saysKeepAlive) = (other.saysClose, other.saysKeepAlive)
+        head.takeFields(of: other.head, movedBy: distance)
+        return true
+    }
+
     private mutating func readForwarding(_ name: ByteRange, _ value: ByteRange, of bytes: Span<UInt8>) {
         if bytes.equalsIgnoringCase(name, Names.forwarded) {
             head.forwarding.elements = value

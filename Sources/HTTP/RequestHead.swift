@@ -40,6 +40,15 @@ package struct RequestHead: Sendable {
     package internal(set) var length = 0
 
     package init() {}
+
+    /// Takes over what the fields of another head have said, whose lines lie elsewhere.
+    mutating func takeFields(of other: RequestHead, movedBy distance: Int) {
+        authority = other.authority.moved(by: distance)
+        contentType = other.contentType?.moved(by: distance)
+        framing = other.framing
+        forwarding = other.forwarding.moved(by: distance)
+        expectsContinue = other.expectsContinue
+    }
 }
 
 /// The headers that proxies add, as received.
@@ -56,6 +65,16 @@ package struct Forwarding: Sendable {
     package internal(set) var requestID = ByteRange.empty
     /// The last Forwarded (RFC 7239); empty when there is none.
     package internal(set) var elements = ByteRange.empty
+
+    fileprivate func moved(by distance: Int) -> Forwarding {
+        var moved = self
+        moved.proto = proto.moved(by: distance)
+        moved.lastProto = lastProto.moved(by: distance)
+        moved.addresses = addresses.moved(by: distance)
+        moved.requestID = requestID.moved(by: distance)
+        moved.elements = elements.moved(by: distance)
+        return moved
+    }
 }
 
 /// A whole request: its head, and its body with any chunking undone.

@@ -36,7 +36,10 @@ package struct RequestReader {
     package var bytes: [UInt8] = []
 
     /// To be changed between two requests only.
-    package var limits: RequestLimits
+    package var limits: RequestLimits {
+        // What was within the former ones need not be within these.
+        didSet { repeatedFields = nil }
+    }
     private var state = State.start
     private var parser = HeadParser()
     /// Where the current request begins in `bytes`.
@@ -47,6 +50,15 @@ package struct RequestReader {
     private var searched = 0
     private var skippedEmptyLine = false
     private var sentContinue = false
+    /// Where the current request's fields begin.
+    private var fieldsStart = 0
+    /// Those of an earlier request.
+    private var repeatedFields: RepeatedFields?
+    /// Heads in a row whose fields were others than those of the one before, the connection's first included.
+    private var differingHeads = 0
+
+    /// When this many heads had other fields than the one before, as those from a proxy have, they are not compared any more.
+    private static let mostDifferingHeads = 8
 
     package init(limits: RequestLimits) {
         self.limits = limits
@@ -139,6 +151,7 @@ package struct RequestReader {
         bytes.removeSubrange(0..<start)
         lineStart -= start
         searched -= start
+        fieldsStart -= start
         switch state {
         case .start, .requestLine, .fields: break
         case .body(let end): state = .body(end: end - start)
@@ -163,12 +176,15 @@ package struct RequestReader {
                     return .needsMore(.head)
                 }
                 try parser.readRequestLine(line, of: bytes, from: start)
+                fieldsStart = lineStart
                 state = .fields
+                if repeatFields() { try finishHead() }
             case .fields:
                 guard let line = try nextLine(limit: limits.head, from: start, else: .headTooLarge) else {
                     return .needsMore(.head)
                 }
                 if line.isEmpty {
+                    noteFields()
                     try finishHead()
                 } else {
                     try parser.readField(line, of: bytes, from: start, limits: limits)
@@ -220,6 +236,31 @@ package struct RequestReader {
         guard lineFeed + 1 - origin <= limit else { throw refusal }
         defer { lineStart = lineFeed + 1 }
         return (lineStart - start)..<(lineFeed - 1 - start)
+    }
+
+    /// Takes the fields of the request at hand for read if they are those of an earlier one.
+    private mutating func repeatFields() -> Bool {
+        let fieldsStart = lineStart - start
+        guard let repeatedFields,
+            let end = repeatedFields.end(in: requestBytes, from: fieldsStart, limit: limits.head),
+            parser.takeFields(of: repeatedFields.parser, movedBy: fieldsStart - repeatedFields.start)
+        else { return false }
+        differingHeads = 1
+        lineStart = start + end
+        searched = lineStart
+        return true
+    }
+
+    /// Keeps the fields that were just read, to be compared with those of the next request.
+    private mutating func noteFields() {
+        guard differingHeads < Self.mostDifferingHeads else {
+            repeatedFields = nil
+            return
+        }
+        differingHeads += 1
+        // Many a connection is for one request.
+        guard differingHeads > 1 else { return }
+        repeatedFields = RepeatedFields(bytes[fieldsStart..<lineStart], readBy: parser, from: fieldsStart - start)
     }
 
     private mutating func finishHead() throws(Refusal) {

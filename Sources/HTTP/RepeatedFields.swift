@@ -1,0 +1,32 @@
+/// The header lines of an earlier request on a connection, and what they came to.
+///
+/// A client that keeps its connection sends the same lines with each request, which are then understood by comparing them.
+final class RepeatedFields: Sendable {
+    /// The lines with the empty one that ends them.
+    private let lines: [UInt8]
+    /// As it stood behind them.
+    let parser: HeadParser
+    /// Where they began, from the request's first byte.
+    let start: Int
+
+    /// - Parameters:
+    ///   - lines: The lines with the empty one that ends them.
+    ///   - parser: Has read them.
+    ///   - start: Where they began, from the request's first byte.
+    init(_ lines: ArraySlice<UInt8>, readBy parser: HeadParser, from start: Int) {
+        self.lines = [UInt8](lines)
+        self.parser = parser
+        self.start = start
+    }
+
+    /// Where the same lines end in another request; nil when it has others, or they have not all come yet.
+    ///
+    /// - Parameters:
+    ///   - request: The request's bytes, as far as they have come.
+    ///   - start: Where in them the lines begin.
+    ///   - limit: The most bytes that a head may have.
+    func end(in request: Span<UInt8>, from start: Int, limit: Int) -> Int? {
+        let end = start + lines.count
+        return end <= limit && end <= request.count && request.equals(ByteRange(start, end), lines) ? end : nil
+    }
+}

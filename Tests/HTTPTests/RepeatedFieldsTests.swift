@@ -1,0 +1,143 @@
+import TestSupport
+import Testing
+
+@testable import HTTP
+
+/// One connection's requests, whose header lines are often those of the one before.
+@Suite struct RepeatedFieldsTests {
+    /// Header lines with the empty one, and the body that they announce.
+    private static let endings = [
+        "Host: a.example\r\n\r\n",
+        "Host: a.example\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 192.0.2.1\r\nX-Request-Id: one\r\n\r\n",
+        "X-Forwarded-Proto: http\r\nForwarded: for=192.0.2.2\r\nX-Forwarded-Proto: https\r\nHost:\r\n\r\n",
+        "Host: a.example\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nbody",
+        "Host: a.example\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nelse",
+        "Host: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "Host: a.example\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok",
+        "Connection: keep-alive\r\nHost: b.example:80\r\n\r\n",
+        "Host: b.example:80\r\nConnection: close\r\n\r\n",
+        // Refused, each by another rule.
+        "\r\n",
+        "Host: a.example\r\nContent-Length: 99\r\n\r\n",
+        "Host: a.example\r\nHost: a.example\r\n\r\n",
+    ]
+    private static let lines = [
+        "GET /token?unique_id=a HTTP/1.1\r\n", "GET /token?unique_id=longer HTTP/1.1\r\n", "POST / HTTP/1.1\r\n",
+        "GET /token HTTP/1.0\r\n", "GET http://c.example/token HTTP/1.1\r\n",
+    ]
+    private static let limits = RequestLimits(head: 200, body: 50)
+
+    /// What comes next.
+    private enum Reading: Equatable {
+        case request(String)
+        case refused(Refusal)
+        case needsMore
+    }
+
+    private static func step(_ reader: inout RequestReader) -> Reading {
+        while true {
+            switch reader.next() {
+            case .request: return .request(describe(reader.request.head, reader.request.body, in: reader.requestBytes))
+            case .sendContinue: break
+            case .needsMore: return .needsMore
+            case .refused(let refusal): return .refused(refusal)
+            }
+        }
+    }
+
+    private static func describe(_ head: RequestHead, _ body: ByteRange, in bytes: Span<UInt8>) -> String {
+        let forwarding = head.forwarding
+        let ranges = [
+            head.methodName, head.target, head.path, head.query, head.authority, head.contentType ?? .empty,
+            forwarding.proto, forwarding.lastProto, forwarding.addresses, forwarding.requestID, forwarding.elements,
+            body,
+        ]
+        var texts: [String] = []
+        for range in ranges { texts.append(bytes.text(range)) }
+        return """
+            \(texts) \(head.minorVersion) \(head.contentType == nil) \(head.framing) \(forwarding.isPresent) \
+            \(head.expectsContinue) \(head.keepsAlive) \(head.length)
+            """
+    }
+
+    private static func alone(_ request: [UInt8], limits: RequestLimits) -> Reading {
+        var reader = RequestReader(limits: limits)
+        reader.bytes = request
+        return step(&reader)
+    }
+
+    @Test("a request is read behind others as it is alone", arguments: 0..<400 as Range<UInt64>)
+    func asAlone(seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
+        var limits = Self.limits
+        var reader = RequestReader(limits: limits)
+        var ending = Self.endings[0]
+        // Requests that have been sent and are not read yet.
+        var sent: [[UInt8]] = []
+        for _ in 0..<60 {
+            if sent.isEmpty, Int.random(in: 0..<9, using: &random) == 0 {
+                limits.head = Int.random(in: 40...200, using: &random)
+                limits.fieldCount = Int.random(in: 1...6, using: &random)
+                reader.limits = limits
+            }
+            if Int.random(in: 0..<4, using: &random) == 0 {
+                ending = try #require(Self.endings.randomElement(using: &random))
+            }
+            let line = try #require(Self.lines.randomElement(using: &random))
+            let request = Array((line + ending).utf8)
+            sent.append(request)
+            var rest = request[...]
+            while !rest.isEmpty {
+                let piece = rest.prefix(Bool.random(using: &random) ? .max : Int.random(in: 1...90, using: &random))
+                rest = rest.dropFirst(piece.count)
+                _ = reader.makeRoom()
+                reader.bytes.append(contentsOf: piece)
+                // Some wait for those behind them.
+                if Int.random(in: 0..<3, using: &random) == 0 { continue }
+                while let first = sent.first {
+                    let found = Self.step(&reader)
+                    if found == .needsMore { break }
+                    #expect(found == Self.alone(first, limits: limits))
+                    // A refusal ends a connection.
+                    guard case .request = found else { return }
+                    reader.finishRequest()
+                    sent.removeFirst()
+                }
+            }
+        }
+    }
+
+    @Test("lines are the same when all of them are there, to the last byte, within the limit")
+    func sameness() {
+        let fields = RepeatedFields(Array("A: b\r\n\r\n".utf8)[...], readBy: HeadParser(), from: 16)
+        let request = Array("GET / HTTP/1.1\r\nA: b\r\n\r\nbody".utf8)
+        func end(_ request: [UInt8], limit: Int = 99) -> Int? { fields.end(in: request.span, from: 16, limit: limit) }
+        #expect(end(request, limit: 24) == 24)
+        #expect(end(request, limit: 23) == nil)
+        #expect(end(Array(request[..<24])) == 24)
+        for count in 16..<24 { #expect(end(Array(request[..<count])) == nil) }
+        for index in 16..<24 {
+            var other = request
+            other[index] ^= 1
+            #expect(end(other) == nil)
+        }
+    }
+
+    @Test("what fields say is taken over only behind a request line that has them mean the same")
+    func meaning() throws {
+        func parser(_ line: String) throws -> HeadParser {
+            var parser = HeadParser()
+            try parser.readRequestLine(0..<line.utf8.count, of: Array(line.utf8), from: 0)
+            return parser
+        }
+        let usual = try parser("GET / HTTP/1.1")
+        for (line, isSame) in [
+            ("POST /a?b HTTP/1.1", true), ("GET / HTTP/1.0", false), ("GET http://a/ HTTP/1.1", false),
+        ] {
+            var one = try parser(line)
+            #expect(one.takeFields(of: usual, movedBy: 0) == isSame)
+            var other = usual
+            #expect(other.takeFields(of: try parser(line), movedBy: 0) == isSame)
+        }
+    }
+}

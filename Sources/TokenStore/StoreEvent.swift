@@ -4,6 +4,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case madeKeyRing(path: String)
     /// An earlier version has written the database, which becomes one of this version.
     case converting(path: String)
+    /// So many tokens of it have been taken over; told every few seconds.
+    case converted(tokens: Int)
     /// Writes have begun to fail.
     case writesFail(StoreError)
     /// Writes succeed again, after so many that failed.
@@ -31,7 +33,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .writesFail, .vanished: .fault
         case .madeKeyRing, .converting, .limitReached: .warning
-        case .writesRecovered, .returned, .belowLimit: .note
+        case .converted, .writesRecovered, .returned, .belowLimit: .note
         case .expired: .detail
         }
     }
@@ -48,6 +50,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             converting the store \(path), which an earlier version has written, to the form of this one; \
             ten million tokens take a minute or two, and as much room again meanwhile
             """
+        case .converted(let tokens): "\(tokens) tokens have been converted so far"
         case .writesFail(let error): "tokens cannot be stored, clients are told so: \(error)"
         case .writesRecovered(let failed): "tokens are stored again, after \(failed) that were not"
         case .vanished(let path):

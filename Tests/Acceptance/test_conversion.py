@@ -9,6 +9,7 @@ import pytest
 from contract import STORED, found
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, binary, clean_environment
+from service_manager import Messages
 from store_files import command, opened, printed, refused
 
 TABLES_OF_VERSION_2 = """
@@ -72,6 +73,17 @@ def test_a_store_of_the_second_version_is_converted_once(serve, settings):
         check(server, 500)
         server.stop()
     assert not list(server.data.glob("*new*"))
+
+
+def test_a_service_manager_is_told_to_wait_for_a_conversion(serve, settings, tmp_path):
+    server = serve(settings)
+    fill(server, 10)
+    server.stop()
+    set_back(server.data)
+    with Messages(str(tmp_path / "notify")) as messages:
+        server = serve(settings, data=server.data, environment={"NOTIFY_SOCKET": messages.address})
+        messages.wait("STATUS", f"serves on {server.base}")
+        assert messages.all()[0] == {"EXTEND_TIMEOUT_USEC": "600000000", "STATUS": "converting the store"}
 
 
 def test_a_conversion_that_is_killed_leaves_the_one_or_the_other_store(serve, settings, tmp_path):

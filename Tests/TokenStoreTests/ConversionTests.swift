@@ -143,6 +143,16 @@ import Testing
         return try body(try StoreReplacement(directory: data, options: options) { _ in })
     }
 
+    @Test(
+        "it is told how far a conversion has come, as often as was asked for",
+        arguments: [(Duration.zero, [1_024, 2_048]), (.seconds(3_600), [])])
+    func progress(interval: Duration, expected: [Int]) async throws {
+        try await secondVersion(3_000, isSealed: true)
+        var told: [Int] = []
+        try SchemaConversion(path, from: 2, reportInterval: interval) { told.append($0) }.run()
+        #expect(told == expected)
+    }
+
     @Test("a backup of the second version can be restored, and a store of it sealed")
     func replacements() async throws {
         try await secondVersion(100, isSealed: false)
@@ -265,7 +275,7 @@ import Testing
             (x'0000000004000001', 1, 1, x'01'), (x'0000000004000002', 2, 1, x'02'), (x'0000000008000040', 3, 1, x'03')
             """
         )
-        try SchemaConversion(path, from: 2).run()
+        try SchemaConversion(path, from: 2) { _ in }.run()
         let connection = try SQLiteConnection(path: path, mode: .readWrite)
         let select = try SQLiteStatement("SELECT slot, key, value FROM token ORDER BY slot", on: connection)
         var found: [[Int]] = []

@@ -142,10 +142,18 @@ package enum StoreAccess: Sendable {
     }
 
     /// Opens the store in this process.
-    static func open(_ settings: Settings, logger: Logger) throws(StartError) -> SQLiteTokenStore {
+    ///
+    /// - Parameters:
+    ///   - settings: Name its folder, and how it is sealed.
+    ///   - logger: For what the store has to tell.
+    ///   - note: Told the same.
+    static func open(
+        _ settings: Settings, logger: Logger, noting note: @escaping @Sendable (StoreEvent) -> Void = { _ in }
+    ) throws(StartError) -> SQLiteTokenStore {
         do throws(StoreOpenError) {
             return try SQLiteTokenStore(directory: directory(settings), options: options(settings)) { event in
                 logger.log(level: event.weight.level, "\(event)")
+                note(event)
             }
         } catch {
             throw .store(error)

@@ -8,6 +8,8 @@ internal import Synchronization
 final class ServiceNotifier: Sendable {
     /// What can be told.
     enum Message: Equatable {
+        /// It has yet to do something before it serves, and tells of itself again within this time.
+        case starting(within: Duration)
         /// It serves, or serves with new settings.
         case ready
         /// It reads its settings again; `ready` has to follow.
@@ -22,6 +24,7 @@ final class ServiceNotifier: Sendable {
         /// Variables of sd_notify(3), each on a line.
         var text: String {
             switch self {
+            case .starting(let duration): "EXTEND_TIMEOUT_USEC=\(Nanoseconds(duration).count / 1_000)"
             case .ready: "READY=1"
             // The moment lets the manager tell this reload from one that it asked for later (Type=notify-reload).
             case .reloading(let start): "RELOADING=1\nMONOTONIC_USEC=\(start.nanoseconds / 1_000)"

@@ -30,6 +30,8 @@ package final class Server: Sendable {
     private let distributor: ConnectionDistributor
     private let reserve: DescriptorReserve
 
+    /// The longest that nothing is heard of a conversion: while its last pages are written to the disk.
+    private static let conversionPause = Duration.seconds(600)
     /// For all to end after the connections have been closed.
     private static let abandonTime = Duration.seconds(5)
     /// For a connection without a request to bring one, when the server is to end.
@@ -75,7 +77,13 @@ package final class Server: Sendable {
         self.entrances = entrances
         administration = try AdministrationListener.open(settings.admin.listen)
         // After the addresses: who starts a second server by mistake is told so, and no store is made for it.
-        store = try StoreAccess.open(settings, logger: logger)
+        store = try StoreAccess.open(settings, logger: logger) { [notifier] event in
+            switch event {
+            case .converting: notifier.send(.starting(within: Self.conversionPause), .status("converting the store"))
+            case .converted: notifier.send(.starting(within: Self.conversionPause), .status("\(event)"))
+            default: break
+            }
+        }
         control = Self.openControlSocket(store, settings, logger)
         let failures = RecurringFault(logger, .error)
         let accessLog = LineWriter(

@@ -11,13 +11,21 @@ struct SchemaConversion {
     private let (expiresAt, keyNumber): (String, String)
     /// Reads the ring's identity; nothing in the clear.
     private let ring: String
+    private let reportInterval: Duration
+    private let report: (_ copied: Int) -> Void
 
     /// - Parameters:
     ///   - path: The database.
     ///   - version: Its own, from 1 to the one before this.
-    init(_ path: String, from version: Int) {
+    ///   - reportInterval: How often it is told how far it has come.
+    ///   - report: Told how many tokens have been copied.
+    init(
+        _ path: String, from version: Int, reportInterval: Duration = .seconds(5),
+        report: @escaping (_ copied: Int) -> Void
+    ) {
         file = DatabaseFile(path: path)
         (expiresAt, keyNumber) = version == 1 ? ("NULL", "0") : ("expires_at", "key_number")
+        (self.reportInterval, self.report) = (reportInterval, report)
         ring = version == 1 ? "NULL" : "SELECT key_ring FROM old.store"
     }
 
@@ -58,6 +66,9 @@ struct SchemaConversion {
 
     private static let difference = "its table and its index do not hold the same tokens"
 
+    /// Rows that are copied before the clock is looked at.
+    static let rowsBetweenLooks = 1_024
+
     /// Returns how many there were.
     private func copyRows(_ connection: SQLiteConnection) throws(SQLiteError) -> Int {
         let isSealed = try connection.integer("SELECT key_ring IS NOT NULL FROM main.store") == 1
@@ -73,6 +84,7 @@ struct SchemaConversion {
         )
         let find = try SQLiteStatement("SELECT 1 FROM old.token WHERE rowid = ?1", on: connection)
         var copied = 0
+        var nextReport = ContinuousClock.now + reportInterval
         while try select.step() {
             let (row, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
             let first: Int64
@@ -94,6 +106,10 @@ struct SchemaConversion {
                 return false
             }
             copied += 1
+            if copied.isMultiple(of: Self.rowsBetweenLooks), ContinuousClock.now >= nextReport {
+                report(copied)
+                nextReport += reportInterval
+            }
         }
         return copied
     }

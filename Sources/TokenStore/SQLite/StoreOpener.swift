@@ -89,7 +89,7 @@ struct StoreOpener: Sendable {
             earlier = version
         }
         report(.converting(path: database))
-        try SchemaConversion(database, from: earlier).run()
+        try SchemaConversion(database, from: earlier) { report(.converted(tokens: $0)) }.run()
         return try connect(mode)
     }
 

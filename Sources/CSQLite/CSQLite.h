@@ -3,6 +3,9 @@
 
 #include <sqlite3.h>
 
+// Made of two constants.
+static const int CSQLITE_IOERR_SHORT_READ = SQLITE_IOERR_SHORT_READ;
+
 // sqlite3_config is variadic. Turning memory statistics off saves a process-wide mutex on each allocation.
 static inline int csqlite_disable_memory_statistics(void) {
     return sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);

@@ -6,6 +6,10 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case converting(path: String)
     /// So many tokens of it have been taken over; told every few seconds.
     case converted(tokens: Int)
+    /// The system has the database in its memory.
+    case preloaded(bytes: Int, took: Duration)
+    /// It has not, for the database is too large for so much memory.
+    case notPreloaded(bytes: Int, memory: Int)
     /// Writes have begun to fail.
     case writesFail(StoreError)
     /// Writes succeed again, after so many that failed.
@@ -27,6 +31,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case warning
         case note
         case detail
+        /// For whoever looks for it.
+        case trace
     }
 
     package var weight: Weight {
@@ -34,7 +40,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .writesFail, .vanished: .fault
         case .madeKeyRing, .converting, .limitReached: .warning
         case .converted, .writesRecovered, .returned, .belowLimit: .note
-        case .expired: .detail
+        case .expired, .notPreloaded: .detail
+        case .preloaded: .trace
         }
     }
 
@@ -51,6 +58,13 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             ten million tokens take a minute or two, and as much room again meanwhile
             """
         case .converted(let tokens): "\(tokens) tokens have been converted so far"
+        case .preloaded(let bytes, let duration):
+            "the system has the database in its memory, \(bytes) bytes after \(Int(duration / .milliseconds(1))) ms"
+        case .notPreloaded(let bytes, let memory):
+            """
+            the database is not read ahead: it has \(bytes) bytes, more than half of the \(memory) bytes of memory here; \
+            what is asked for comes from the disk as long as it is not in memory
+            """
         case .writesFail(let error): "tokens cannot be stored, clients are told so: \(error)"
         case .writesRecovered(let failed): "tokens are stored again, after \(failed) that were not"
         case .vanished(let path):

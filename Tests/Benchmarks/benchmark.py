@@ -192,7 +192,7 @@ class Benchmark:
         note(f"making a store of {count:,} tokens")
         store = Store(self.server_core, self.folder, self.binary, self.certificate, count)
         store.make()
-        store.read_through()
+        store.forget()
         return store
 
     def lookups(self, few: Store, many: Store) -> dict[str, list[Result]]:

@@ -2,21 +2,28 @@
 
 import contextlib
 import hmac
+import os
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from machine import BenchmarkError
-from peers import Certificate, TokenCache
-from workloads import GET_MISS, ID_FORMAT, NUMBERED_INFO
+from peers import Certificate, RunningPeer, TokenCache
+from workloads import GET_MISS, ID_FORMAT, NUMBERED_INFO, Workload
 
 # Rows that are numbered at a time, between which an interrupt is noticed.
 BATCH = 100_000
 # What a token takes on the disk while its store is made, which holds it in the clear and sealed.
 BYTES_PER_TOKEN = 1_000
+# What the log says when a database is in memory, or when there is too little of that.
+PRELOADED = re.compile("the system has the database in its memory|the database is not read ahead")
+# For a slow disk.
+PRELOAD_SECONDS = 600
 
 
 def check_space(folder: Path, count: int) -> None:
@@ -98,11 +105,27 @@ class Store(TokenCache):
             connection.execute("UPDATE store SET tokens = ?", (self.count,))
             connection.execute("COMMIT")
 
-    def read_through(self) -> None:
-        """Has the system keep the database in its memory, as far as it fits."""
-        with self.database.open("rb", buffering=0) as file:
-            while file.read(1 << 20):
-                pass
+    def forget(self) -> None:
+        """Has the system give up what it has of the database in its memory, as a restart of the machine would."""
+        with self.database.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    @contextlib.contextmanager
+    def serving(self, workload: Workload) -> Iterator[RunningPeer]:
+        """Runs the server, and waits until it has had the system take the database into its memory."""
+        with super().serving(workload) as running:
+            log = self.folder / f"{self.name}.log"
+            deadline = time.monotonic() + PRELOAD_SECONDS
+            while not PRELOADED.search(log.read_text()):
+                if time.monotonic() > deadline:
+                    raise BenchmarkError(f"the store of {self.name} is not in memory:\n{log.read_text()}")
+                time.sleep(0.01)
+            yield running
+
+    def environment(self) -> dict[str, str]:
+        """The settings, with a log that tells when the database is in memory."""
+        return super().environment() | {"TOKEN_CACHE_LOG_LEVEL": "debug"}
 
     def remove(self) -> None:
         """Gives the disk space back."""

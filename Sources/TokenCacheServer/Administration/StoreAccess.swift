@@ -168,6 +168,7 @@ extension StoreEvent.Weight {
         case .warning: .warning
         case .note: .notice
         case .detail: .info
+        case .trace: .debug
         }
     }
 }

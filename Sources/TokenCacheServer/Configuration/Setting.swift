@@ -63,6 +63,7 @@ struct Setting: Sendable {
             "store.max_bytes", \.store.byteLimit, "a size of at least 1 MiB, such as 512 MiB or 2 GiB",
             { Quantities.bytes($0).flatMap { $0 >= 1 << 20 ? $0 : nil } }, Quantities.text(bytes:)
         ),
+        choice("store.preload", \.store.isPreloaded),
         size("cache.max_bytes", \.cacheLimit, 0, 64 << 30),
         orOff(
             "retention.after_written", \.retention.sinceWritten, "a time of at least 1s, such as 90d",

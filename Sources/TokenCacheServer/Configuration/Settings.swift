@@ -62,6 +62,8 @@ package struct Settings: Sendable {
     package struct Store: Sendable {
         package var tokenLimit: Int?
         package var byteLimit: Int?
+        /// Whether a start has the system take the database into its memory.
+        package var isPreloaded = true
     }
 
     /// What is asked of the way that requests come.

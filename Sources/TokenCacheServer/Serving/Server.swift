@@ -170,6 +170,7 @@ package final class Server: Sendable {
         )
         for warning in exposureWarnings { logger.warning("\(warning)") }
         notifier.send(.ready, .status("serves on \(addresses)"))
+        if settings.store.isPreloaded { store.preload() }
         let proving = Task { await self.giveSignsOfLife() }
         let stopping = Task { await self.stop(by: signals) }
         let reloading = Task { await self.reload(on: hangUps) }

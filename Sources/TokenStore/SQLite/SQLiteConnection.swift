@@ -80,6 +80,40 @@ internal import Metrics
         unsafe BatchedLog.opened(as: file)?.syncTime = histogram
     }
 
+    /// The database's file as SQLite has it open; nil before it is.
+    private var file: UnsafeMutablePointer<sqlite3_file>? {
+        var file: UnsafeMutablePointer<sqlite3_file>?
+        let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
+        return unsafe code == SQLITE_OK && file?.pointee.pMethods != nil ? file : nil
+    }
+
+    /// Bytes of the database's file; 0 when they cannot be told.
+    var fileSize: Int {
+        var size: sqlite3_int64 = 0
+        guard let file = unsafe file, unsafe file.pointee.pMethods.pointee.xFileSize(file, &size) == SQLITE_OK else {
+            return 0
+        }
+        return Int(size)
+    }
+
+    /// Reads from the database's file as it is, past the pages that the connection holds; false after an error.
+    ///
+    /// With the connection's descriptor: closing one of our own would give up the locks that SQLite has on the file
+    /// (sqlite.org/howtocorrupt.html, section 2.2).
+    ///
+    /// - Parameters:
+    ///   - offset: From the file's beginning.
+    ///   - bytes: Become the file's, and zeros behind its end; fewer than 128 KiB.
+    func readFile(at offset: Int, into bytes: inout [UInt8]) -> Bool {
+        guard let file = unsafe file else { return false }
+        return unsafe bytes.withUnsafeMutableBytes { bytes in
+            let code = unsafe file.pointee.pMethods.pointee.xRead(
+                file, bytes.baseAddress, Int32(bytes.count), sqlite3_int64(offset)
+            )
+            return code == SQLITE_OK || code == CSQLITE_IOERR_SHORT_READ
+        }
+    }
+
     /// The error of the call that was just made.
     func lastError(_ sql: String) -> SQLiteError {
         SQLiteError(

@@ -15,6 +15,9 @@ package final class SQLiteTokenStore: TokenStore {
     let options: StoreOptions
     let state: StoreState
     let writer: SQLiteWriter
+    private let report: @Sendable (StoreEvent) -> Void
+    /// Nil before the database is read ahead.
+    private let preloader = Mutex<Preloader?>(nil)
 
     /// Opens the store of a data directory, creating both if they are missing.
     ///
@@ -33,6 +36,7 @@ package final class SQLiteTokenStore: TokenStore {
         DatabaseFile(path: path).discardNew()
         self.directory = directory
         self.options = options
+        self.report = report
         let opener = StoreOpener(directory: directory, database: path, options: options, report: report)
         let opened = try opener.open()
         state = StoreState(sealing: Sealing(opened.keys), retention: options.retention, cacheLimit: options.cacheLimit)
@@ -72,7 +76,15 @@ package final class SQLiteTokenStore: TokenStore {
         state.change(retention)
     }
 
+    /// Has the system take the database into its memory, in the background.
+    package func preload() {
+        let preloader = Preloader(path: path, report: report)
+        self.preloader.withLock { $0 = preloader }
+        preloader.start()
+    }
+
     package func close() {
+        preloader.withLock { $0.take() }?.stop()
         writer.close()
     }
 }

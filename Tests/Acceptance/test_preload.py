@@ -1,0 +1,67 @@
+"""A start has the system take the database into its memory, so that requests do not wait for the disk."""
+import ctypes
+import mmap
+import os
+
+import pytest
+
+from contract import STORED, found
+from http_client import Connection, get, post
+from server_process import until
+
+COUNT = 2_000
+INFO = "i" * 2_000
+LIBRARY = ctypes.CDLL(None, use_errno=True)
+
+
+def forget(path):
+    """Has the system give up what it has in its memory of a file."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def resident_share(path):
+    """How much of a file the system has in its memory (mincore(2))."""
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as view:
+        pages = (ctypes.c_ubyte * ((len(view) + mmap.PAGESIZE - 1) // mmap.PAGESIZE))()
+        start = ctypes.c_char.from_buffer(view)
+        try:
+            assert LIBRARY.mincore(ctypes.byref(start), ctypes.c_size_t(len(view)), pages) == 0
+        finally:
+            del start
+        return sum(page & 1 for page in pages) / len(pages)
+
+
+@pytest.fixture
+def forgotten(serve):
+    """The folder of a stopped server of whose database the system has nothing in its memory."""
+    server = serve()
+    with Connection(server.address) as connection:
+        for number in range(COUNT):
+            assert connection.exchange(post(f"id{number}", INFO)).body == STORED
+    server.stop()
+    database = server.data / "tokens.db"
+    forget(database)
+    if resident_share(database) > 0:
+        pytest.skip("this file system keeps what it is to forget")
+    return server.data
+
+
+def test_a_start_has_the_database_in_memory(serve, forgotten):
+    server = serve({"log_level": "debug"}, data=forgotten)
+    until(lambda: "the system has the database in its memory" in server.log())
+    assert resident_share(forgotten / "tokens.db") == 1
+    with Connection(server.address) as connection:
+        assert connection.exchange(get("id7")).body == found(INFO)
+        assert connection.exchange(post("id7", "new")).body == STORED
+        assert connection.exchange(get("id7")).body == found("new")
+
+
+def test_a_start_leaves_the_database_on_the_disk_when_told_to(serve, forgotten):
+    server = serve({"log_level": "debug", "store": {"preload": "off"}}, data=forgotten)
+    with Connection(server.address) as connection:
+        assert connection.exchange(get("id7")).body == found(INFO)
+    server.stop()
+    assert "memory" not in server.log()
+    assert resident_share(forgotten / "tokens.db") < 0.5

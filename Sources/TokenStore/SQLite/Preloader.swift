@@ -24,6 +24,8 @@ final class Preloader: Sendable {
     private static let pieceLength = 64 << 10
     /// Pieces between two pauses.
     private static let pieces = 16
+    /// Before it begins: those who waited for the start are answered first.
+    private static let delay = Duration.milliseconds(200)
 
     /// - Parameters:
     ///   - path: The database.
@@ -52,6 +54,7 @@ final class Preloader: Sendable {
     }
 
     private func run() {
+        pause(Self.delay)
         // What cannot be read here is told of where it is asked for.
         guard let connection = try? SQLiteConnection(path: path, mode: .readOnly) else { return }
         let size = connection.fileSize

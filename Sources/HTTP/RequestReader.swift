@@ -52,13 +52,15 @@ package struct RequestReader {
     private var sentContinue = false
     /// Where the current request's fields begin.
     private var fieldsStart = 0
-    /// Those of an earlier request.
-    private var repeatedFields: RepeatedFields?
+    /// Those of an earlier request; nil when there are none to compare with.
+    private(set) var repeatedFields: RepeatedFields?
     /// Heads in a row whose fields were others than those of the one before, the connection's first included.
     private var differingHeads = 0
 
     /// When this many heads had other fields than the one before, as those from a proxy have, they are not compared any more.
     private static let mostDifferingHeads = 8
+    /// Bytes of fields that are kept: every connection that waits has some.
+    private static let longestKeptFields = 1 << 10
 
     package init(limits: RequestLimits) {
         self.limits = limits
@@ -253,13 +255,11 @@ package struct RequestReader {
 
     /// Keeps the fields that were just read, to be compared with those of the next request.
     private mutating func noteFields() {
-        guard differingHeads < Self.mostDifferingHeads else {
-            repeatedFields = nil
-            return
-        }
+        repeatedFields = nil
+        guard differingHeads < Self.mostDifferingHeads else { return }
         differingHeads += 1
         // Many a connection is for one request.
-        guard differingHeads > 1 else { return }
+        guard differingHeads > 1, lineStart - fieldsStart <= Self.longestKeptFields else { return }
         repeatedFields = RepeatedFields(bytes[fieldsStart..<lineStart], readBy: parser, from: fieldsStart - start)
     }
 

@@ -107,6 +107,42 @@ import Testing
         }
     }
 
+    /// What a reader keeps behind some requests.
+    private func kept(_ fields: [String]) -> [RepeatedFields?] {
+        var reader = RequestReader(limits: RequestLimits())
+        return fields.map { fields in
+            reader.bytes.append(contentsOf: Array("GET / HTTP/1.1\r\nHost: a\r\n\(fields)\r\n".utf8))
+            guard case .request = reader.next() else {
+                Issue.record("it was not read")
+                return nil
+            }
+            reader.finishRequest()
+            return reader.repeatedFields
+        }
+    }
+
+    @Test("lines are kept from the second request on, and for as long as they are repeated")
+    func keeping() throws {
+        let kept = kept(["", "", "", "A: b\r\n", "A: b\r\n"])
+        #expect(kept[0] == nil)
+        let (first, second) = (try #require(kept[1]), try #require(kept[3]))
+        #expect(kept[2] === first && second !== first && kept[4] === second)
+    }
+
+    @Test("lines that differ again and again are kept no more, nor are long ones")
+    func notKeeping() {
+        let differing = kept((0..<12).map { "A: \($0)\r\n" } + ["", ""])
+        #expect(
+            differing.map { $0 != nil } == [false] + Array(repeating: true, count: 7)
+                + Array(repeating: false, count: 6))
+        let filler = { (count: Int) in "A: " + String(repeating: "a", count: count) + "\r\n" }
+        // With the line of the host and the empty one.
+        let rest = "Host: a\r\n".utf8.count + "A: \r\n".utf8.count + "\r\n".utf8.count
+        for (length, isKept) in [(1_024, true), (1_025, false)] {
+            #expect((kept([filler(length - rest), filler(length - rest)])[1] != nil) == isKept)
+        }
+    }
+
     @Test("lines are the same when all of them are there, to the last byte, within the limit")
     func sameness() {
         let fields = RepeatedFields(Array("A: b\r\n\r\n".utf8)[...], readBy: HeadParser(), from: 16)

@@ -162,6 +162,7 @@ package final class Server: Sendable {
         let first = workers[0].loop
         let administering = Task(executorPreference: first) { await self.administer(on: first, version) }
         let addresses = entrances.map(\.name).joined(separator: " ")
+        if settings.store.isPreloaded { store.preload() }
         logger.info(
             """
             token-cache \(version) serves on \(addresses)\(administrationAddresses), store \(store.summary), \
@@ -170,7 +171,6 @@ package final class Server: Sendable {
         )
         for warning in exposureWarnings { logger.warning("\(warning)") }
         notifier.send(.ready, .status("serves on \(addresses)"))
-        if settings.store.isPreloaded { store.preload() }
         let proving = Task { await self.giveSignsOfLife() }
         let stopping = Task { await self.stop(by: signals) }
         let reloading = Task { await self.reload(on: hangUps) }

@@ -39,9 +39,16 @@ final class Preloader: Sendable {
 
     /// Begins, on a thread of its own.
     func start() {
+        // At once: SQLite keeps the descriptor until the store is closed (sqlite.org/howtocorrupt.html, section 2.2), so that
+        // the process has as many from now on as later. What cannot be opened here is told of where it is asked for.
+        guard let connection = try? SQLiteConnection(path: path, mode: .readOnly) else {
+            finished.signal()
+            return
+        }
+        let handedOver = HandedOver(connection)
         Thread { [self] in
             Thread.current.name = "preloader"
-            run()
+            run(handedOver.take())
             finished.signal()
         }.start()
     }
@@ -53,10 +60,8 @@ final class Preloader: Sendable {
         finished.wait()
     }
 
-    private func run() {
+    private func run(_ connection: SQLiteConnection) {
         pause(Self.delay)
-        // What cannot be read here is told of where it is asked for.
-        guard let connection = try? SQLiteConnection(path: path, mode: .readOnly) else { return }
         let size = connection.fileSize
         guard size <= memory / 2 else { return report(.notPreloaded(bytes: size, memory: memory)) }
         let began = ContinuousClock.now

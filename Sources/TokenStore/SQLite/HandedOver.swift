@@ -1,0 +1,16 @@
+/// A value that one thread makes and another one takes over.
+///
+/// Unchecked: only the taker touches the value once it is in here.
+final class HandedOver<Value>: @unchecked Sendable {
+    private var value: Value?
+
+    init(_ value: Value) {
+        self.value = value
+    }
+
+    /// Once.
+    func take() -> Value {
+        guard let taken = value.take() else { preconditionFailure("a value is handed over once") }
+        return taken
+    }
+}

@@ -199,7 +199,8 @@ def test_other_certificates_can_be_named(serve, tmp_path):
 RESTART = {
     "loops": {"loops": 3}, "listen": {"listen": "127.0.0.1:1"}, "data_directory": {"data_directory": "/nowhere"},
     "cache.max_bytes": {"cache": {"max_bytes": 0}}, "admin.listen": {"admin": {"listen": "127.0.0.1:1"}},
-    "store.max_tokens": {"store": {"max_tokens": 5}}, "store.preload": {"store": {"preload": "off"}}, "sealing.enabled": {"sealing": {"enabled": "off"}},
+    "store.max_tokens": {"store": {"max_tokens": 5}}, "store.preload": {"store": {"preload": "off"}},
+    "sealing.enabled": {"sealing": {"enabled": "off"}},
     "tls.client_ca": {"tls": {"client_ca": "/nowhere"}},
 }
 

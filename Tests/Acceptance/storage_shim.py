@@ -11,10 +11,11 @@ SOURCE = Path(__file__).parent / "shim" / "storage_shim.c"
 ALWAYS = 65_536
 # struct control in shim/storage_shim.c
 FIELDS = (
-    "seed", "sync_delay_microseconds", "write_failures", "short_writes", "sync_failures", "truncate_failures", "error",
-    "end_after_events", "failed_writes", "shortened_writes", "failed_syncs", "failed_truncates",
+    "seed", "sync_delay_microseconds", "write_failures", "short_writes", "sync_failures", "truncate_failures",
+    "next_database_syncs", "error", "end_after_events", "failed_writes", "shortened_writes", "failed_syncs",
+    "failed_truncates",
 )
-FAULTS = ("write_failures", "short_writes", "sync_failures", "truncate_failures")
+FAULTS = ("write_failures", "short_writes", "sync_failures", "truncate_failures", "next_database_syncs")
 COUNTS = ("failed_writes", "shortened_writes", "failed_syncs", "failed_truncates")
 
 
@@ -53,7 +54,7 @@ class StorageShim:
         return struct.unpack_from("<I", self.knobs, 4 * FIELDS.index(field))[0]
 
     def set(self, **values):
-        """Turns knobs, at once: chances are per 65,536 calls."""
+        """Turns knobs, at once: chances are per 65,536 calls, `next_database_syncs` is a count."""
         for field, value in values.items():
             struct.pack_into("<I", self.knobs, 4 * FIELDS.index(field), value)
 

@@ -134,6 +134,12 @@ def faulty(record):
     return record([4_000, 4_000, 4_000], 500, UNSEALED, FAULTS)
 
 
+@pytest.fixture(scope="module")
+def ahead(record):
+    """The first sync of the database that fails is one ahead of a checkpoint: there is no other under constant load."""
+    return record([], 900, UNSEALED, {"next_database_syncs": 1})
+
+
 # What is wrong with what the disk kept
 
 whole_number_of = functools.cache(functools.partial(number_of, longest=LONGEST))
@@ -187,7 +193,7 @@ def problems(events, requests, cuts, folder, generator):
 
 # The tests
 
-@pytest.mark.parametrize("name", ["calm", "faulty"])
+@pytest.mark.parametrize("name", ["calm", "faulty", "ahead"])
 def test_no_acknowledged_write_is_lost_in_a_power_cut(request, fast_folder, is_long, name):
     recorded = request.getfixturevalue(name)
     generator = random.Random(22)
@@ -205,6 +211,24 @@ def test_the_recording_is_complete(calm):
     log_starts = sum(event.kind == Kind.WRITTEN and event.position == 0 and len(event.data) == 32
                      for event in calm.events)
     assert log_starts >= 3, "the log was moved to the database several times"
+
+
+@pytest.mark.parametrize("name", ["calm", "ahead"])
+def test_the_log_is_written_on_while_the_database_is_synced(request, name):
+    """The recording has what `LogMover` is for."""
+    events = request.getfixturevalue(name).events
+    paths, unsynced, ahead = {}, False, 0
+    for event in events:
+        if event.kind == Kind.OPENED:
+            paths[event.subject] = event.path
+        path = paths.get(event.subject, "")
+        if event.kind == Kind.WRITTEN and path.endswith("-wal"):
+            ahead += unsynced
+        elif path.endswith(".db"):
+            unsynced = event.kind == Kind.WRITTEN
+    assert ahead, "commits went on"
+    if name == "ahead":
+        assert any(event.kind == Kind.SYNC_FAILED and paths[event.subject].endswith(".db") for event in events)
 
 
 def test_the_check_finds_writes_that_were_never_synced(calm, fast_folder):

@@ -68,7 +68,7 @@ class CheckpointResult:
     post: Figures
     """The medians, but the largest maximum; so in the others."""
     get: Figures
-    checkpoints_per_second: float
+    database_syncs_per_second: float
     largest_log_bytes: int
 
 
@@ -187,11 +187,11 @@ class StorageBenchmark:
                 post = wrk.figures(posting, f"{store.name}, POST", answer_bytes[0])
                 get = wrk.figures(getting, f"{store.name}, GET", answer_bytes[1])
             syncs = self.delay.syncs() - before
-        if syncs.checkpoints == 0:
+        if syncs.database == 0:
             raise BenchmarkError(f"{store.name}: there was no checkpoint, so nothing was measured")
         return CheckpointResult(
             pause, store.name, store.database.stat().st_size, post, get,
-            syncs.checkpoints / post.microseconds * 1e6, largest_log_bytes,
+            syncs.database / post.microseconds * 1e6, largest_log_bytes,
         )
 
     @staticmethod
@@ -216,6 +216,6 @@ def combined(runs: list[CheckpointResult]) -> CheckpointResult:
         runs[0],
         post=figures([run.post for run in runs]),
         get=figures([run.get for run in runs]),
-        checkpoints_per_second=statistics.median(run.checkpoints_per_second for run in runs),
+        database_syncs_per_second=statistics.median(run.database_syncs_per_second for run in runs),
         largest_log_bytes=max(run.largest_log_bytes for run in runs),
     )

@@ -13,24 +13,20 @@ class Syncs:
     """What the server has had synced."""
 
     log: int
-    files: int
+    database: int
     log_seconds: float
 
     def __sub__(self, other: "Syncs") -> "Syncs":
-        return Syncs(self.log - other.log, self.files - other.files, self.log_seconds - other.log_seconds)
-
-    @property
-    def checkpoints(self) -> int:
-        """Each that moves all of the log syncs the database once, and nothing else does while the server runs."""
-        return self.files
+        return Syncs(self.log - other.log, self.database - other.database, self.log_seconds - other.log_seconds)
 
     @property
     def commits(self) -> int:
-        """Each syncs the log; so do a checkpoint before it moves the log, and the first commit after it once more.
+        """Each syncs the log, as each part of a checkpoint does before the database is synced.
 
-        Only without readers, for a checkpoint that they hold up syncs the log as well.
+        One in some hundred is counted twice, as the first after a checkpoint syncs the log once more; and more without
+        need when readers hold checkpoints up.
         """
-        return self.log - 2 * self.checkpoints
+        return self.log - self.database
 
     @property
     def milliseconds(self) -> float:
@@ -60,5 +56,5 @@ class SyncDelay:
 
     def syncs(self) -> Syncs:
         """So far."""
-        _, log, files, nanoseconds = struct.unpack_from(self.LAYOUT, self.memory)
-        return Syncs(log, files, nanoseconds / 1e9)
+        _, log, database, nanoseconds = struct.unpack_from(self.LAYOUT, self.memory)
+        return Syncs(log, database, nanoseconds / 1e9)

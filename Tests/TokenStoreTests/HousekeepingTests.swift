@@ -60,14 +60,77 @@ import Testing
         #expect(step(housekeeping, at: 1_900, log: 5_000, isIdle: false) == .lookAfterFiles)
     }
 
-    @Test("a larger log is moved as soon as nobody waits, a very large one although somebody does")
+    /// Moves a log of this size ahead.
+    private func moveAhead(_ housekeeping: inout Housekeeping, log: Int, at milliseconds: Int) {
+        #expect(step(housekeeping, at: milliseconds, log: log, isIdle: false) == .holdLog)
+        housekeeping.noteHold(logSize: log)
+        // Only what came before another commit can be moved.
+        #expect(step(housekeeping, at: milliseconds, log: log) == nil)
+        housekeeping.noteCommit(at: noted(milliseconds))
+        #expect(step(housekeeping, at: milliseconds, log: log + 4_096, isIdle: false) == .moveLogAhead)
+        housekeeping.noteMoveAhead()
+        #expect(step(housekeeping, at: milliseconds, log: log + 4_096) == nil)
+        housekeeping.noteCommit(at: noted(milliseconds))
+        #expect(step(housekeeping, at: milliseconds, log: Housekeeping.largestLog - 1) == nil)
+        housekeeping.noteSynchronized()
+    }
+
+    @Test("a larger log is moved ahead until little of it is left, and then at once")
     func growth() {
         var housekeeping = settled()
         housekeeping.noteCommit(at: noted(10))
-        #expect(step(housekeeping, at: 10, log: Housekeeping.comfortableLog - 1) == nil)
-        #expect(step(housekeeping, at: 10, log: Housekeeping.comfortableLog) == .checkpoint(empties: false))
-        #expect(step(housekeeping, at: 10, log: Housekeeping.largestLog - 1, isIdle: false) == nil)
-        #expect(step(housekeeping, at: 10, log: Housekeeping.largestLog, isIdle: false) == .checkpoint(empties: false))
+        var log = Housekeeping.comfortableLog
+        #expect(step(housekeeping, at: 10, log: log - 1) == nil)
+        moveAhead(&housekeeping, log: log, at: 10)
+        log += Housekeeping.restOfLog
+        moveAhead(&housekeeping, log: log, at: 20)
+        log += Housekeeping.restOfLog - 1
+        #expect(step(housekeeping, at: 20, log: log, isIdle: false) == .checkpoint(empties: false))
+        housekeeping.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
+        #expect(step(housekeeping, at: 20, log: Housekeeping.comfortableLog - 1) == nil)
+        moveAhead(&housekeeping, log: Housekeeping.comfortableLog, at: 30)
+    }
+
+    @Test("a very large log is moved at once, whatever is being done ahead")
+    func largest() {
+        let log = Housekeeping.largestLog
+        var housekeeping = settled()
+        #expect(step(housekeeping, at: 10, log: log, isIdle: false) == .checkpoint(empties: false))
+        housekeeping.noteHold(logSize: log / 2)
+        #expect(step(housekeeping, at: 10, log: log, isIdle: false) == .checkpoint(empties: false))
+        housekeeping.noteCommit(at: noted(10))
+        housekeeping.noteMoveAhead()
+        #expect(step(housekeeping, at: 10, log: log, isIdle: false) == .checkpoint(empties: false))
+        // Which ends it.
+        housekeeping.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
+        moveAhead(&housekeeping, log: Housekeeping.comfortableLog, at: 20)
+    }
+
+    @Test("what is held is let go by the checkpoint of a quiet time, and not moved ahead afterwards")
+    func quietAfterHold() {
+        var housekeeping = settled()
+        housekeeping.noteCommit(at: noted(10))
+        housekeeping.noteHold(logSize: Housekeeping.comfortableLog)
+        #expect(step(housekeeping, at: 1_010, log: Housekeeping.comfortableLog) == .checkpoint(empties: true))
+        housekeeping.noteCheckpoint(isComplete: true, empties: true, at: noted(1_010))
+        housekeeping.noteLookAfterFiles(at: noted(1_010))
+        housekeeping.noteCommit(at: noted(1_020))
+        #expect(step(housekeeping, at: 1_020, log: 5_000) == nil)
+    }
+
+    @Test("no checkpoint of a quiet time waits for the sync of what was moved ahead")
+    func quietWhileSynchronizing() {
+        var housekeeping = settled()
+        let log = Housekeeping.comfortableLog
+        housekeeping.noteHold(logSize: log)
+        housekeeping.noteCommit(at: noted(10))
+        housekeeping.noteMoveAhead()
+        housekeeping.noteLookAfterFiles(at: noted(900))
+        #expect(step(housekeeping, at: 1_010, log: log) == nil)
+        #expect(housekeeping.next == noted(1_900))
+        housekeeping.noteSynchronized()
+        #expect(housekeeping.next == noted(1_010))
+        #expect(step(housekeeping, at: 1_010, log: log) == .checkpoint(empties: true))
     }
 
     @Test("under load the log is written over and over, and cut to nothing once a minute")
@@ -78,7 +141,7 @@ import Testing
         // What was moved can still be read in it: a second later that is over, if nothing else comes.
         #expect(step(housekeeping, at: 1_020) == .checkpoint(empties: true))
         housekeeping.noteCommit(at: noted(60_009))
-        let log = Housekeeping.comfortableLog
+        let log = Housekeeping.largestLog
         #expect(step(housekeeping, at: 60_009, log: log) == .checkpoint(empties: false))
         #expect(step(housekeeping, at: 60_010, log: log) == .checkpoint(empties: true))
         #expect(
@@ -113,6 +176,8 @@ import Testing
         var housekeeping = settled()
         housekeeping.noteCommit(at: noted(10))
         housekeeping.noteCheckpoint(isComplete: false, empties: false, at: noted(20))
+        #expect(step(housekeeping, at: 119, log: 1 << 30, isIdle: false) == .holdLog)
+        housekeeping.noteHold(logSize: 1 << 30)
         #expect(step(housekeeping, at: 119, log: 1 << 30, isIdle: false) == nil)
         #expect(step(housekeeping, at: 120, log: 1 << 30, isIdle: false) == .checkpoint(empties: false))
     }

@@ -42,6 +42,28 @@ extension Committer {
         return true
     }
 
+    /// Holds the log's present state until `moveLogAhead` or a checkpoint.
+    ///
+    /// Where that is not possible, for want of descriptors for instance, the checkpoint does all.
+    func holdLog() {
+        do throws(SQLiteError) {
+            if mover == nil { mover = try LogMover(path: connection.path) }
+            try mover?.hold()
+        } catch {
+            mover = nil
+        }
+    }
+
+    /// Moves what is held, when there was another commit since, and has the database synced in the background.
+    ///
+    /// - Parameter whenDone: Called on another thread when it is synced.
+    func moveLogAhead(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) {
+        guard let mover, mover.isHolding else { return }
+        defer { mover.release() }
+        _ = try connection.checkpoint(.passive, waiting: 0)
+        mover.synchronize(whenDone: whenDone)
+    }
+
     /// Moves the log into the database, and cuts it to nothing or has it begin anew, as far as readers allow.
     ///
     /// - Parameters:
@@ -52,6 +74,7 @@ extension Committer {
     func checkpoint(
         _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
+        try mover?.finish()
         // The first moves the pages while readers go on; only then is there a short wait for them.
         let isMoved = try connection.checkpoint(.passive, waiting: 0) == .complete
         guard isMoved || insists else { return .heldUp }

@@ -19,6 +19,8 @@ final class Committer {
     private(set) var reachedLimit: StoreLimit?
     /// The backup that is being written.
     var copy: DatabaseCopy?
+    /// Nil until it is needed for the first time.
+    var mover: LogMover?
 
     init(_ connection: SQLiteConnection, options: StoreOptions) throws(SQLiteError) {
         self.connection = connection

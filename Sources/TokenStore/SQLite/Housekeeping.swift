@@ -1,8 +1,8 @@
 /// Decides what the writer does when it has nothing to commit, and when it has to do it all the same.
 ///
-/// The log is moved into the database a second after the last commit, or when it has grown to 16 MiB and nobody waits, or
-/// when it has grown to 32 MiB whoever waits: the first keeps replaced values from staying in it, the second and third keep
-/// it, and the time that moving takes, small.
+/// The log is moved into the database a second after the last commit, which keeps replaced values from staying in it, and
+/// when it has grown to 16 MiB, which keeps it small. In the second case all but its end is moved ahead, while commits go
+/// on; a log of 32 MiB is moved at once, whatever is left to do.
 ///
 /// Under load its file is then written again from the beginning: a commit that makes a file longer costs the file system a
 /// commit of its own. A minute after its first commit, and in quiet times, it is cut to nothing.
@@ -11,6 +11,10 @@
 struct Housekeeping {
     enum Step: Equatable {
         case lookAfterFiles
+        /// Holds the log as it is, so that it can be moved that far after another commit.
+        case holdLog
+        /// Moves the log ahead of a checkpoint; see LogMover.
+        case moveLogAhead
         /// Moves the log into the database, and cuts it to nothing if it `empties` it.
         case checkpoint(empties: Bool)
         case expire
@@ -19,6 +23,8 @@ struct Housekeeping {
 
     static let comfortableLog = 16 << 20
     static let largestLog = 32 << 20
+    /// What is left for a checkpoint, of a log that was moved ahead.
+    static let restOfLog = 4 << 20
     /// After the last commit.
     private static let quietTime = Duration.seconds(1)
     /// After a checkpoint that readers held up.
@@ -37,10 +43,24 @@ struct Housekeeping {
     private var quietCheckpoint: ContinuousClock.Instant?
     /// The first commit since the log was cut to nothing; nil when there was none.
     private var filledSince: ContinuousClock.Instant?
+    /// What is being done ahead of the next checkpoint.
+    private var move = Move.none
+    /// Bytes of the log that were moved ahead, or are about to be.
+    private var movedLog = 0
     /// At first for what an earlier run has left.
     private var releasesPages = true
     /// Rows were dropped since the log was last emptied for it.
     private var hasRemoved = false
+
+    private enum Move {
+        case none
+        /// The log is held, and there was no commit since.
+        case holding
+        /// The log is held, and there was one.
+        case due
+        /// The database is being synced.
+        case synchronizing
+    }
 
     init(retention: Retention, at now: ContinuousClock.Instant) {
         self.retention = retention
@@ -72,6 +92,7 @@ struct Housekeeping {
     mutating func noteCommit(at now: ContinuousClock.Instant) {
         quietCheckpoint = now + Self.quietTime
         filledSince = filledSince ?? now
+        if move == .holding { move = .due }
     }
 
     /// - Parameter empties: As in the step that was taken.
@@ -80,6 +101,23 @@ struct Housekeeping {
         if isEmpty { filledSince = nil }
         quietCheckpoint = isEmpty ? nil : now + Self.quietTime
         checkpointAllowed = isComplete ? now : now + Self.checkpointPause
+        if isComplete { movedLog = 0 }
+        // Nothing is held any more, and what was being synced is.
+        move = .none
+    }
+
+    /// - Parameter logSize: Bytes in the log that is held.
+    mutating func noteHold(logSize: Int) {
+        (move, movedLog) = (.holding, logSize)
+    }
+
+    mutating func noteMoveAhead() {
+        move = .synchronizing
+    }
+
+    /// The database is not being synced.
+    mutating func noteSynchronized() {
+        if move == .synchronizing { move = .none }
     }
 
     /// - Parameter isDone: Nothing is left to be dropped for now.
@@ -103,11 +141,15 @@ struct Housekeeping {
 
     /// The step that is due; nil when there is none.
     func due(at now: ContinuousClock.Instant, logSize: Int, isIdle: Bool) -> Step? {
-        if now >= checkpointAllowed {
+        // A checkpoint would wait for the sync, and commits for the checkpoint.
+        if now >= checkpointAllowed, move != .synchronizing || logSize >= Self.largestLog {
             let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
-            if logSize >= (isIdle ? Self.comfortableLog : Self.largestLog) { return .checkpoint(empties: isOld) }
+            let isMoved = move == .none && logSize - movedLog < Self.restOfLog
+            if logSize >= (isMoved ? Self.comfortableLog : Self.largestLog) { return .checkpoint(empties: isOld) }
         }
+        if move == .due { return .moveLogAhead }
+        if move == .none, logSize >= Self.comfortableLog, logSize - movedLog >= Self.restOfLog { return .holdLog }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
         return isIdle && releasesPages ? .releasePages : nil
@@ -117,7 +159,7 @@ struct Housekeeping {
     var next: ContinuousClock.Instant {
         var next = nextFileLook
         if let nextExpiry { next = min(next, nextExpiry) }
-        if let quietCheckpoint {
+        if let quietCheckpoint, move != .synchronizing {
             let old = filledSince.map { $0 + Self.emptyInterval } ?? quietCheckpoint
             next = min(next, max(min(quietCheckpoint, old), checkpointAllowed))
         }

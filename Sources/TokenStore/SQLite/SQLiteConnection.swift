@@ -5,6 +5,7 @@ internal import Metrics
 @safe final class SQLiteConnection {
     /// For the types that are built on a connection: statements and copies.
     let handle: OpaquePointer
+    let path: String
 
     /// Pages in the log after the last commit of this connection, once `countLoggedPages` was called.
     private(set) var loggedPages = 0
@@ -38,6 +39,7 @@ internal import Metrics
             throw SQLiteError(code: code, message: "out of memory", sql: "open")
         }
         unsafe self.handle = unsafe opened
+        self.path = path
         if code != SQLITE_OK { throw lastError("open") }
         unsafe csqlite_distrust_file(opened)
         _ = unsafe csqlite_disable_checkpoint_on_close(opened)
@@ -114,6 +116,14 @@ internal import Metrics
         }
     }
 
+    /// Has what was written to the database's file so far reach the disk; also while another thread uses the connection.
+    ///
+    /// - Returns: SQLite's result code.
+    func synchronizeFile() -> Int32 {
+        guard let file = unsafe file else { return SQLITE_OK }
+        return unsafe file.pointee.pMethods.pointee.xSync(file, SQLITE_SYNC_NORMAL)
+    }
+
     /// The error of the call that was just made.
     func lastError(_ sql: String) -> SQLiteError {
         SQLiteError(
@@ -172,6 +182,31 @@ internal import Metrics
         default: throw lastError("checkpoint")
         }
     }
+
+    /// Has the next checkpoint move all of the log, also what is in the database already.
+    ///
+    /// After a sync of the database has failed nobody knows how much of that has reached the disk. SQLite has noted in the
+    /// log's index how many frames were moved, synced or not, and would move only later ones
+    /// (sqlite.org/walformat.html, section 2.1: nBackfill, at byte 96). Readers, too, look into the log again.
+    func forgetMovedPages() throws(SQLiteError) {
+        guard let file = unsafe file else { return }
+        let methods = unsafe file.pointee.pMethods.pointee
+        let (checkpointLock, exclusively): (Int32, Int32) = (1, SQLITE_SHM_EXCLUSIVE)
+        // Whoever moves pages now would note it afterwards.
+        var code = unsafe methods.xShmLock(file, checkpointLock, 1, SQLITE_SHM_LOCK | exclusively)
+        if code == SQLITE_OK {
+            var index: UnsafeMutableRawPointer?
+            code = unsafe methods.xShmMap(file, 0, Self.indexRegion, 0, &index)
+            unsafe index?.storeBytes(of: 0, toByteOffset: 96, as: UInt32.self)
+            _ = unsafe methods.xShmLock(file, checkpointLock, 1, SQLITE_SHM_UNLOCK | exclusively)
+        }
+        guard code == SQLITE_OK else {
+            throw SQLiteError(code: code, message: "the log's index cannot be changed", sql: "checkpoint")
+        }
+    }
+
+    /// Bytes of the log's index that are mapped at a time.
+    private static let indexRegion: Int32 = 32_768
 
     /// How long a statement waits for a lock.
     ///

@@ -129,6 +129,7 @@ final class SQLiteWriter: Sendable {
                 database.close()
                 return
             }
+            if !database.isSynchronizing { housekeeping.noteSynchronized() }
             let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
             if let step { take(step, &housekeeping, database) }
             // A job may have followers, and a step another one.
@@ -169,6 +170,14 @@ final class SQLiteWriter: Sendable {
             case .lookAfterFiles:
                 housekeeping.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
+            case .holdLog:
+                housekeeping.noteHold(logSize: database.logSize)
+                try database.perform { (committer) throws(SQLiteError) in committer.holdLog() }
+            case .moveLogAhead:
+                housekeeping.noteMoveAhead()
+                try database.perform { (committer) throws(SQLiteError) in
+                    try committer.moveLogAhead { [available] in available.signal() }
+                }
             case .checkpoint(let empties):
                 // Noted first as held up: after an error it is tried again in a while.
                 housekeeping.noteCheckpoint(isComplete: false, empties: empties, at: .now)

@@ -37,8 +37,10 @@ struct StoreOpener: Sendable {
     /// left it marked as written. A commit that follows it there would be lost together with it in a power cut, and a write
     /// that finds its value there already would be acknowledged without ever being synced. And a power cut while the log is
     /// being moved would leave the database half changed with no log to make it whole: so the log's bytes are first written
-    /// once more, over themselves, and synced.
+    /// once more, over themselves, and synced. Of what was moved before nobody knows either whether it has arrived, so it
+    /// is moved again.
     func settle(_ committer: Committer) throws(SQLiteError) {
+        try committer.connection.forgetMovedPages()
         try DatabaseFile(path: database).rewriteLog()
         guard try committer.checkpoint(waiting: 1_000) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")

@@ -56,6 +56,9 @@ final class WriterDatabase {
     /// Bytes of what is in the log, whose file may be longer.
     var logSize: Int { committer?.logSize ?? 0 }
 
+    /// Whether what was moved ahead of a checkpoint is being synced in the background.
+    var isSynchronizing: Bool { committer?.mover?.isSynchronizing ?? false }
+
     /// Makes rows durable; see `Committer.commit`.
     func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
         let began = ContinuousClock.now

@@ -45,6 +45,7 @@ struct control {
     _Atomic uint32_t short_writes;
     _Atomic uint32_t sync_failures;
     _Atomic uint32_t truncate_failures;
+    _Atomic uint32_t next_database_syncs; /* so many fail, of the database and not of its log */
     _Atomic uint32_t error; /* an errno; 0 for EIO or ENOSPC, either at random */
     _Atomic uint32_t end_after_events; /* kills the process between two recorded events; 0 for never */
     /* What was done: */
@@ -139,15 +140,22 @@ static uint32_t number_of(int descriptor)
     return descriptor >= 0 && descriptor < MOST_DESCRIPTORS ? numbers[descriptor] : 0;
 }
 
+/* The length of the path that a descriptor was opened on; below 0 when there is none. */
+static ssize_t path_of(int descriptor, char path[PATH_MAX])
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
+    if (length >= 0) path[length] = '\0';
+    return length;
+}
+
 /* Sees what a new descriptor has been opened on. */
 static void note_opened(int descriptor, int flags)
 {
     if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS || folder_length == 0) return;
-    char link[64], path[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length < 0) return;
-    path[length] = '\0';
+    char path[PATH_MAX];
+    if (path_of(descriptor, path) < 0) return;
     const char *relative = below_folder(path);
     struct stat status;
     if (!relative || fstat(descriptor, &status) != 0) return;
@@ -269,6 +277,16 @@ ssize_t write(int descriptor, const void *data, size_t length)
     return written;
 }
 
+static int is_next_to_fail(int descriptor)
+{
+    char path[PATH_MAX];
+    if (control->next_database_syncs == 0) return 0;
+    ssize_t length = path_of(descriptor, path);
+    if (length < 3 || strcmp(path + length - 3, ".db") != 0) return 0;
+    control->next_database_syncs -= 1;
+    return 1;
+}
+
 static int synchronize(int descriptor, uint32_t number, int (*real)(int))
 {
     pthread_mutex_lock(&order);
@@ -277,7 +295,8 @@ static int synchronize(int descriptor, uint32_t number, int (*real)(int))
     pthread_mutex_unlock(&order);
     /* Not under the lock: an answer that does not wait for the sync has to get past it. */
     if (control->sync_delay_microseconds) usleep(control->sync_delay_microseconds);
-    int result = strikes(control->sync_failures) ? fail(&control->failed_syncs) : real(descriptor);
+    int fails = is_next_to_fail(descriptor) || strikes(control->sync_failures);
+    int result = fails ? fail(&control->failed_syncs) : real(descriptor);
     int error = errno;
     pthread_mutex_lock(&order);
     record(result == 0 ? SYNCED : SYNC_FAILED, number, covered, NULL, 0);

@@ -171,3 +171,21 @@ def test_the_log_stays_small_under_constant_writing_and_reading(serve):
     # Housekeeping's 32 MiB and a group.
     assert 1 << 20 < largest < 48 << 20
     until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0, seconds=10)
+
+
+def test_what_reads_the_whole_store_takes_little_memory_however_large_tokens_are(serve, tmp_path):
+    """In pages that have a number of tokens alone, listing took 130 MiB more for these, and exporting 400."""
+    server = serve()
+    count = 120
+    with Connection(server.address) as connection:
+        for number in range(count):
+            assert connection.exchange(post(f"id{number}", f"{number:08}" * 125_000)).body == STORED
+    before = server.peak_resident_bytes()
+    assert f"{count} tokens" in printed(server.data, "list")
+    printed(server.data, "verify")
+    printed(server.data, "keys", "add")
+    printed(server.data, "rekey")
+    printed(server.data, "export", str(tmp_path))
+    assert server.peak_resident_bytes() - before < 80 << 20
+    for number in (0, 77, count - 1):
+        assert f"{number:08}" * 125_000 in (tmp_path / f"id{number}.txt").read_text()

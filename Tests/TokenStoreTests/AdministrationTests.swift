@@ -30,7 +30,7 @@ import Testing
     /// Where tokens lie, by their ids.
     private func slots(_ administrator: StoreAdministrator) async throws -> [String: Int64] {
         var slots: [String: Int64] = [:]
-        for entry in try await administrator.page(after: 0, limit: 1_000) {
+        for entry in try await administrator.page(after: 0, limit: 1_000).entries {
             slots[String(decoding: try entry.token.get().id, as: UTF8.self)] = entry.slot
         }
         return slots
@@ -48,8 +48,9 @@ import Testing
         var slot: Int64 = 0
         while true {
             let page = try await administrator.page(after: slot, limit: 10)
-            found += try page.map { String(decoding: try $0.token.get().id, as: UTF8.self) }
-            guard page.count == 10, let last = page.last else { break }
+            #expect(page.entries.count <= 10)
+            found += try page.entries.map { String(decoding: try $0.token.get().id, as: UTF8.self) }
+            guard !page.isLast, let last = page.entries.last else { break }
             slot = last.slot
         }
         #expect(found.sorted() == (0..<25).map { "id\($0)" }.sorted())
@@ -59,13 +60,39 @@ import Testing
         #expect(try await administrator.verify { _ in }.isSound)
     }
 
+    @Test("pages and steps end early when tokens are large", arguments: [0, 1, 2, 3, 4, 9])
+    func largeTokens(_ count: Int) async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        let half = [UInt8](repeating: 65, count: Committer.stepBytes / 2)
+        let outcomes = await administrator.store((0..<count).map { (Token(id: [UInt8(65 + $0)], info: half), nil) })
+        for outcome in outcomes { try outcome.get() }
+        var (slot, sizes): (Int64, [Int]) = (0, [])
+        while true {
+            let page = try await administrator.page(after: slot, limit: 100)
+            sizes.append(page.entries.count)
+            guard !page.isLast, let last = page.entries.last else { break }
+            slot = last.slot
+        }
+        let pages = [Int](repeating: 2, count: count / 2)
+        #expect(sizes == (count == 0 ? [0] : count.isMultiple(of: 2) ? pages : pages + [1]))
+        _ = try await administrator.addKey()
+        // Each step tells how far it is, and before the first there is none.
+        let steps = Mutex(0)
+        let result = try await administrator.rekey { _ in steps.withLock { $0 += 1 } }
+        #expect(result.tokens == count && result.resealed == count && result.unreadable == 0)
+        #expect(steps.withLock(\.self) == 1 + sizes.count)
+        #expect(try await administrator.verify { _ in }.isSound)
+    }
+
     @Test("the time of writing is kept where it is given")
     func times() async throws {
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         let administrator = StoreAdministrator(store)
         _ = await administrator.store([(Token(id: [65], info: [66]), 1_234_567)])
-        #expect(try await administrator.page(after: 0, limit: 10).map(\.writtenAt) == [1_234_567])
+        #expect(try await administrator.page(after: 0, limit: 10).entries.map(\.writtenAt) == [1_234_567])
     }
 
     @Test("a new key seals, the old one opens until everything is sealed anew, and only then can be retired")
@@ -238,7 +265,7 @@ import Testing
             let store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
             let administrator = StoreAdministrator(store)
             #expect(try await info(administrator, "id2499") == "info2499")
-            #expect(try await administrator.page(after: 0, limit: 5).map(\.writtenAt) == [7, 7, 7, 7, 7])
+            #expect(try await administrator.page(after: 0, limit: 5).entries.map(\.writtenAt) == [7, 7, 7, 7, 7])
             let verification = try await administrator.verify { _ in }
             #expect(verification.isSound && verification.tokens == 2_500)
             store.close()

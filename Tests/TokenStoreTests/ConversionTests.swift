@@ -65,7 +65,7 @@ import Testing
         defer { store.close() }
         #expect(try await SessionActor.open(store).get("a") == "1")
         let administrator = StoreAdministrator(store)
-        #expect(try await administrator.page(after: 0, limit: 9).map(\.writtenAt) == [77])
+        #expect(try await administrator.page(after: 0, limit: 9).entries.map(\.writtenAt) == [77])
         #expect(try await administrator.statistics().tokens == 1)
     }
 
@@ -104,7 +104,7 @@ import Testing
             let verification = try await administrator.verify { _ in }
             #expect(verification.isSound && verification.tokens == count)
             var found: [Int: StoreAdministrator.Entry] = [:]
-            for entry in try await administrator.page(after: 0, limit: 10_000) {
+            for entry in try await administrator.page(after: 0, limit: 10_000).entries {
                 let token = try entry.token.get()
                 found[try #require(Int(String(decoding: token.id.dropFirst(2), as: UTF8.self)))] = entry
                 #expect(token.info == Array("info".utf8) + token.id.dropFirst(2))

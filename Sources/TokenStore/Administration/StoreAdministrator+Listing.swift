@@ -14,12 +14,19 @@ extension StoreAdministrator {
         package let token: Result<Token, SealingError>
     }
 
+    /// Some tokens.
+    package struct Page: Sendable {
+        package var entries: [Entry] = []
+        /// There are none behind them.
+        package var isLast = true
+    }
+
     /// Some tokens, in an order that says nothing of them.
     ///
     /// - Parameters:
     ///   - slot: The slot after which to begin, 0 for the first.
-    ///   - limit: How many at most; fewer mean that these are the last.
-    package func page(after slot: Int64, limit: Int) throws(StoreError) -> [Entry] {
+    ///   - limit: How many at most; fewer when they are large.
+    package func page(after slot: Int64, limit: Int) throws(StoreError) -> Page {
         let connection = try reader().connection
         var coder = RowCoder(store.state.sealing)
         return try reading { () throws(SQLiteError) in
@@ -31,9 +38,15 @@ extension StoreAdministrator {
                 on: connection
             )
             try select.bind(slot, at: 1)
-            try select.bind(Int64(limit), at: 2)
-            var entries: [Entry] = []
+            // One more, to see whether there is.
+            try select.bind(Int64(limit) + 1, at: 2)
+            var page = Page()
+            var bytes = 0
             while try select.step() {
+                if page.entries.count == limit || bytes >= Committer.stepBytes {
+                    page.isLast = false
+                    break
+                }
                 let (slot, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
                 let token: Result<Token, SealingError>
                 do throws(SealingError) {
@@ -45,14 +58,15 @@ extension StoreAdministrator {
                 } catch {
                     token = .failure(error)
                 }
-                entries.append(
+                bytes += (try? token.get())?.info.count ?? 0
+                page.entries.append(
                     Entry(
                         slot: slot, writtenAt: Int64(select.integer(at: 2)),
                         expiresAt: select.optionalInteger(at: 3), token: token
                     )
                 )
             }
-            return entries
+            return page
         }
     }
 
@@ -134,13 +148,13 @@ extension StoreAdministrator {
         // Also where no row belongs.
         var slot = Int64.min
         while true {
-            let entries = try page(after: slot, limit: Self.verificationBatch)
-            for entry in entries {
+            let page = try page(after: slot, limit: Self.verificationBatch)
+            for entry in page.entries {
                 result.tokens += 1
                 if case .failure(let error) = entry.token { result.unreadable["\(error)", default: 0] += 1 }
             }
             progress(Progress(done: min(result.tokens, total), total: total))
-            guard entries.count == Self.verificationBatch, let last = entries.last else { break }
+            guard !page.isLast, let last = page.entries.last else { break }
             slot = last.slot
             if Task.isCancelled { throw .refused("verifying was interrupted") }
             await Task.yield()

@@ -10,6 +10,10 @@ extension Committer {
         var unreadable = 0
     }
 
+    /// Bytes of values after which a step ends, of reading as well: memory and the time of a step have a bound however
+    /// large tokens are.
+    static let stepBytes = 4 << 20
+
     private enum Finding {
         case current
         case unreadable
@@ -20,7 +24,7 @@ extension Committer {
     ///
     /// - Parameters:
     ///   - row: The row after which to begin.
-    ///   - count: Rows to look at.
+    ///   - count: Rows to look at; fewer when they are large.
     ///   - coder: Has the newest key.
     func reseal(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> Resealed {
         let select = try SQLiteStatement(
@@ -31,11 +35,17 @@ extension Committer {
             "UPDATE token SET value = ?1, key_number = ?2 WHERE slot = ?3", on: connection
         )
         try select.bind(row, at: 1)
-        try select.bind(Int64(count), at: 2)
+        // One more, to see whether there is.
+        try select.bind(Int64(count) + 1, at: 2)
         var result = Resealed()
+        var (bytes, isLast) = (0, true)
         try transaction { () throws(SQLiteError) in
             defer { select.reset() }
             while try select.step() {
+                if result.seen == count || bytes >= Self.stepBytes {
+                    isLast = false
+                    break
+                }
                 result.seen += 1
                 result.next = Int64(select.integer(at: 0))
                 switch Self.finding(select, &coder) {
@@ -43,13 +53,14 @@ extension Committer {
                 case .unreadable: result.unreadable += 1
                 case .resealed(let new):
                     result.resealed += 1
+                    bytes += new.value.count
                     try update.bind(Int64(new.keyNumber), at: 2)
                     try update.bind(result.next, at: 3)
                     try update.withBinding(new.value, at: 1) { () throws(SQLiteError) in _ = try update.step() }
                 }
             }
         }
-        if result.seen < count { result.next = nil }
+        if isLast { result.next = nil }
         return result
     }
 

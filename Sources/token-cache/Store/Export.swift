@@ -60,10 +60,10 @@ struct Export: AsyncParsableCommand {
         var summary = TransferSummary()
         var (slot, seen): (Int64, Int) = (0, 0)
         while true {
-            let tokens = try await store.perform(
+            let page = try await store.perform(
                 ListTokens(after: slot, limit: Self.page, showsIDs: true, showsTokenInfos: true)
-            ).tokens
-            for token in tokens {
+            )
+            for token in page.tokens {
                 guard let id = token.id, let tokenInfo = token.tokenInfo else {
                     summary.skip(.unopened)
                     continue
@@ -76,9 +76,9 @@ struct Export: AsyncParsableCommand {
                     summary.done += 1
                 }
             }
-            seen += tokens.count
+            seen += page.tokens.count
             bar.show(StoreAdministrator.Progress(done: min(seen, total), total: total))
-            guard tokens.count == Self.page, let last = tokens.last else { break }
+            guard !page.isLast, let last = page.tokens.last else { break }
             slot = last.slot
         }
         try writer.finish()

@@ -29,14 +29,13 @@ struct List: AsyncParsableCommand {
         let count = try await options.withStore { store in
             var (slot, count, bytes): (Int64, Int, Int) = (0, 0, 0)
             while true {
-                let tokens = try await store.perform(ListTokens(after: slot, limit: Self.page, showsIDs: showIDs))
-                    .tokens
-                for token in tokens {
+                let page = try await store.perform(ListTokens(after: slot, limit: Self.page, showsIDs: showIDs))
+                for token in page.tokens {
                     print(options.output.json ? try OutputOptions.text(token) : line(token, at: now))
                     count += 1
                     bytes += token.size ?? 0
                 }
-                guard tokens.count == Self.page, let last = tokens.last else { return (count, bytes) }
+                guard !page.isLast, let last = page.tokens.last else { return (count, bytes) }
                 slot = last.slot
             }
         }

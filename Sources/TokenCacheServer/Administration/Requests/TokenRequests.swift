@@ -99,10 +99,10 @@ package struct RemoveTokens: StoreRequest {
 
 /// Reads a page of tokens.
 package struct ListTokens: StoreRequest {
-    package static let name = "list"
+    package static let name = "page"
     /// The slot after which to begin, 0 for the first.
     package var after: Int64
-    /// How many at most.
+    /// How many at most; fewer when they are large.
     package var limit: Int
     package var showsIDs: Bool
     package var showsTokenInfos: Bool
@@ -122,8 +122,9 @@ package struct ListTokens: StoreRequest {
     }
 
     package struct Reply: Codable, Sendable {
-        /// Fewer than were asked for when they are the last.
         package var tokens: [Entry]
+        /// There are none behind them.
+        package var isLast: Bool
     }
 
     package init(after: Int64, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {
@@ -137,7 +138,8 @@ package struct ListTokens: StoreRequest {
         _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
     ) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
-        return Reply(tokens: try await administrator.page(after: after, limit: limit).map(entry))
+        let page = try await administrator.page(after: after, limit: limit)
+        return Reply(tokens: page.entries.map(entry), isLast: page.isLast)
     }
 
     private func entry(_ found: StoreAdministrator.Entry) -> Entry {

@@ -12,10 +12,11 @@ ALWAYS = 65_536
 # struct control in shim/storage_shim.c
 FIELDS = (
     "seed", "sync_delay_microseconds", "write_failures", "short_writes", "sync_failures", "truncate_failures",
-    "next_database_syncs", "error", "end_after_events", "failed_writes", "shortened_writes", "failed_syncs",
+    "next_database_syncs", "late_database_syncs", "error", "end_after_events", "failed_writes", "shortened_writes", "failed_syncs",
     "failed_truncates",
 )
-FAULTS = ("write_failures", "short_writes", "sync_failures", "truncate_failures", "next_database_syncs")
+FAULTS = ("write_failures", "short_writes", "sync_failures", "truncate_failures", "next_database_syncs",
+          "late_database_syncs")
 COUNTS = ("failed_writes", "shortened_writes", "failed_syncs", "failed_truncates")
 
 
@@ -54,7 +55,7 @@ class StorageShim:
         return struct.unpack_from("<I", self.knobs, 4 * FIELDS.index(field))[0]
 
     def set(self, **values):
-        """Turns knobs, at once: chances are per 65,536 calls, `next_database_syncs` is a count."""
+        """Turns knobs, at once: chances are per 65,536 calls, those of databases' syncs counts."""
         for field, value in values.items():
             struct.pack_into("<I", self.knobs, 4 * FIELDS.index(field), value)
 

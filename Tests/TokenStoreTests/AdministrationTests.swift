@@ -36,6 +36,19 @@ import Testing
         return slots
     }
 
+    @Test("a full page is the last one when nothing is behind it", arguments: [0, 9, 10, 11, 20])
+    func lastPage(_ count: Int) async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        await fill(administrator, 0..<count)
+        let page = try await administrator.page(after: 0, limit: 10)
+        #expect(page.entries.count == min(count, 10) && page.isLast == (count <= 10))
+        guard let last = page.entries.last, !page.isLast else { return }
+        let next = try await administrator.page(after: last.slot, limit: 10)
+        #expect(next.entries.count == count - 10 && next.isLast)
+    }
+
     @Test("tokens are stored, listed in pages, and removed", arguments: [true, false])
     func tokens(_ isSealed: Bool) async throws {
         let store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }

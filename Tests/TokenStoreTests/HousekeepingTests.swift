@@ -60,25 +60,26 @@ import Testing
         #expect(step(housekeeping, at: 1_900, log: 5_000, isIdle: false) == .lookAfterFiles)
     }
 
-    /// Moves a log of this size ahead.
+    /// Moves a log of this size ahead, and commits meanwhile.
     private func moveAhead(_ housekeeping: inout Housekeeping, log: Int, at milliseconds: Int) {
         #expect(step(housekeeping, at: milliseconds, log: log, isIdle: false) == .holdLog)
         housekeeping.noteHold(logSize: log)
         // Only what came before another commit can be moved.
+        housekeeping.noteLog(size: log, isSynchronizing: false)
         #expect(step(housekeeping, at: milliseconds, log: log) == nil)
-        housekeeping.noteCommit(at: noted(milliseconds))
-        #expect(step(housekeeping, at: milliseconds, log: log + 4_096, isIdle: false) == .moveLogAhead)
-        housekeeping.noteMoveAhead()
-        #expect(step(housekeeping, at: milliseconds, log: log + 4_096) == nil)
-        housekeeping.noteCommit(at: noted(milliseconds))
+        let grown = log + 4_096
+        housekeeping.noteLog(size: grown, isSynchronizing: false)
+        #expect(step(housekeeping, at: milliseconds, log: grown, isIdle: false) == .moveLogAhead)
+        housekeeping.noteMoveAhead(moved: log)
+        housekeeping.noteLog(size: grown, isSynchronizing: true)
+        #expect(step(housekeeping, at: milliseconds, log: grown) == nil)
         #expect(step(housekeeping, at: milliseconds, log: Housekeeping.largestLog - 1) == nil)
-        housekeeping.noteSynchronized()
+        housekeeping.noteLog(size: grown, isSynchronizing: false)
     }
 
     @Test("a larger log is moved ahead until little of it is left, and then at once")
     func growth() {
         var housekeeping = settled()
-        housekeeping.noteCommit(at: noted(10))
         var log = Housekeeping.comfortableLog
         #expect(step(housekeeping, at: 10, log: log - 1) == nil)
         moveAhead(&housekeeping, log: log, at: 10)
@@ -91,6 +92,27 @@ import Testing
         moveAhead(&housekeeping, log: Housekeeping.comfortableLog, at: 30)
     }
 
+    @Test("what could not be moved that far is moved ahead once more, what could not be held at all is not")
+    func shortMove() {
+        var housekeeping = settled()
+        let log = Housekeeping.comfortableLog
+        for (moved, next) in [(0, .holdLog), (nil, .checkpoint(empties: false))] as [(Int?, Housekeeping.Step)] {
+            housekeeping.noteHold(logSize: log)
+            housekeeping.noteMoveAhead(moved: moved)
+            housekeeping.noteLog(size: log, isSynchronizing: false)
+            #expect(step(housekeeping, at: 10, log: log) == next)
+        }
+    }
+
+    @Test("a log that has begun anew by itself, or after a fault, is moved ahead as any other")
+    func begunAnew() {
+        var housekeeping = settled()
+        moveAhead(&housekeeping, log: Housekeeping.comfortableLog, at: 10)
+        housekeeping.noteCheckpoint(isComplete: false, empties: false, at: noted(10))
+        housekeeping.noteLog(size: 4_096, isSynchronizing: false)
+        moveAhead(&housekeeping, log: Housekeeping.comfortableLog, at: 20)
+    }
+
     @Test("a very large log is moved at once, whatever is being done ahead")
     func largest() {
         let log = Housekeeping.largestLog
@@ -98,8 +120,9 @@ import Testing
         #expect(step(housekeeping, at: 10, log: log, isIdle: false) == .checkpoint(empties: false))
         housekeeping.noteHold(logSize: log / 2)
         #expect(step(housekeeping, at: 10, log: log, isIdle: false) == .checkpoint(empties: false))
-        housekeeping.noteCommit(at: noted(10))
-        housekeeping.noteMoveAhead()
+        housekeeping.noteLog(size: log, isSynchronizing: false)
+        housekeeping.noteMoveAhead(moved: log / 2)
+        housekeeping.noteLog(size: log, isSynchronizing: true)
         #expect(step(housekeeping, at: 10, log: log, isIdle: false) == .checkpoint(empties: false))
         // Which ends it.
         housekeeping.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
@@ -115,6 +138,7 @@ import Testing
         housekeeping.noteCheckpoint(isComplete: true, empties: true, at: noted(1_010))
         housekeeping.noteLookAfterFiles(at: noted(1_010))
         housekeeping.noteCommit(at: noted(1_020))
+        housekeeping.noteLog(size: 5_000, isSynchronizing: false)
         #expect(step(housekeeping, at: 1_020, log: 5_000) == nil)
     }
 
@@ -124,11 +148,12 @@ import Testing
         let log = Housekeeping.comfortableLog
         housekeeping.noteHold(logSize: log)
         housekeeping.noteCommit(at: noted(10))
-        housekeeping.noteMoveAhead()
+        housekeeping.noteMoveAhead(moved: log)
+        housekeeping.noteLog(size: log, isSynchronizing: true)
         housekeeping.noteLookAfterFiles(at: noted(900))
         #expect(step(housekeeping, at: 1_010, log: log) == nil)
         #expect(housekeeping.next == noted(1_900))
-        housekeeping.noteSynchronized()
+        housekeeping.noteLog(size: log, isSynchronizing: false)
         #expect(housekeeping.next == noted(1_010))
         #expect(step(housekeeping, at: 1_010, log: log) == .checkpoint(empties: true))
     }

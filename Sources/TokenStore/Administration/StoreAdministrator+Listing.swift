@@ -52,13 +52,13 @@ extension StoreAdministrator {
                 do throws(SealingError) {
                     token = .success(
                         try select.withBlob(at: 5) { (value) throws(SealingError) in
-                            try coder.token(of: value, keyNumber: select.integer(at: 4), key: key, slot: slot)
+                            bytes += value.count
+                            return try coder.token(of: value, keyNumber: select.integer(at: 4), key: key, slot: slot)
                         }
                     )
                 } catch {
                     token = .failure(error)
                 }
-                bytes += (try? token.get())?.info.count ?? 0
                 page.entries.append(
                     Entry(
                         slot: slot, writtenAt: Int64(select.integer(at: 2)),

@@ -6,7 +6,7 @@ package struct StoreExamination: Sendable {
     package let schemaVersion: Int?
     /// The one that a start converts earlier ones to.
     package static let currentSchemaVersion = Schema.version
-    /// As of the last time that the log was moved into the database.
+    /// As of the last time that all of the log was moved into the database.
     package let tokens: Int
     package let databaseBytes: Int
     /// More than 0 after a crash; the next start moves it into the database.

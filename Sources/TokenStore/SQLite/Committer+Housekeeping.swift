@@ -44,24 +44,29 @@ extension Committer {
 
     /// Holds the log's present state until `moveLogAhead` or a checkpoint.
     ///
-    /// Where that is not possible, for want of descriptors for instance, the checkpoint does all.
-    func holdLog() {
+    /// Where that is not possible, for want of descriptors for instance, the checkpoint does all. What is thrown is the
+    /// fault of an earlier sync.
+    func holdLog() throws(SQLiteError) {
+        try mover?.finish()
         do throws(SQLiteError) {
             if mover == nil { mover = try LogMover(path: connection.path) }
             try mover?.hold()
         } catch {
-            mover = nil
+            mover?.release()
         }
     }
 
     /// Moves what is held, when there was another commit since, and has the database synced in the background.
     ///
     /// - Parameter whenDone: Called on another thread when it is synced.
-    func moveLogAhead(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) {
-        guard let mover, mover.isHolding else { return }
+    /// - Returns: Bytes of the log that are in the database now; nil when nothing was held.
+    func moveLogAhead(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) -> Int? {
+        guard let mover, mover.isHolding else { return nil }
         defer { mover.release() }
         _ = try connection.checkpoint(.passive, waiting: 0)
+        mover.release()
         mover.synchronize(whenDone: whenDone)
+        return connection.movedPages * pageSize
     }
 
     /// Moves the log into the database, and cuts it to nothing or has it begin anew, as far as readers allow.

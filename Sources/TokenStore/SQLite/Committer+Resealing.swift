@@ -48,12 +48,11 @@ extension Committer {
                 }
                 result.seen += 1
                 result.next = Int64(select.integer(at: 0))
-                switch Self.finding(select, &coder) {
+                switch Self.finding(select, &coder, &bytes) {
                 case .current: break
                 case .unreadable: result.unreadable += 1
                 case .resealed(let new):
                     result.resealed += 1
-                    bytes += new.value.count
                     try update.bind(Int64(new.keyNumber), at: 2)
                     try update.bind(result.next, at: 3)
                     try update.withBinding(new.value, at: 1) { () throws(SQLiteError) in _ = try update.step() }
@@ -64,13 +63,14 @@ extension Committer {
         return result
     }
 
-    private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder) -> Finding {
+    private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
         let keyNumber = select.integer(at: 2)
         do throws(SealingError) {
             guard try coder.newestKeyNumber() != keyNumber else { return .current }
             let key = select.blob(at: 1)
             let token = try select.withBlob(at: 3) { (value) throws(SealingError) in
-                try coder.token(of: value, keyNumber: keyNumber, key: key, slot: Int64(select.integer(at: 0)))
+                bytes += value.count
+                return try coder.token(of: value, keyNumber: keyNumber, key: key, slot: Int64(select.integer(at: 0)))
             }
             return .resealed(try coder.row(of: token))
         } catch {

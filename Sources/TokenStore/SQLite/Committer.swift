@@ -11,7 +11,7 @@ final class Committer {
     private let setCount: SQLiteStatement
     private let pageCount: SQLiteStatement
     private let freePageCount: SQLiteStatement
-    private let pageSize: Int
+    let pageSize: Int
     private let options: StoreOptions
     /// Tokens in the store, the open transaction's included.
     private(set) var tokenCount: Int

@@ -45,7 +45,9 @@ struct Housekeeping {
     private var filledSince: ContinuousClock.Instant?
     /// What is being done ahead of the next checkpoint.
     private var move = Move.none
-    /// Bytes of the log that were moved ahead, or are about to be.
+    /// Bytes of the log when it was held.
+    private var heldLog = 0
+    /// Bytes of the log that need not be moved ahead any more.
     private var movedLog = 0
     /// At first for what an earlier run has left.
     private var releasesPages = true
@@ -92,7 +94,14 @@ struct Housekeeping {
     mutating func noteCommit(at now: ContinuousClock.Instant) {
         quietCheckpoint = now + Self.quietTime
         filledSince = filledSince ?? now
-        if move == .holding { move = .due }
+    }
+
+    /// Tells of the log after whatever has been done.
+    mutating func noteLog(size: Int, isSynchronizing: Bool) {
+        // It has begun anew.
+        if size < movedLog { movedLog = 0 }
+        if move == .holding && size != heldLog { move = .due }
+        if move == .synchronizing && !isSynchronizing { move = .none }
     }
 
     /// - Parameter empties: As in the step that was taken.
@@ -102,22 +111,18 @@ struct Housekeeping {
         quietCheckpoint = isEmpty ? nil : now + Self.quietTime
         checkpointAllowed = isComplete ? now : now + Self.checkpointPause
         if isComplete { movedLog = 0 }
-        // Nothing is held any more, and what was being synced is.
+        // Nothing is held any more, nor being synced.
         move = .none
     }
 
     /// - Parameter logSize: Bytes in the log that is held.
     mutating func noteHold(logSize: Int) {
-        (move, movedLog) = (.holding, logSize)
+        (move, heldLog) = (.holding, logSize)
     }
 
-    mutating func noteMoveAhead() {
-        move = .synchronizing
-    }
-
-    /// The database is not being synced.
-    mutating func noteSynchronized() {
-        if move == .synchronizing { move = .none }
+    /// - Parameter moved: Bytes of the log that are in the database; nil when that was not to be done.
+    mutating func noteMoveAhead(moved: Int?) {
+        (move, movedLog) = (.synchronizing, moved ?? heldLog)
     }
 
     /// - Parameter isDone: Nothing is left to be dropped for now.

@@ -6,14 +6,14 @@ internal import Synchronization
 ///
 /// A checkpoint writes the log's pages into the database and syncs it: for some thousand pages of a large store that takes
 /// from milliseconds to seconds, in which commits wait, as they are the same connection's (see SQLiteTokenStore). But while
-/// somebody reads an earlier state of the log, SQLite moves no page of a later one, and syncs nothing (sqlite.org/wal.html,
-/// section 2.2; walCheckpoint in its wal.c). So this reads one from before a commit until after it. The pages up to there
+/// somebody reads an earlier state of the log, SQLite moves no page of a later one, and does not sync the database
+/// (sqlite.org/wal.html, section 2.2; walCheckpoint in its wal.c). So this reads one from before a commit until after it. The pages up to there
 /// are moved, and then synced on a thread of its own while further commits go on.
 ///
-/// That sync only leaves less to do for the one of the checkpoint, without which the log does not begin anew. What it fails
-/// to write is the checkpoint's fault, though, as the system may take it for written afterwards.
+/// The checkpoint syncs the database once more before the log begins anew, and then finds little to be written. But when the
+/// earlier sync has failed, the system may take those pages for written: so that failure is the checkpoint's as well.
 final class LogMover: @unchecked Sendable {
-    // Unchecked: the writer's thread uses it, but for what `synchronize` runs on the queue.
+    // Unchecked: the writer's thread uses it, and while `isSynchronizing` the queue does.
 
     private let connection: SQLiteConnection
     private let begin: SQLiteStatement
@@ -21,8 +21,8 @@ final class LogMover: @unchecked Sendable {
     private let end: SQLiteStatement
     private let queue = DispatchQueue(label: "log mover")
     private let isUnderWay = Atomic<Bool>(false)
-    /// SQLite's result code of the last sync.
-    private let outcome = Atomic<Int32>(SQLITE_OK)
+    /// SQLite's result code of the last sync that failed.
+    private let failure = Atomic<Int32>(SQLITE_OK)
     /// Whether an earlier state is being read.
     private(set) var isHolding = false
 
@@ -35,9 +35,8 @@ final class LogMover: @unchecked Sendable {
         end = try SQLiteStatement("COMMIT", on: connection)
     }
 
-    /// Begins to read the database as it is now.
+    /// Begins to read the database as it is now; nothing may be synced meanwhile.
     func hold() throws(SQLiteError) {
-        guard !isHolding else { return }
         isHolding = true
         try begin.run()
         try read.run()
@@ -55,23 +54,24 @@ final class LogMover: @unchecked Sendable {
     /// Whether the database is being synced.
     var isSynchronizing: Bool { isUnderWay.load(ordering: .acquiring) }
 
-    /// Has the database synced while the caller goes on.
+    /// Has the database synced while the caller goes on; nothing may be held meanwhile.
     ///
     /// - Parameter whenDone: Called on another thread.
     func synchronize(whenDone: @escaping @Sendable () -> Void) {
         isUnderWay.store(true, ordering: .relaxed)
         queue.async { [self] in
-            outcome.store(connection.synchronizeFile(), ordering: .relaxed)
+            let code = connection.synchronizeFile()
+            if code != SQLITE_OK { failure.store(code, ordering: .relaxed) }
             isUnderWay.store(false, ordering: .releasing)
             whenDone()
         }
     }
 
-    /// Holds nothing any more, and returns when everything that was moved is synced.
+    /// Holds nothing any more, and returns when everything that was ever moved is synced.
     func finish() throws(SQLiteError) {
         release()
         queue.sync {}
-        let code = outcome.load(ordering: .relaxed)
+        let code = failure.load(ordering: .relaxed)
         guard code == SQLITE_OK else {
             throw SQLiteError(code: code, message: "the database could not be synced", sql: "checkpoint")
         }

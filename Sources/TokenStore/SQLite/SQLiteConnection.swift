@@ -9,6 +9,8 @@ internal import Metrics
 
     /// Pages in the log after the last commit of this connection, once `countLoggedPages` was called.
     private(set) var loggedPages = 0
+    /// Pages of the log that were in the database after this connection's last checkpoint.
+    private(set) var movedPages = 0
 
     enum Mode {
         /// Also creates the file.
@@ -116,7 +118,7 @@ internal import Metrics
         }
     }
 
-    /// Has what was written to the database's file so far reach the disk; also while another thread uses the connection.
+    /// Has what was written to the database's file so far, by whichever connection, reach the disk.
     ///
     /// - Returns: SQLite's result code.
     func synchronizeFile() -> Int32 {
@@ -174,6 +176,7 @@ internal import Metrics
             }
         switch unsafe sqlite3_wal_checkpoint_v2(handle, nil, number, &logged, &moved) {
         case SQLITE_OK:
+            movedPages = max(0, Int(moved))
             // Below 0 no log is open, as before the first read: nothing was moved.
             guard logged == moved && logged >= 0 else { return .heldUp }
             if mode != .passive { loggedPages = 0 }

@@ -129,7 +129,7 @@ final class SQLiteWriter: Sendable {
                 database.close()
                 return
             }
-            if !database.isSynchronizing { housekeeping.noteSynchronized() }
+            housekeeping.noteLog(size: database.logSize, isSynchronizing: database.isSynchronizing)
             let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
             if let step { take(step, &housekeeping, database) }
             // A job may have followers, and a step another one.
@@ -172,12 +172,15 @@ final class SQLiteWriter: Sendable {
                 database.lookAfterFiles()
             case .holdLog:
                 housekeeping.noteHold(logSize: database.logSize)
-                try database.perform { (committer) throws(SQLiteError) in committer.holdLog() }
+                try database.perform(provesWriting: false) { (committer) throws(SQLiteError) in
+                    try committer.holdLog()
+                }
             case .moveLogAhead:
-                housekeeping.noteMoveAhead()
-                try database.perform { (committer) throws(SQLiteError) in
+                housekeeping.noteMoveAhead(moved: nil)
+                let moved = try database.perform(provesWriting: false) { (committer) throws(SQLiteError) in
                     try committer.moveLogAhead { [available] in available.signal() }
                 }
+                housekeeping.noteMoveAhead(moved: moved)
             case .checkpoint(let empties):
                 // Noted first as held up: after an error it is tried again in a while.
                 housekeeping.noteCheckpoint(isComplete: false, empties: empties, at: .now)

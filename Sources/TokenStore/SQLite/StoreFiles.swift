@@ -37,7 +37,7 @@ struct StoreFiles: ~Copyable {
         let log = Self.identity(log)
         // SQLite makes the log with the first write.
         if logIdentity == nil { logIdentity = log }
-        return Self.identity(database) == identity && log == logIdentity
+        return identity != nil && Self.identity(database) == identity && log == logIdentity
     }
 
     private static func identity(_ path: String) -> Identity? {

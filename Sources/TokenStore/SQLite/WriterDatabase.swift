@@ -82,9 +82,10 @@ final class WriterDatabase {
     ///
     /// - Parameters:
     ///   - hashes: The numbers in the cache of the ids that it changes.
+    ///   - provesWriting: Whether writes do not fail any more when it succeeds.
     ///   - body: What to do.
     func perform<Result>(
-        writing hashes: [UInt64] = [], _ body: (Committer) throws(SQLiteError) -> Result
+        writing hashes: [UInt64] = [], provesWriting: Bool = true, _ body: (Committer) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let committer = try usableCommitter()
         // Nobody may read what is about to change and keep it, nor go on reading from before it once it has changed.
@@ -102,7 +103,7 @@ final class WriterDatabase {
         }
         // Whatever was written to files that nobody will find again is lost.
         guard files.areInPlace() else { throw vanished() }
-        failure?.isOver = true
+        if provesWriting { failure?.isOver = true }
         state.metrics.tokens.set(UInt64(committer.tokenCount))
         return result
     }

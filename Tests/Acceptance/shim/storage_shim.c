@@ -46,6 +46,7 @@ struct control {
     _Atomic uint32_t sync_failures;
     _Atomic uint32_t truncate_failures;
     _Atomic uint32_t next_database_syncs; /* so many fail, of the database and not of its log */
+    _Atomic uint32_t late_database_syncs; /* each ends when so many bytes more were written, at the latest in 5 s */
     _Atomic uint32_t error; /* an errno; 0 for EIO or ENOSPC, either at random */
     _Atomic uint32_t end_after_events; /* kills the process between two recorded events; 0 for never */
     /* What was done: */
@@ -79,6 +80,7 @@ static int recording = -1;
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t event_count;
 static uint32_t opened_count;
+static _Atomic uint64_t written_bytes;
 
 /* By descriptor, the number of the file that it was opened as; 0 for everything outside the folder. */
 static _Atomic uint32_t numbers[MOST_DESCRIPTORS];
@@ -248,6 +250,7 @@ static ssize_t write_at(int descriptor, uint32_t number, const void *data, size_
     ssize_t written = REAL(pwrite64)(descriptor, data, length, position);
     int error = errno;
     if (written > 0) record(WRITTEN, number, position, data, written);
+    if (written > 0) written_bytes += written;
     pthread_mutex_unlock(&order);
     errno = error;
     return written;
@@ -277,14 +280,25 @@ ssize_t write(int descriptor, const void *data, size_t length)
     return written;
 }
 
-static int is_next_to_fail(int descriptor)
+static int is_database(int descriptor)
 {
     char path[PATH_MAX];
-    if (control->next_database_syncs == 0) return 0;
     ssize_t length = path_of(descriptor, path);
-    if (length < 3 || strcmp(path + length - 3, ".db") != 0) return 0;
+    return length >= 3 && strcmp(path + length - 3, ".db") == 0;
+}
+
+static int is_next_to_fail(int descriptor)
+{
+    if (control->next_database_syncs == 0 || !is_database(descriptor)) return 0;
     control->next_database_syncs -= 1;
     return 1;
+}
+
+static void wait_for_writes(int descriptor)
+{
+    if (control->late_database_syncs == 0 || !is_database(descriptor)) return;
+    uint64_t enough = written_bytes + control->late_database_syncs;
+    for (int milliseconds = 0; written_bytes < enough && milliseconds < 5000; milliseconds += 1) usleep(1000);
 }
 
 static int synchronize(int descriptor, uint32_t number, int (*real)(int))
@@ -295,6 +309,7 @@ static int synchronize(int descriptor, uint32_t number, int (*real)(int))
     pthread_mutex_unlock(&order);
     /* Not under the lock: an answer that does not wait for the sync has to get past it. */
     if (control->sync_delay_microseconds) usleep(control->sync_delay_microseconds);
+    wait_for_writes(descriptor);
     int fails = is_next_to_fail(descriptor) || strikes(control->sync_failures);
     int result = fails ? fail(&control->failed_syncs) : real(descriptor);
     int error = errno;

@@ -42,12 +42,16 @@ extension Committer {
         return true
     }
 
+    private static let smallDatabase = 8 << 20
+
     /// Holds the log's present state until `moveLogAhead` or a checkpoint.
     ///
-    /// Where that is not possible, for want of descriptors for instance, the checkpoint does all. What is thrown is the
+    /// Where that is not worth it or not possible, for want of descriptors for instance, the checkpoint does all. What is thrown is the
     /// fault of an earlier sync.
     func holdLog() throws(SQLiteError) {
         try mover?.finish()
+        // All pages of a small one are moved in some milliseconds; ahead, most of them would have to be once more.
+        guard try usedBytes() >= Self.smallDatabase else { return }
         do throws(SQLiteError) {
             if mover == nil { mover = try LogMover(path: connection.path) }
             try mover?.hold()

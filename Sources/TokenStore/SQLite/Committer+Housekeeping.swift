@@ -46,8 +46,8 @@ extension Committer {
 
     /// Holds the log's present state until `moveLogAhead` or a checkpoint.
     ///
-    /// Where that is not worth it or not possible, for want of descriptors for instance, the checkpoint does all. What is thrown is the
-    /// fault of an earlier sync.
+    /// Where that is not worth it or not possible, for want of descriptors for instance, the checkpoint does all. Throws what
+    /// an earlier sync has come to.
     func holdLog() throws(SQLiteError) {
         try mover?.finish()
         // All pages of a small one are moved in some milliseconds; ahead, most of them would have to be once more.
@@ -68,6 +68,7 @@ extension Committer {
         guard let mover, mover.isHolding else { return nil }
         defer { mover.release() }
         _ = try connection.checkpoint(.passive, waiting: 0)
+        // Before another thread uses its connection.
         mover.release()
         mover.synchronize(whenDone: whenDone)
         return connection.movedPages * pageSize

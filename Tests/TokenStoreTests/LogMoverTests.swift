@@ -31,8 +31,7 @@ import Testing
     private func write(_ name: UInt8, _ version: UInt8, size: Int = 3_000) throws {
         let row = Row(
             key: key(name), value: [UInt8](repeating: version, count: size), keyNumber: 0, expiresAt: nil,
-            writtenAt: nil,
-            cacheHash: 0, index: ObjectIdentifier(committer)
+            writtenAt: nil, cacheHash: 0, index: ObjectIdentifier(committer)
         )
         for outcome in try committer.commit([row]) { try outcome.get() }
     }

@@ -2,6 +2,12 @@ internal import Glibc
 
 /// The folder that holds the database, locked against other processes for as long as this value lives.
 package struct DataDirectory: ~Copyable, Sendable {
+    package static let controlSocketName = "control.sock"
+    private static let lockName = "lock"
+    /// What lies in it, some of it only while a server runs; the key ring may lie elsewhere.
+    package static let fileNames =
+        ["", "-wal", "-shm"].map { SQLiteTokenStore.fileName + $0 } + [lockName, controlSocketName]
+
     package let path: String
     private let lock: Int32
 
@@ -18,7 +24,7 @@ package struct DataDirectory: ~Copyable, Sendable {
         guard unsafe access(path, R_OK | W_OK | X_OK) == 0 else {
             throw .directory(path: path, call: "access", reason: Self.lastReason())
         }
-        let file = path + "/lock"
+        let file = path + "/" + Self.lockName
         let descriptor = unsafe open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
             throw .directory(path: path, call: "open \(file)", reason: Self.lastReason())
@@ -43,7 +49,7 @@ package struct DataDirectory: ~Copyable, Sendable {
     /// Whether the path still leads to the file that is locked, so that nobody else can have locked another one there.
     var isInPlace: Bool {
         var (own, found) = (stat(), stat())
-        return unsafe fstat(lock, &own) == 0 && stat(path + "/lock", &found) == 0
+        return unsafe fstat(lock, &own) == 0 && stat(path + "/" + Self.lockName, &found) == 0
             && own.st_dev == found.st_dev && own.st_ino == found.st_ino
     }
 

@@ -1,6 +1,7 @@
 """A backup is the store as of one moment; a restore puts it back whole or leaves everything as it was."""
 import os
 import shutil
+import socket
 import sqlite3
 import threading
 
@@ -81,7 +82,7 @@ def test_a_backup_that_cannot_be_written_leaves_nothing_behind(serve, tmp_path, 
     assert "No such file or directory" in message
     (tmp_path / "folder").mkdir()
     message = refused(server.data, "backup", str(tmp_path / "folder"))
-    assert "cannot be renamed" in message
+    assert "is a folder; name a file in it" in message
     assert os.listdir(tmp_path / "folder") == [] and not (tmp_path / "folder.partial").exists()
     if is_running:
         # The store is none the worse for it.
@@ -98,11 +99,33 @@ def test_a_backup_replaces_nothing_but_a_backup(serve, tmp_path):
         message = refused(server.data, "backup", str(path))
         assert "is a file of the store itself" in message or "is there and is no backup" in message
     assert (tmp_path / "letter").read_text() == "not to be lost"
+    assert "is a file of the store itself" in refused(server.data, "backup", str(server.data / "." / "control.sock"))
+    (tmp_path / "link").symlink_to(tmp_path / "letter")
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for name in ("link", "pipe", "socket"):
+            kind = (tmp_path / name).lstat().st_mode
+            assert "is there and is no backup" in refused(server.data, "backup", str(tmp_path / name))
+            assert (tmp_path / name).lstat().st_mode == kind
     assert contents == {name: (server.data / name).read_bytes() for name in contents}
     assert exchange(server.address, post("me", "again")).body == STORED
     assert server.stop() == 0
     assert "is the store itself" in refused(server.data, "restore", str(server.data / "tokens.db"))
     assert printed(server.data, "get", "me") == "again\n"
+
+
+def test_an_unfinished_backup_is_replaced_and_what_only_has_its_name_is_not(serve, tmp_path):
+    server = serve()
+    fill(server.address, 10)
+    backup, partial = tmp_path / "backup.db", tmp_path / "backup.db.partial"
+    partial.write_text("not to be lost")
+    assert "is no unfinished backup" in refused(server.data, "backup", str(backup))
+    assert partial.read_text() == "not to be lost" and not backup.exists()
+    for left_behind in (b"", bytes(8_192), b"SQLite format 3\0" + bytes(100)):
+        partial.write_bytes(left_behind)
+        printed(server.data, "backup", str(backup))
+        assert backup.read_bytes().startswith(b"SQLite format 3") and not partial.exists()
 
 
 def test_what_a_killed_command_left_is_not_taken_for_a_part_of_a_backup(serve, tmp_path):

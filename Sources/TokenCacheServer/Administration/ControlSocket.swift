@@ -11,8 +11,6 @@ internal import TokenStore
 ///     curl --unix-socket data/control.sock -d '{"id": "me"}' http://localhost/store/get
 ///     curl --unix-socket data/control.sock http://localhost/readyz
 final class ControlSocket: Sendable {
-    static let fileName = "control.sock"
-
     private let listener: AdministrationListener
     private let administrator: StoreAdministrator
 
@@ -23,7 +21,7 @@ final class ControlSocket: Sendable {
         administrator = StoreAdministrator(store)
     }
 
-    static func path(in directory: String) -> String { directory + "/" + fileName }
+    static func path(in directory: String) -> String { directory + "/" + DataDirectory.controlSocketName }
 
     /// Accepts on a loop until that is abandoned, and returns when what was asked for is over.
     func accept(

@@ -47,7 +47,7 @@ enum FolderCheck {
                 )
             )
         }
-        for name in ["tokens.db", "tokens.db-wal", "tokens.db-shm", "lock", "control.sock"] {
+        for name in DataDirectory.fileNames {
             findings += FileCheck.secret(directory + "/" + name, topic)
         }
         return findings

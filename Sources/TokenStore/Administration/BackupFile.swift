@@ -22,8 +22,16 @@ enum BackupFile {
     static func isOne(_ path: String) -> Bool {
         guard let head = PrivateFile.head(of: path, count: 72), head.count == 72 else { return false }
         let application = head[68..<72].reduce(0) { $0 << 8 | Int($1) }
-        return head.starts(with: Array("SQLite format 3\0".utf8)) && application == Schema.applicationID
+        return head.starts(with: Self.signature) && application == Schema.applicationID
     }
+
+    /// Whether a file may be a backup that was interrupted, whose first page SQLite writes last.
+    static func mayBeUnfinished(_ path: String) -> Bool {
+        guard let head = PrivateFile.head(of: path, count: Self.signature.count) else { return false }
+        return head == Self.signature || head.allSatisfy { $0 == 0 }
+    }
+
+    private static let signature = Array("SQLite format 3\0".utf8)
 
     /// Looks whether a database is sound.
     static func check(_ connection: SQLiteConnection) throws(SQLiteError) {

@@ -26,7 +26,7 @@ extension StoreAdministrator {
         }
         defer { store.state.isBackingUp.store(false, ordering: .releasing) }
         try refuseForeignFile(path)
-        let temporary = path + ".partial"
+        let temporary = try temporaryPath(for: path)
         try PrivateFile.create(temporary)
         // Without effect once it has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
@@ -48,13 +48,35 @@ extension StoreAdministrator {
 
     /// A backup replaces nothing but a backup: not the key ring, the store itself, or what a slip of the hand has named.
     private func refuseForeignFile(_ path: String) throws(StoreError) {
-        var own = ["", "-wal", "-shm", ".new"].map { store.path + $0 }
-        own += [store.options.keyRing.path, store.directory + "/lock"]
-        guard !own.contains(where: { $0 == path || PrivateFile.areSame($0, path) }) else {
+        let own = [store.path, store.path + ".new", store.options.keyRing.path]
+        let isOwnName = DataDirectory.fileNames.contains { path.hasSuffix("/" + $0) }
+        let isInOwnFolder = PrivateFile.areSame(PrivateFile.folder(of: path), store.directory)
+        guard !own.contains(where: { $0 == path || PrivateFile.areSame($0, path) }), !(isOwnName && isInOwnFolder)
+        else {
             throw .refused("\(path) is a file of the store itself; name another one")
         }
-        guard PrivateFile.size(path) == 0 || BackupFile.isOne(path) || PrivateFile.isFolder(path) else {
+        switch PrivateFile.kind(of: path) {
+        case .nothing: break
+        case .folder: throw .refused("\(path) is a folder; name a file in it")
+        case .file where PrivateFile.size(path) == 0 || BackupFile.isOne(path): break
+        case .file, .other:
             throw .refused("\(path) is there and is no backup; name another file, or remove it first")
+        }
+    }
+
+    /// The name that a backup has until it is complete, under which an interrupted one may have been left.
+    private func temporaryPath(for path: String) throws(StoreError) -> String {
+        let temporary = path + ".partial"
+        switch PrivateFile.kind(of: temporary) {
+        case .nothing: return temporary
+        case .file where BackupFile.mayBeUnfinished(temporary): return temporary
+        case .file, .folder, .other:
+            throw .refused(
+                """
+                \(temporary), where the backup is to be written first, is there and is no unfinished backup; name another \
+                file, or remove it first
+                """
+            )
         }
     }
 

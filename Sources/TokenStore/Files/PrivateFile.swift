@@ -42,9 +42,21 @@ enum PrivateFile {
             && one.st_dev == other.st_dev && one.st_ino == other.st_ino
     }
 
-    static func isFolder(_ path: String) -> Bool {
+    enum Kind {
+        case nothing, file, folder
+        /// A device, a pipe or a socket.
+        case other
+    }
+
+    /// What is at a path, or where a symbolic link there leads to.
+    static func kind(of path: String) -> Kind {
         var status = stat()
-        return unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+        guard unsafe stat(path, &status) == 0 else { return .nothing }
+        switch status.st_mode & S_IFMT {
+        case S_IFREG: return .file
+        case S_IFDIR: return .folder
+        default: return .other
+        }
     }
 
     /// The first bytes of a file; nil when it cannot be read.

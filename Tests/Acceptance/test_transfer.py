@@ -91,6 +91,28 @@ def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tm
     assert os.stat(tmp_path / "out" / "x.txt").st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("kind", ["file", "link", "hard link"])
+def test_nothing_is_exported_into_a_file_that_somebody_has_open(serve, tmp_path, kind):
+    server = serve()
+    assert exchange(server.address, post("me", "secret4711")).body == STORED
+    folder, others = tmp_path / "out", tmp_path / "others"
+    folder.mkdir()
+    others.touch(0o666)
+    planted = folder / ".token-cache-export.new"
+    if kind == "file":
+        others.rename(planted)
+    elif kind == "link":
+        planted.symlink_to(others)
+    else:
+        planted.hardlink_to(others)
+    with open(planted, "rb") as open_file:
+        done = run("export", str(folder), "--data-directory", str(server.data))
+        assert done.returncode == 0, done.stderr
+        assert open_file.read() == b""
+    assert os.listdir(folder) == ["me.txt"]
+    assert (folder / "me.txt").read_text() == '"secret4711"' and (folder / "me.txt").stat().st_mode & 0o777 == 0o600
+
+
 def test_ids_that_cannot_be_file_names_are_counted(serve, tmp_path):
     server = serve()
     for unique_id in ("a/b", "i" * 300, "fine"):

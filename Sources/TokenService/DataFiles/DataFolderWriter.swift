@@ -46,9 +46,7 @@ package struct DataFolderWriter: ~Copyable {
         case .success(let found): name = found
         case .failure(let error): return error.reason
         }
-        let descriptor = unsafe openat(
-            folder, Self.temporaryName, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o600
-        )
+        let descriptor = openTemporary()
         guard descriptor >= 0 else { throw failure() }
         defer { close(descriptor) }
         try write(format.content(of: tokenInfo), to: descriptor)
@@ -64,6 +62,16 @@ package struct DataFolderWriter: ~Copyable {
         // One for all files: a sync for each would take a millisecond each.
         sync()
         guard fsync(folder) == 0 else { throw failure() }
+    }
+
+    /// A file that is new: one that is there may be open elsewhere, and belong to anybody.
+    private func openTemporary() -> Int32 {
+        let flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC
+        let descriptor = unsafe openat(folder, Self.temporaryName, flags, 0o600)
+        guard descriptor < 0, errno == EEXIST else { return descriptor }
+        // Of an export that was interrupted.
+        _ = unsafe unlinkat(folder, Self.temporaryName, 0)
+        return unsafe openat(folder, Self.temporaryName, flags, 0o600)
     }
 
     private func write(_ content: [UInt8], to descriptor: Int32) throws(Failure) {

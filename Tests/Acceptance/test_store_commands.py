@@ -71,6 +71,24 @@ def test_list_shows_ages_and_sizes_and_ids_only_when_asked(data):
     assert [entry["size"] for entry in entries] == [6, 6, 6] and all("id" not in entry for entry in entries)
 
 
+def test_an_id_cannot_forge_a_line_or_steer_the_terminal(data):
+    forged = "evil\x1b[31m\x9b\nwritten 1s ago\u2028\u202e"
+    printed(data, "put", forged, "x")
+    shown = printed(data, "list", "--show-ids")
+    assert len(shown.splitlines()) == 5, shown
+    assert r"evil\u{1B}[31m\u{009B}\nwritten 1s ago\u{2028}\u{202E}" in shown
+    ids = [json.loads(line)["id"] for line in printed(data, "list", "--show-ids", "--json").split("\n") if line]
+    assert forged in ids
+
+
+def test_lines_from_elsewhere_may_end_with_cr_lf(data):
+    printed(data, "put", "-", input="me\r\nfirst\r\nsecond\r\n")
+    printed(data, "put", "you", "-", input="hello\r\n")
+    assert json.loads(printed(data, "get", "-", "--json", input="me\r\n")) == {"tokenInfo": "first\r\nsecond"}
+    assert json.loads(printed(data, "get", "you", "--json")) == {"tokenInfo": "hello"}
+    assert printed(data, "delete", "-", input=f"me\r\n\r\nyou\r\n{SECRET}-0") == "removed 3 tokens\n"
+
+
 def test_stats_are_numbers(data):
     found_stats = json.loads(printed(data, "stats", "--json"))
     assert found_stats["tokens"] == 3 and found_stats["isSealed"] and found_stats["newestKey"] == 1

@@ -6,6 +6,23 @@ enum StandardInput {
     static func text() -> String? {
         let data = (try? FileHandle.standardInput.readToEnd()) ?? Data()
         guard let text = String(validating: data, as: UTF8.self) else { return nil }
-        return text.hasSuffix("\n") ? String(text.dropLast()) : text
+        return text.unicodeScalars.last == "\n" ? withoutReturn(text.unicodeScalars.dropLast()) : text
+    }
+
+    /// The lines of a text, without the empty ones.
+    static func lines(_ text: String) -> [String] {
+        // Of scalars: as a character, CR LF is no line feed.
+        text.unicodeScalars.split(separator: "\n").map(withoutReturn).filter { !$0.isEmpty }
+    }
+
+    /// The first line of a text, and what follows it.
+    static func firstLine(_ text: String) -> (line: String, rest: String) {
+        let scalars = text.unicodeScalars
+        guard let end = scalars.firstIndex(of: "\n") else { return (text, "") }
+        return (withoutReturn(scalars[..<end]), String(scalars[scalars.index(after: end)...]))
+    }
+
+    private static func withoutReturn(_ line: Substring.UnicodeScalarView) -> String {
+        String(line.last == "\r" ? line.dropLast() : line)
     }
 }

@@ -48,6 +48,19 @@ enum Text {
         return age(hasOverflowed ? 0 : seconds)
     }
 
+    /// The text on one line, with `\u{1b}` for what a terminal would obey: a client has chosen it.
+    static func visible(_ text: String) -> String {
+        var visible = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator:
+                visible.append(contentsOf: scalar.escaped(asASCII: true).unicodeScalars)
+            default: visible.append(scalar)
+            }
+        }
+        return String(visible)
+    }
+
     /// As in `2026-11-21T02:03:04Z`.
     static func time(_ unixTime: Int64) -> String {
         Date(timeIntervalSince1970: TimeInterval(unixTime)).formatted(.iso8601)

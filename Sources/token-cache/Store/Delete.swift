@@ -26,7 +26,7 @@ struct Delete: AsyncParsableCommand {
     func run() async throws {
         var ids = ids
         if ids == ["-"] {
-            ids = try options.text("-", of: "the ids").split(separator: "\n").map(String.init)
+            ids = StandardInput.lines(try options.text("-", of: "the ids"))
         }
         let named = ids
         let reply = try await options.withStore { try await $0.perform(RemoveTokens(ids: named)) }

@@ -67,7 +67,7 @@ struct Import: AsyncParsableCommand {
                 summary.skip(reason)
                 if showsSkipped {
                     bar.finish()
-                    let line = "\(String(decoding: name, as: UTF8.self)): \(reason.explanation)\n"
+                    let line = "\(Text.visible(String(decoding: name, as: UTF8.self))): \(reason.explanation)\n"
                     FileHandle.standardError.write(Data(line.utf8))
                 }
             }

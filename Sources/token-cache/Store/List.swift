@@ -51,7 +51,7 @@ struct List: AsyncParsableCommand {
             )
         }
         if let fault = token.fault { parts.append(fault) }
-        if let id = token.id { parts.append(id) }
+        if let id = token.id { parts.append(Text.visible(id)) }
         return parts.joined(separator: "  ")
     }
 }

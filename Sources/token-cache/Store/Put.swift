@@ -28,10 +28,7 @@ struct Put: AsyncParsableCommand {
             guard tokenInfo == "-" else {
                 throw options.configuration.fault("with the id from standard input the token info comes from there too")
             }
-            let parts = try options.text("-", of: "the id").split(
-                separator: "\n", maxSplits: 1, omittingEmptySubsequences: false)
-            id = String(parts[0])
-            tokenInfo = parts.count == 2 ? String(parts[1]) : ""
+            (id, tokenInfo) = StandardInput.firstLine(try options.text("-", of: "the id"))
         } else {
             tokenInfo = try options.text(tokenInfo, of: "the token info")
         }

@@ -193,11 +193,17 @@ def bad_backups(folder, other):
     (folder / "short.db").write_bytes(good.read_bytes()[:8192])
     (folder / "text.db").write_text("no database at all" * 1000)
     (folder / "empty.db").touch()
+    (folder / "byte.db").write_bytes(good.read_bytes()[:1])
+    (folder / "folder.db").mkdir()
+    with sqlite3.connect(folder / "without-tables.db") as database:
+        database.execute("VACUUM")
     with sqlite3.connect(folder / "foreign.db") as database:
         database.execute("CREATE TABLE other (a)")
     printed(other, "backup", str(folder / "other.db"))
-    return {"damaged.db": "", "short.db": "", "text.db": "is not a usable database", "foreign.db": "of another program",
-            "other.db": "is not the one that the store was sealed with", "none.db": "there is no file"}
+    return {
+        "damaged.db": "is damaged", "short.db": "is damaged", "empty.db": "is empty", "none.db": "there is no file",
+        "folder.db": "is no file", "other.db": "is not the one that the store was sealed with",
+    } | dict.fromkeys(("text.db", "foreign.db", "byte.db", "without-tables.db"), "is no backup that token-cache has written")
 
 
 def test_what_is_no_backup_of_this_store_replaces_nothing(serve, tmp_path):

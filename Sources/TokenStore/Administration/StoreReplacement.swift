@@ -43,13 +43,20 @@ package struct StoreReplacement: ~Copyable {
     /// - Parameter path: What `StoreAdministrator.backUp` has written.
     package func restore(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
         defer { database.discardNew() }
-        guard PrivateFile.exists(path) else { throw .refused("there is no file \(path)") }
+        switch PrivateFile.kind(of: path) {
+        case .file: break
+        case .nothing: throw .refused("there is no file \(path)")
+        case .folder, .other: throw .refused("\(path) is no file")
+        }
         guard !PrivateFile.areSame(path, database.path) else { throw .refused("\(path) is the store itself") }
         guard PrivateFile.size(path + "-wal") == 0 else {
             throw .refused(
                 "\(path)-wal belongs to it and would be left out; restore a file that token-cache backup has written"
             )
         }
+        // An empty one, as a broken transfer leaves it, would do for a new store.
+        guard PrivateFile.size(path) > 0 else { throw .refused("\(path) is empty; nothing was replaced") }
+        guard BackupFile.isOne(path) else { throw notABackup(path) }
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
         let tokens = try check(path, progress)
@@ -67,7 +74,7 @@ package struct StoreReplacement: ~Copyable {
             }
             _ = try Schema.check(connection, path: database.new)
         } catch {
-            throw .refused("\(error)".replacing(database.new, with: path))
+            throw refusal(of: path, error)
         }
         do throws(SQLiteError) {
             try BackupFile.check(connection)
@@ -87,7 +94,7 @@ package struct StoreReplacement: ~Copyable {
             }
             opened = try opener.openCopy()
         } catch {
-            throw .refused("\(error)".replacing(database.new, with: path))
+            throw refusal(of: path, error)
         }
         let connection = opened.committer.connection
         let tokens = opened.committer.tokenCount
@@ -104,6 +111,21 @@ package struct StoreReplacement: ~Copyable {
             )
         }
         return tokens
+    }
+
+    private func notABackup(_ path: String) -> StoreError {
+        .refused("\(path) is no backup that token-cache has written; nothing was replaced")
+    }
+
+    /// Says of errors what they mean for a backup.
+    private func refusal(of path: String, _ error: StoreOpenError) -> StoreError {
+        switch error {
+        case .notADatabase(_, let error): .refused("\(path) is damaged (\(error)); nothing was replaced")
+        case .foreign: notABackup(path)
+        case .database(_, let error):
+            .refused("the copy of \(path) in \(directory) cannot be opened: \(error); nothing was replaced")
+        default: .refused("\(error)".replacing(database.new, with: path))
+        }
     }
 
     // MARK: - Converting

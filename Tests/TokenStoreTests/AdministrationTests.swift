@@ -132,6 +132,52 @@ import Testing
         #expect(try await info(StoreAdministrator(again), "id1") == "info1")
     }
 
+    @Test("a key that is added while another one is being retired stays, and one is retired at a time")
+    func addingWhileRetiring() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        for _ in 2...3 { _ = try await administrator.addKey() }
+        let gate = DispatchSemaphore(value: 0)
+        let commit = Task { try await store.writer.perform { (_) throws(SQLiteError) in gate.wait() } }
+        let retirement = Task { try await administrator.retireKey(numbered: 1) }
+        while store.state.sealing.retiring.load(ordering: .acquiring) == 0 {
+            try await Task.sleep(for: .milliseconds(1))
+        }
+        #expect(try await administrator.addKey().number == 4)
+        await #expect(throws: StoreError.refused("another key is being retired; try again when that is done")) {
+            try await administrator.retireKey(numbered: 2)
+        }
+        gate.signal()
+        try await commit.value
+        try await retirement.value
+        #expect(try await administrator.keys().map(\.number) == [2, 3, 4])
+        #expect(try store.options.keyRing.load()?.keys.map(\.number) == [2, 3, 4])
+        try await administrator.retireKey(numbered: 2)
+    }
+
+    @Test("a key ring's file without a key that is in use, or with another of its number, is not gone on with")
+    func oldKeyRing() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        let file = store.options.keyRing
+        let first = try #require(try file.load())
+        _ = try await administrator.addKey()
+        let second = try #require(try file.load())
+        for stale in [first, try first.addingKey(createdAt: 1)] {
+            try file.save(stale)
+            await #expect(throws: StoreError.keyRing(.lacksKey(number: 2, path: file.path))) {
+                _ = try await administrator.addKey()
+            }
+            await #expect(throws: StoreError.keyRing(.lacksKey(number: 2, path: file.path))) {
+                try await administrator.retireKey(numbered: 1)
+            }
+        }
+        try file.save(second)
+        #expect(try await administrator.addKey().number == 3)
+    }
+
     @Test("a session seals with the new key from then on and opens what either has sealed")
     func keysOfSessions() async throws {
         let store = try SQLiteTokenStore(at: data)

@@ -42,18 +42,17 @@ extension StoreAdministrator {
     /// The newest one is kept, and so is one that a row is still sealed with.
     package func retireKey(numbered number: Int) async throws(StoreError) {
         try reloadRing()
-        let ring = try ring()
-        guard ring.key(numbered: number) != nil else {
-            throw .refused("the key ring has no key \(number); token-cache keys list shows those it has")
-        }
-        guard number != ring.newest.number else {
-            throw .refused("key \(number) is the newest, which seals; add another one first with token-cache keys add")
-        }
+        try refuseToRetire(number, of: try ring())
         // From here on no row that it has sealed is written any more, and what was under way is when the job has run.
         let sealing = store.state.sealing
-        sealing.retiring.store(number, ordering: .releasing)
+        guard sealing.retiring.compareExchange(expected: 0, desired: number, ordering: .acquiringAndReleasing).exchanged
+        else { throw .refused("another key is being retired; try again when that is done") }
         defer { sealing.retiring.store(0, ordering: .releasing) }
         try await store.writer.perform { (_) throws(SQLiteError) in }
+        // Meanwhile another key may have been added; from here to the end nothing else has its turn.
+        try reloadRing()
+        let ring = try ring()
+        try refuseToRetire(number, of: ring)
         let connection = try reader().connection
         let isUsed = try reading { () throws(SQLiteError) in
             try connection.integer("SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))") == 1
@@ -62,6 +61,15 @@ extension StoreAdministrator {
             throw .refused("tokens are still sealed with key \(number); seal them anew first with token-cache rekey")
         }
         try replaceRing(ring.removingKey(numbered: number))
+    }
+
+    private func refuseToRetire(_ number: Int, of ring: KeyRing) throws(StoreError) {
+        guard ring.key(numbered: number) != nil else {
+            throw .refused("the key ring has no key \(number); token-cache keys list shows those it has")
+        }
+        guard number != ring.newest.number else {
+            throw .refused("key \(number) is the newest, which seals; add another one first with token-cache keys add")
+        }
     }
 
     private func ring() throws(StoreError) -> KeyRing {
@@ -79,6 +87,10 @@ extension StoreAdministrator {
             let current = store.state.sealing.ring
             guard let current, (try? found.identity()) == (try? current.identity()) else {
                 throw .ofAnotherStore(path: file.path)
+            }
+            // An old copy of the file, say. What is written next would be all that is left of the ring.
+            for key in current.keys where found.key(numbered: key.number)?.hasBytes(of: key.key) != true {
+                throw .lacksKey(number: key.number, path: file.path)
             }
             // The index key stays the one that rows under way were sealed with.
             store.state.sealing.replace(.sealed(KeyRing(index: current.index, keys: found.keys)))

@@ -108,6 +108,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case missing(path: String)
     /// The ring is not the one that the store was sealed with.
     case ofAnotherStore(path: String)
+    /// The file was replaced by one without a key that the running server has.
+    case lacksKey(number: Int, path: String)
     case library(SealingError)
 
     package var description: String {
@@ -135,6 +137,11 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             """
             the key ring \(path) is not the one that the store was sealed with; put that one in its place, \
             or name the right file with sealing.key_ring
+            """
+        case .lacksKey(let number, let path):
+            """
+            the key ring \(path) was changed and lacks key \(number), with which tokens may be sealed; \
+            put the newest copy of the file in its place
             """
         case .library(let error): "\(error)"
         }

@@ -9,7 +9,7 @@ import pytest
 
 from contract import STORED, found
 from http_client import exchange, get, post
-from server_process import run
+from server_process import binary, run
 from store_files import command, printed, refused
 
 SECRET = "secret4711"
@@ -87,6 +87,17 @@ def test_lines_from_elsewhere_may_end_with_cr_lf(data):
     assert json.loads(printed(data, "get", "-", "--json", input="me\r\n")) == {"tokenInfo": "first\r\nsecond"}
     assert json.loads(printed(data, "get", "you", "--json")) == {"tokenInfo": "hello"}
     assert printed(data, "delete", "-", input=f"me\r\n\r\nyou\r\n{SECRET}-0") == "removed 3 tokens\n"
+
+
+@pytest.mark.parametrize("input_from", ["/tmp", None], ids=["a folder", "closed"])
+def test_what_cannot_be_read_is_no_empty_token(data, input_from):
+    source = "<&-" if input_from is None else f"< {input_from}"
+    for arguments in (f"put {SECRET}-1", "put -", "delete -", "get -"):
+        done = subprocess.run(
+            ["sh", "-c", f'"$0" {arguments} --data-directory "$1" {source}', binary(), str(data)],
+            capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 1 and "cannot be read from standard input" in done.stderr, done
+    assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
 
 
 def test_stats_are_numbers(data):

@@ -1,12 +1,28 @@
-import Foundation
+import Glibc
 
 /// What a command reads from standard input: ids and token infos that would otherwise stand in the list of processes.
 enum StandardInput {
+    /// It cannot be read: it is closed, say, or a folder.
+    struct Failure: Error {
+        let reason: String
+    }
+
     /// All of it as text, without the line end that `echo` adds; nil when it is not UTF-8.
-    static func text() -> String? {
-        let data = (try? FileHandle.standardInput.readToEnd()) ?? Data()
-        guard let text = String(validating: data, as: UTF8.self) else { return nil }
+    static func text() throws(Failure) -> String? {
+        guard let text = String(validating: try bytes(), as: UTF8.self) else { return nil }
         return text.unicodeScalars.last == "\n" ? withoutReturn(text.unicodeScalars.dropLast()) : text
+    }
+
+    private static func bytes() throws(Failure) -> [UInt8] {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = unsafe read(STDIN_FILENO, &buffer, buffer.count)
+            if count < 0 && errno == EINTR { continue }
+            guard count >= 0 else { throw Failure(reason: unsafe String(cString: strerror(errno))) }
+            if count == 0 { return bytes }
+            bytes += buffer[..<count]
+        }
     }
 
     /// The lines of a text, without the empty ones.

@@ -48,9 +48,11 @@ struct StoreCommandOptions: ParsableArguments {
     /// The text of an argument; `-` stands for standard input.
     func text(_ argument: String, of what: String) throws -> String {
         guard argument == "-" else { return argument }
-        guard let text = StandardInput.text() else {
-            throw configuration.fault("\(what) from standard input is not UTF-8")
+        do throws(StandardInput.Failure) {
+            if let text = try StandardInput.text() { return text }
+        } catch {
+            throw configuration.fault("\(what) cannot be read from standard input: \(error.reason)")
         }
-        return text
+        throw configuration.fault("\(what) from standard input is not UTF-8")
     }
 }

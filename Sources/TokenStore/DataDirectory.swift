@@ -25,7 +25,7 @@ package struct DataDirectory: ~Copyable, Sendable {
             throw .directory(path: path, call: "access", reason: Self.lastReason())
         }
         let file = path + "/" + Self.lockName
-        let descriptor = unsafe open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        let descriptor = Self.openOrMake(file)
         guard descriptor >= 0 else {
             throw .directory(path: path, call: "open \(file)", reason: Self.lastReason())
         }
@@ -66,15 +66,42 @@ package struct DataDirectory: ~Copyable, Sendable {
             throw .directory(path: path, call: "mkdir", reason: lastReason())
         }
         // The folder's own entry has to survive a power cut as well.
-        synchronize(parent.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : parent)
+        guard synchronize(parent.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : parent) else {
+            throw .directory(path: path, call: "fsync", reason: lastReason())
+        }
     }
 
     /// Makes a folder's entries durable (fsync(2), "Calling fsync").
-    static func synchronize(_ path: String) {
+    ///
+    /// - Returns: False when that has failed; errno tells why.
+    static func synchronize(_ path: String) -> Bool {
         let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { return }
-        _ = fsync(descriptor)
+        // One that may be written and not read cannot be synced.
+        guard descriptor >= 0 else { return errno == EACCES }
+        let isDurable = fsync(descriptor) == 0
+        let code = errno
         _ = close(descriptor)
+        errno = code
+        // Some file systems have nothing to sync in a folder.
+        return isDurable || code == EINVAL
+    }
+
+    /// Makes a file (mode 0600) that is missing, or opens the one that is there, to read and write.
+    ///
+    /// One that root makes is its folder's owner's: a server that is not root has to open it.
+    ///
+    /// - Returns: The descriptor; negative after an error, whose number is in errno.
+    static func openOrMake(_ path: String) -> Int32 {
+        let flags = O_RDWR | O_CLOEXEC
+        let made = unsafe Glibc.open(path, flags | O_CREAT | O_EXCL, 0o600)
+        guard made >= 0 else {
+            return errno == EEXIST ? unsafe Glibc.open(path, flags | O_CREAT, 0o600) : made
+        }
+        var folder = stat()
+        if geteuid() == 0, unsafe stat(PrivateFile.folder(of: path), &folder) == 0 {
+            _ = fchown(made, folder.st_uid, folder.st_gid)
+        }
+        return made
     }
 
     private static func lastReason() -> String {

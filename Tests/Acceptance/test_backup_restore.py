@@ -164,6 +164,35 @@ def test_a_restore_leaves_nothing_of_the_former_log(serve, tmp_path):
     assert "the store is sound" in printed(server.data, "verify")
 
 
+def test_a_restore_takes_the_place_of_a_store_that_has_lost_its_database(serve, tmp_path):
+    server = serve()
+    fill(server.address, 50)
+    printed(server.data, "backup", str(tmp_path / "backup.db"))
+    assert exchange(server.address, post("id7", "later")).body == STORED
+    fill(server.address, 500, "later")
+    server.kill()
+    assert (server.data / "tokens.db-wal").stat().st_size > 0
+    # As the message about a damaged database says.
+    (server.data / "tokens.db").rename(tmp_path / "moved away")
+    assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
+    assert printed(server.data, "get", "id7") == "value7" * 20 + "\n"
+    assert "50 tokens looked at\nthe store is sound" in printed(server.data, "verify")
+
+
+def test_a_restore_takes_the_place_of_a_store_whose_log_cannot_be_moved(serve, tmp_path):
+    server, other = serve(), serve()
+    fill(server.address, 50)
+    printed(server.data, "backup", str(tmp_path / "backup.db"))
+    fill(other.address, 5_000, "other")
+    server.stop()
+    other.kill()
+    # Pages of a larger database.
+    shutil.copy(other.data / "tokens.db-wal", server.data / "tokens.db-wal")
+    damage(server.data / "tokens.db")
+    assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
+    assert "50 tokens looked at\nthe store is sound" in printed(server.data, "verify")
+
+
 def test_a_backup_can_be_restored_into_an_empty_folder_with_its_key_ring(serve, tmp_path):
     server = serve()
     fill(server.address, 10)

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 
@@ -137,6 +138,26 @@ def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
     message = refused(tmp_path / "none", *arguments)
     assert "there is no store at" in message and "--data-directory" in message
     assert not (tmp_path / "none" / "tokens.db").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
+@pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "made"])
+def test_what_root_makes_in_somebody_elses_folder_is_theirs(serve, tmp_path, is_restored):
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    if is_restored:
+        server = serve()
+        assert exchange(server.address, post("me", "hello")).body == STORED
+        printed(server.data, "backup", str(tmp_path / "backup.db"))
+        shutil.copy(server.data / "keys", data / "keys")
+        os.chown(data / "keys", 65534, 65534)
+    os.chown(data, 65534, 65534)
+    if is_restored:
+        printed(data, "restore", str(tmp_path / "backup.db"))
+    else:
+        printed(data, "put", "me", "hello")
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in data.iterdir()}
+    assert owners.keys() >= {"keys", "lock", "tokens.db"} and set(owners.values()) == {(65534, 65534)}, owners
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")

@@ -178,6 +178,42 @@ import Testing
         #expect(try await administrator.addKey().number == 3)
     }
 
+    @Test("a key ring that a link leads to is changed where it is")
+    func linkedKeyRing() async throws {
+        try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
+        let file = KeyRingFile(path: folder.path + "/ring", credentials: nil, directory: data)
+        try file.save(KeyRing.random(createdAt: 1))
+        try FileManager.default.createSymbolicLink(atPath: data + "/keys", withDestinationPath: file.path)
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        _ = try await StoreAdministrator(store).addKey()
+        #expect(try file.load()?.keys.count == 2)
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: data + "/keys") == file.path)
+    }
+
+    @Test("fewer tokens than the store tells of, or more, stop nothing", arguments: [0, 1, 7])
+    func wrongCount(_ count: Int) async throws {
+        let first = try SQLiteTokenStore(at: data)
+        await fill(StoreAdministrator(first), 0..<5)
+        first.close()
+        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
+            .execute("UPDATE store SET tokens = \(count)")
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        #expect(try await !administrator.verify { _ in }.isSound)
+        #expect(try await administrator.remove((0..<3).map { Array("id\($0)".utf8) }) == 3)
+        #expect(try await administrator.statistics().tokens == max(0, count - 3))
+        #expect(try await info(administrator, "id4") == "info4")
+    }
+
+    @Test("a log that cannot be opened is not taken for none")
+    func unreadableLog() throws {
+        try FileManager.default.createDirectory(atPath: data + "/tokens.db-wal", withIntermediateDirectories: true)
+        #expect(throws: SQLiteError.self) { try DatabaseFile(path: data + "/tokens.db").rewriteLog() }
+        try DatabaseFile(path: data + "/other.db").rewriteLog()
+    }
+
     @Test("a session seals with the new key from then on and opens what either has sealed")
     func keysOfSessions() async throws {
         let store = try SQLiteTokenStore(at: data)

@@ -7,12 +7,7 @@ struct DatabaseFile {
     let path: String
 
     init(path: String) {
-        guard let resolved = unsafe realpath(path, nil) else {
-            self.path = path
-            return
-        }
-        self.path = unsafe String(cString: resolved)
-        unsafe free(resolved)
+        self.path = PrivateFile.resolved(path)
     }
 
     /// Where what is to replace it is made.
@@ -40,9 +35,10 @@ struct DatabaseFile {
             } catch {
                 throw .refused("the log of \(path) cannot be moved into it, and nothing was replaced: \(error)")
             }
-            for suffix in ["-wal", "-shm"] { try PrivateFile.remove(path + suffix) }
-            DataDirectory.synchronize(PrivateFile.folder(of: path))
         }
+        // Also where the database itself has been moved away.
+        for suffix in ["-wal", "-shm", "-journal"] { try PrivateFile.remove(path + suffix) }
+        try PrivateFile.synchronizeFolder(of: path)
         let old = erasing ? unsafe open(path, O_WRONLY | O_CLOEXEC) : -1
         defer { if old >= 0 { close(old) } }
         try PrivateFile.rename(new, to: path)
@@ -51,14 +47,16 @@ struct DatabaseFile {
 
     /// Moves the old database's log into it.
     private func settleLog(mayBeDamaged: Bool) throws(SQLiteError) {
-        let connection: SQLiteConnection
         do throws(SQLiteError) {
-            connection = try SQLiteConnection(path: path, mode: .readWrite)
-            _ = try connection.integer("SELECT count(*) FROM sqlite_schema")
+            try settleLog()
         } catch {
-            if mayBeDamaged { return }
-            throw error
+            guard mayBeDamaged, error.isNotADatabase else { throw error }
         }
+    }
+
+    private func settleLog() throws(SQLiteError) {
+        let connection = try SQLiteConnection(path: path, mode: .readWrite)
+        _ = try connection.integer("SELECT count(*) FROM sqlite_schema")
         try rewriteLog()
         let outcome = try connection.checkpoint(.truncate, waiting: 1_000)
         // Without a log there is nothing to move.
@@ -70,8 +68,11 @@ struct DatabaseFile {
     /// Writes the log once more, over itself, and syncs it; see `StoreOpener.settle`.
     func rewriteLog() throws(SQLiteError) {
         let descriptor = unsafe Glibc.open(path + "-wal", O_RDWR | O_CLOEXEC)
-        // Without a log there is nothing to move either.
-        guard descriptor >= 0 else { return }
+        guard descriptor >= 0 else {
+            // Without a log there is nothing to move either.
+            guard errno == ENOENT else { throw .system("open", of: "log") }
+            return
+        }
         defer { Glibc.close(descriptor) }
         var bytes = [UInt8](repeating: 0, count: 1 << 20)
         var offset = 0

@@ -22,7 +22,12 @@ enum PrivateFile {
     static func rename(_ path: String, to target: String) throws(StoreError) {
         adoptOwner(path, of: target)
         guard unsafe Glibc.rename(path, target) == 0 else { throw refused("renamed to \(target)", path) }
-        DataDirectory.synchronize(folder(of: target))
+        try synchronizeFolder(of: target)
+    }
+
+    /// Makes durable which files are in a file's folder, and which are no longer.
+    static func synchronizeFolder(of path: String) throws(StoreError) {
+        guard DataDirectory.synchronize(folder(of: path)) else { throw refused("synced", folder(of: path)) }
     }
 
     /// Gives a file that root has made to the owner of what it replaces, or otherwise of the folder: a server that is not
@@ -32,7 +37,8 @@ enum PrivateFile {
         guard geteuid() == 0, unsafe stat(target, &status) == 0 || stat(folder(of: target), &status) == 0 else {
             return
         }
-        _ = unsafe chown(path, status.st_uid, status.st_gid)
+        // Not through a link that its owner may have put there.
+        _ = unsafe lchown(path, status.st_uid, status.st_gid)
     }
 
     /// Whether two paths lead to one file.
@@ -116,6 +122,13 @@ enum PrivateFile {
     static func size(_ path: String) -> Int {
         var status = stat()
         return unsafe stat(path, &status) == 0 ? Int(status.st_size) : 0
+    }
+
+    /// The path without symbolic links; as it is when it leads nowhere.
+    static func resolved(_ path: String) -> String {
+        guard let resolved = unsafe realpath(path, nil) else { return path }
+        defer { unsafe free(resolved) }
+        return unsafe String(cString: resolved)
     }
 
     static func folder(of path: String) -> String {

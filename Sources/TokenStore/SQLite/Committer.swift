@@ -85,7 +85,7 @@ final class Committer {
 
     /// Counts rows that a statement has just removed.
     func noteRemoved(_ count: Int) {
-        tokenCount -= count
+        tokenCount = max(0, tokenCount - count)
     }
 
     /// Bytes of the database without its free pages.

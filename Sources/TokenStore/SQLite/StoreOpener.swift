@@ -97,12 +97,14 @@ struct StoreOpener: Sendable {
 
     /// SQLite gives the `-wal` and `-shm` files the mode of the database, so this one is created before SQLite does.
     private func createPrivateFile() throws(StoreOpenError) {
-        let descriptor = unsafe Glibc.open(database, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else {
-            throw .directory(path: directory, call: "open \(database)", reason: unsafe String(cString: strerror(errno)))
-        }
+        let descriptor = DataDirectory.openOrMake(database)
+        guard descriptor >= 0 else { throw unusable("open \(database)") }
         _ = Glibc.close(descriptor)
-        DataDirectory.synchronize(directory)
+        guard DataDirectory.synchronize(directory) else { throw unusable("fsync") }
+    }
+
+    private func unusable(_ call: String) -> StoreOpenError {
+        .directory(path: directory, call: call, reason: unsafe String(cString: strerror(errno)))
     }
 
     private func configure(_ connection: SQLiteConnection) throws(SQLiteError) {

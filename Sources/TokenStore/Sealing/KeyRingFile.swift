@@ -64,30 +64,30 @@ package struct KeyRingFile: Hashable, Sendable {
     }
 
     /// Writes a ring: beside the old file, synced, then in its place, so that one of the two is there whatever happens.
+    ///
+    /// Where a symbolic link leads to the old file, that is replaced and not the link.
     func save(_ ring: KeyRing) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
-        let temporary = path + ".new"
+        let target = PrivateFile.resolved(path)
+        let temporary = target + ".new"
         _ = unsafe unlink(temporary)
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw .file(path: temporary, call: "open", reason: Self.lastReason()) }
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
-        PrivateFile.adoptOwner(temporary, of: path)
+        PrivateFile.adoptOwner(temporary, of: target)
         let isWritten =
             unsafe write(descriptor, text, text.count) == text.count && fsync(descriptor) == 0
-            && rename(temporary, path) == 0
+            && rename(temporary, target) == 0
         let reason = Self.lastReason()
         close(descriptor)
         guard isWritten else {
             _ = unsafe unlink(temporary)
             throw .file(path: path, call: "write", reason: reason)
         }
-        DataDirectory.synchronize(Self.folder(of: path))
-    }
-
-    private static func folder(of path: String) -> String {
-        guard let slash = path.lastIndex(of: "/") else { return "." }
-        return slash == path.startIndex ? "/" : String(path[..<slash])
+        guard DataDirectory.synchronize(PrivateFile.folder(of: target)) else {
+            throw .file(path: path, call: "fsync", reason: Self.lastReason())
+        }
     }
 
     private static func lastReason() -> String {

@@ -207,6 +207,23 @@ import Testing
         #expect(step(housekeeping, at: 120, log: 1 << 30, isIdle: false) == .checkpoint(empties: false))
     }
 
+    @Test("while readers hold checkpoints up, the pauses between them grow, and are short again afterwards")
+    func heldUpForLong() {
+        var housekeeping = settled()
+        housekeeping.noteCommit(at: noted(10))
+        var now = 20
+        for pause in [100, 200, 400, 800, 1_600, 3_000, 3_000] {
+            housekeeping.noteCheckpoint(isComplete: false, empties: false, at: noted(now))
+            housekeeping.noteLookAfterFiles(at: noted(now + pause))
+            #expect(step(housekeeping, at: now + pause - 1, log: 1 << 30, isIdle: false) == .holdLog)
+            now += pause
+            #expect(step(housekeeping, at: now, log: 1 << 30, isIdle: false) == .checkpoint(empties: false))
+        }
+        housekeeping.noteCheckpoint(isComplete: true, empties: false, at: noted(now))
+        housekeeping.noteCheckpoint(isComplete: false, empties: false, at: noted(now))
+        #expect(step(housekeeping, at: now + 100, log: 1 << 30, isIdle: false) == .checkpoint(empties: false))
+    }
+
     @Test("what was dropped is moved out of the log at once when nothing more is to be dropped, and pages given back")
     func expiry() {
         var housekeeping = settled(Retention(sinceWritten: .seconds(100)))

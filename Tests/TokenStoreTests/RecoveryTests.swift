@@ -145,6 +145,23 @@ import Testing
         #expect(try await StoreAdministrator(byExpiration).verify { _ in }.isSound)
     }
 
+    @Test("a change of retention that finds no room leaves the indexes as they were")
+    func retentionWithoutRoom() async throws {
+        let store = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(1_000)) }
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        _ = await administrator.store((0..<2_000).map { (Token(id: Array("id\($0)".utf8), info: [65]), nil) })
+        // As many pages as there are.
+        try await store.writer.perform { (committer) throws(SQLiteError) in
+            try committer.connection.execute("PRAGMA max_page_count = 1")
+        }
+        await #expect(throws: StoreError.self) { try await store.change(Retention(sinceWritten: .seconds(1_000))) }
+        let names = try await store.writer.perform { (committer) throws(SQLiteError) in
+            try committer.connection.text("SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index'")
+        }
+        #expect(names == "token_by_expiration")
+    }
+
     @Test(
         "the SQLite versions with the WAL-reset bug are known",
         arguments: [

@@ -27,8 +27,8 @@ struct Housekeeping {
     static let restOfLog = 4 << 20
     /// After the last commit.
     private static let quietTime = Duration.seconds(1)
-    /// After a checkpoint that readers held up.
-    private static let checkpointPause = Duration.milliseconds(100)
+    /// After a checkpoint that readers held up; twice as long after each further one, as commits may wait in all of them.
+    private static let checkpointPauses = Duration.milliseconds(100)...Duration.seconds(3)
     private static let fileInterval = Duration.seconds(1)
     /// The longest that replaced values stay in the log.
     private static let emptyInterval = Duration.seconds(60)
@@ -39,6 +39,7 @@ struct Housekeeping {
     private var nextExpiry: ContinuousClock.Instant?
     /// Not before this.
     private var checkpointAllowed: ContinuousClock.Instant
+    private var checkpointPause = Self.checkpointPauses.lowerBound
     /// Nil when the log is empty.
     private var quietCheckpoint: ContinuousClock.Instant?
     /// The first commit since the log was cut to nothing; nil when there was none.
@@ -109,7 +110,9 @@ struct Housekeeping {
         let isEmpty = isComplete && empties
         if isEmpty { filledSince = nil }
         quietCheckpoint = isEmpty ? nil : now + Self.quietTime
-        checkpointAllowed = isComplete ? now : now + Self.checkpointPause
+        checkpointAllowed = isComplete ? now : now + checkpointPause
+        checkpointPause =
+            isComplete ? Self.checkpointPauses.lowerBound : min(checkpointPause * 2, Self.checkpointPauses.upperBound)
         if isComplete { movedLog = 0 }
         // Nothing is held any more, nor being synced.
         move = .none

@@ -117,8 +117,8 @@ final class SQLiteWriter: Sendable {
             if mayWait { wait(until: housekeeping.next) }
             let (batches, job, isIdle, isClosed) = take()
             if !batches.isEmpty {
-                commit(batches, to: database)
-                housekeeping.noteCommit(at: .now)
+                // On a full disk a checkpoint may make room, which failing commits must not put off.
+                if commit(batches, to: database) { housekeeping.noteCommit(at: .now) }
             }
             housekeeping.noteRetention(state.retention, at: .now)
             if let job {
@@ -153,15 +153,22 @@ final class SQLiteWriter: Sendable {
         }
     }
 
-    private func commit(_ batches: [WriteBatch], to database: WriterDatabase) {
-        // One loop's, most often.
-        if let batch = batches.first, batches.count == 1 { return batch.finish(database.commit(batch.rows)) }
-        let outcomes = database.commit(batches.flatMap(\.rows))
-        var start = 0
-        for batch in batches {
-            batch.finish(Array(outcomes[start..<(start + batch.rows.count)]))
-            start += batch.rows.count
+    /// Returns whether any of the rows is stored.
+    private func commit(_ batches: [WriteBatch], to database: WriterDatabase) -> Bool {
+        let outcomes: [Result<Void, StoreError>]
+        if let batch = batches.first, batches.count == 1 {
+            // One loop's, most often.
+            outcomes = database.commit(batch.rows)
+            batch.finish(outcomes)
+        } else {
+            outcomes = database.commit(batches.flatMap(\.rows))
+            var start = 0
+            for batch in batches {
+                batch.finish(Array(outcomes[start..<(start + batch.rows.count)]))
+                start += batch.rows.count
+            }
         }
+        return outcomes.contains { (try? $0.get()) != nil }
     }
 
     private func take(_ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ database: WriterDatabase) {
@@ -182,15 +189,15 @@ final class SQLiteWriter: Sendable {
                 }
                 housekeeping.noteMoveAhead(moved: moved)
             case .checkpoint(let empties):
-                // Noted first as held up: after an error it is tried again in a while.
-                housekeeping.noteCheckpoint(isComplete: false, empties: empties, at: .now)
+                var outcome = SQLiteConnection.CheckpointOutcome.heldUp
+                // After an error it is tried again in a while.
+                defer { housekeeping.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now) }
                 let isTooLarge = database.logSize >= Housekeeping.largestLog
-                let outcome = try database.perform { (committer) throws(SQLiteError) in
+                outcome = try database.perform { (committer) throws(SQLiteError) in
                     try committer.checkpoint(
                         empties ? .truncate : .restart, waiting: isTooLarge ? 100 : 10, insists: isTooLarge
                     )
                 }
-                housekeeping.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now)
             case .expire:
                 housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)
                 guard let horizon = state.retention.horizon(at: Int64(time(nil))) else { return }

@@ -85,19 +85,29 @@ enum Schema {
     }
 
     /// Makes or drops the indexes that retention needs: each costs every write a little, and is there only when used.
+    ///
+    /// After an error they are as they were.
     static func index(_ connection: SQLiteConnection, for retention: Retention) throws(SQLiteError) {
-        try connection.execute(
-            retention.sinceWritten == nil
-                ? "DROP INDEX IF EXISTS token_by_writing"
-                : "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at)"
-        )
-        try connection.execute(
-            retention.sinceExpired == nil
-                ? "DROP INDEX IF EXISTS token_by_expiration"
-                : """
-                CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL
-                """
-        )
+        do throws(SQLiteError) {
+            try connection.execute("BEGIN IMMEDIATE")
+            try connection.execute(
+                retention.sinceWritten == nil
+                    ? "DROP INDEX IF EXISTS token_by_writing"
+                    : "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at)"
+            )
+            try connection.execute(
+                retention.sinceExpired == nil
+                    ? "DROP INDEX IF EXISTS token_by_expiration"
+                    : """
+                    CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL
+                    """
+            )
+            try connection.execute("COMMIT")
+        } catch {
+            // SQLite has already rolled back after some errors.
+            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+            throw error
+        }
     }
 
     /// Says of SQLite's errors what they mean for opening the store.

@@ -42,9 +42,11 @@ struct StoreOpener: Sendable {
     func settle(_ committer: Committer) throws(SQLiteError) {
         try committer.connection.forgetMovedPages()
         try DatabaseFile(path: database).rewriteLog()
-        guard try committer.checkpoint(waiting: 1_000) == .complete else {
+        guard try committer.connection.checkpoint(.passive, waiting: 0) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")
         }
+        // Who still reads at its end keeps it from being cut, and may do so for long.
+        _ = try committer.connection.checkpoint(.truncate, waiting: 10)
     }
 
     /// Opens a file that is to become a store's database, without a log: a new one, or the copy of another.

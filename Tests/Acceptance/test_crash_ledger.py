@@ -1,15 +1,18 @@
 """What was acknowledged stays, through kill -9 and through a disk that fails, and the server goes on by itself."""
+import contextlib
 import errno
 import random
+import sqlite3
+import subprocess
 import threading
 import time
 
 import pytest
 
-from contract import STORED, fresh_id
+from contract import STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, exchange, post
 from ledger import Ledger, check_all
-from server_process import Server, until
+from server_process import Server, binary, clean_environment, until
 from storage_shim import ALWAYS, StorageShim
 
 CLIENTS = 4
@@ -177,3 +180,38 @@ def test_every_acknowledged_write_survives_kill_9_on_a_failing_disk(shim, tmp_pa
     finally:
         server.kill()
     assert shim.faults() > 0
+
+
+def test_somebody_who_reads_for_long_does_not_make_a_passing_fault_last(shim, tmp_path):
+    server = shim.serve(tmp_path / "server")
+    try:
+        assert exchange(server.address, post("me", "1")).body == STORED
+        with contextlib.closing(sqlite3.connect(shim.data / "tokens.db")) as reader:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT count(*) FROM token").fetchall() == [(1,)]
+            shim.set(sync_failures=ALWAYS)
+            assert exchange(server.address, post("me", "2")).body == WRITE_FAILED
+            shim.heal()
+            until(lambda: exchange(server.address, post("me", "3")).body == STORED)
+            assert reader.execute("SELECT count(*) FROM token").fetchall() == [(1,)]
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_a_stop_late_in_a_backup_leaves_nothing_of_it(shim, tmp_path):
+    server = shim.serve(tmp_path / "server")
+    backup = shim.disk / "backup.db"
+    try:
+        assert exchange(server.address, post("me", "1")).body == STORED
+        # So that it is found while it makes its file durable.
+        shim.set(sync_delay_microseconds=700_000)
+        command = [binary(), "backup", str(backup), "--data-directory", str(shim.data)]
+        with subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL) as process:
+            partial = shim.disk / "backup.db.partial"
+            until(lambda: partial.exists() and partial.stat().st_size > 0, pause=0.001)
+            assert server.stop() == 0
+            process.wait(20)
+        assert not partial.exists()
+    finally:
+        server.kill()

@@ -125,6 +125,8 @@ struct ControlConnection: ~Copyable {
         }
         work.cancel()
         watching.cancel()
+        // Until it has cleared away what it leaves unfinished: the server ends when all connections have.
+        await work.value
     }
 
     private static func text(_ line: some Encodable) -> Data {

@@ -89,6 +89,12 @@ final class TLSClient: @unchecked Sendable {
         try check(SSL_key_update(handle, SSL_KEY_UPDATE_REQUESTED))
     }
 
+    /// Sends with another key from now on, and tells the server.
+    func updateKey() throws {
+        try check(SSL_key_update(handle, SSL_KEY_UPDATE_NOT_REQUESTED))
+        try check(SSL_do_handshake(handle))
+    }
+
     /// Tries a second handshake in the connection (TLS 1.2).
     func renegotiates() -> Bool {
         defer { ERR_clear_error() }

@@ -160,6 +160,38 @@ import Testing
         }
     }
 
+    @Test("a client that sends nothing but new keys is cut off", arguments: [30, 3_000])
+    func floodOfKeyUpdates(count: Int) async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            async let served = serveEcho(server, context, on: loop)
+            let isServed = try await blocking {
+                let client = try TLSClient(descriptor)
+                try client.connect()
+                // What comes between starts the count anew.
+                for _ in 0..<3 {
+                    for _ in 0..<count { try? client.updateKey() }
+                    do {
+                        try client.send("word")
+                        guard try client.receiveText() == "word" else { return false }
+                    } catch {
+                        return false
+                    }
+                }
+                return true
+            }
+            #expect(isServed == (count == 30))
+            do {
+                _ = try await served
+                #expect(isServed)
+            } catch is SystemError {
+                #expect(!isServed)
+            }
+        }
+    }
+
     @Test("a client may ask for new keys in the middle")
     func keyUpdate() async throws {
         let certificates = try Certificates()

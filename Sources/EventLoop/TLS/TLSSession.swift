@@ -24,6 +24,11 @@ internal import Glibc
     private(set) var fault: Int32 = 0
     /// The peer has closed its sending side, with or without telling so.
     private(set) var hasEnded = false
+    /// Received since the last byte for us: those of the handshake, and then requests for new keys or a second handshake.
+    private var handshakeMessages = 0
+    /// OpenSSL goes on reading while nothing but these comes, out of reach of turns and deadlines. A client sends two or three
+    /// in its handshake, and later one for millions of records.
+    private static let mostHandshakeMessages = 32
 
     /// Nil when memory is short.
     init?(_ certificates: TLSCertificates, on loop: EventLoop, _ id: RegistrationID) {
@@ -94,6 +99,7 @@ internal import Glibc
         }
         readingNeeds = .readable
         if result > 0 {
+            handshakeMessages = 0
             // True also for a part of a record; the next read finds out.
             hasPending = unsafe SSL_has_pending(handle) == 1
             return .received(Int(result))
@@ -169,7 +175,15 @@ internal import Glibc
 
     // MARK: - The socket, for OpenSSL
 
+    func noteHandshakeMessage() {
+        handshakeMessages += 1
+    }
+
     func read(_ bytes: UnsafeMutablePointer<CChar>?, _ room: Int32) -> Int32 {
+        guard handshakeMessages <= Self.mostHandshakeMessages else {
+            fault = EPROTO
+            return -1
+        }
         let count = retryingInterrupts { unsafe recv(id.descriptor, bytes, Int(room), 0) }
         fault = count < 0 ? errno : 0
         if count > 0, count < Int(room) { loop.markDrained(id) }

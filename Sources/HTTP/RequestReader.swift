@@ -66,6 +66,11 @@ package struct RequestReader {
         self.limits = limits
     }
 
+    /// True when nothing of a request has been understood yet.
+    package var isBetweenRequests: Bool {
+        if case .start = state { true } else { false }
+    }
+
     /// True between two requests when no byte of the next one is there.
     package var isEmpty: Bool { start == bytes.count }
 
@@ -145,6 +150,15 @@ package struct RequestReader {
     private var expectedBytes: Int {
         if case .body(let end) = state { return end - bytes.count }
         return .max
+    }
+
+    /// Gives up the room that the buffer has beside what is still to be read.
+    package mutating func releaseRoom() {
+        compact()
+        var smaller: [UInt8] = []
+        smaller.reserveCapacity(bytes.count)
+        smaller.append(contentsOf: bytes)
+        bytes = smaller
     }
 
     /// Moves the unread bytes to the front of the buffer.

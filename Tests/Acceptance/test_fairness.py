@@ -5,7 +5,7 @@ import threading
 import time
 
 from contract import STORED
-from http_client import Connection, exchange, get, post
+from http_client import Connection, ProtocolError, exchange, get, post
 from server_process import until
 
 
@@ -102,3 +102,23 @@ def test_clients_that_do_not_read_cannot_fill_the_memory(serve):
     assert exchange(server.address, post("other", "x")).body == STORED
     for client in clients:
         client.close()
+
+
+def test_what_is_beside_an_answer_that_waits_counts_as_well(serve):
+    server = serve({"limits": {"body": "2 MiB", "buffers": "24 MiB"}})
+    assert exchange(server.address, post("large", "%01" * 300_000)).body == STORED
+    assert exchange(server.address, post("middle", "x" * 1_900_000)).body == STORED
+    before = server.resident_bytes()
+    with contextlib.ExitStack() as clients:
+        # The buffer of a large body, while the answer to the request behind it is not read.
+        for _ in range(60):
+            client = clients.enter_context(Connection(server.address, receive_buffer=4096))
+            client.send_while_possible(post("other", "x" * 1_900_000) + get("large"))
+        # That of an answer, while a part of the next request is there.
+        for _ in range(80):
+            client = clients.enter_context(Connection(server.address))
+            client.send_while_possible(get("middle") + b"GET /tok")
+            with contextlib.suppress(ConnectionError, ProtocolError):
+                client.receive()
+        assert server.resident_bytes() - before < 96 << 20
+        assert exchange(server.address, post("other", "x")).body == STORED

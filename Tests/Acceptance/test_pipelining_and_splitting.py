@@ -125,6 +125,17 @@ def test_an_error_in_the_middle_of_a_pipeline_ends_it(plain):
     assert exchange(plain.address, get(unique_id)).body == found("one")
 
 
+@pytest.mark.parametrize("pause", [0, 0.1], ids=["at once", "later"])
+@pytest.mark.parametrize("byte", [0x16, 0x17])
+def test_what_begins_like_tls_behind_a_request_is_an_error_like_any_other(plain, byte, pause):
+    pieces = [post(fresh_id(), "one") * 2, bytes([byte]) + b"rubbish\r\n\r\n"]
+    with Connection(plain.address) as connection:
+        connection.send_pieces(pieces if pause else [b"".join(pieces)], pause)
+        assert [connection.receive().body for _ in range(2)] == [STORED] * 2
+        check_http_error(connection.receive(), 400)
+        connection.expect_end()
+
+
 def test_a_body_that_looks_like_a_request_is_a_body(plain):
     inner = get("smuggled")
     with Connection(plain.address) as connection:

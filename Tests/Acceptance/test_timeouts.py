@@ -1,4 +1,6 @@
 """Deadlines: slow heads and bodies get 408, idle connections end without a word, slow but timely clients are served."""
+import os
+import signal
 import time
 
 import pytest
@@ -67,6 +69,19 @@ def test_an_idle_connection_is_closed_without_an_answer(brief, served):
         connection.expect_end()
 
 
+def test_a_request_that_came_in_time_is_answered_however_late_the_server_looks(serve):
+    server = serve({"timeouts": {"idle": "1s"}})
+    with Connection(server.address) as connection:
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
+        os.kill(server.process.pid, signal.SIGSTOP)
+        try:
+            connection.send(get("nobody"))
+            assert connection.is_silent(1.5), "longer than a connection may be idle"
+        finally:
+            os.kill(server.process.pid, signal.SIGCONT)
+        assert connection.receive().body == NOT_FOUND
+
+
 def test_a_request_under_way_is_not_idle(brief):
     unique_id = fresh_id()
     data = post(unique_id, "x" * 50)
@@ -114,6 +129,16 @@ def test_a_client_that_does_not_read_stalls_no_other_on_the_same_loop(serve):
         for _ in range(20):
             assert other.exchange(get("nobody")).body == NOT_FOUND
         assert exchange(server.address, post(fresh_id(), "a")).body == STORED
+
+
+def test_an_answer_that_is_read_slowly_is_not_cut_off_by_a_stray_line_end(plain):
+    unique_id, answer = large_answer(plain, 900_000)
+    with Connection(plain.address, receive_buffer=4096) as connection:
+        connection.send(get(unique_id, "Connection: close"))
+        assert not connection.is_silent(5)
+        connection.send(b"\r\n")
+        assert connection.receive().body == answer
+        connection.expect_end()
 
 
 def test_a_flood_that_is_not_read_takes_bounded_memory(serve):

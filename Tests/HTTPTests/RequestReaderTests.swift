@@ -12,7 +12,9 @@ private struct Reading: Equatable, CustomStringConvertible {
 }
 
 /// Feeds input in pieces of the given sizes (the rest at once) and describes all that comes out.
-private func read(_ input: [UInt8], pieces: [Int] = [], limits: RequestLimits = RequestLimits()) -> Reading {
+private func read(
+    _ input: [UInt8], pieces: [Int] = [], limits: RequestLimits = RequestLimits(), releasesRoom: Bool = false
+) -> Reading {
     var reader = RequestReader(limits: limits)
     var reading = Reading()
     var rest = input[...]
@@ -33,6 +35,7 @@ private func read(_ input: [UInt8], pieces: [Int] = [], limits: RequestLimits = 
                 return reading
             }
             let size = min(sizes.popFirst() ?? rest.count, rest.count)
+            if releasesRoom { reader.releaseRoom() }
             _ = reader.makeRoom()
             reader.bytes.append(contentsOf: rest.prefix(max(size, 1)))
             rest = rest.dropFirst(max(size, 1))
@@ -297,13 +300,41 @@ private func read(_ text: String, pieces: [Int] = [], limits: RequestLimits = Re
         #expect(exceeds.end == "refused chunkExtensionsTooLong")
     }
 
+    @Test("room is given up, and what is still to be read stays")
+    func releasingRoom() throws {
+        let body = [UInt8](repeating: 120, count: 100_000)
+        var reader = RequestReader(limits: RequestLimits())
+        reader.bytes += Array("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n".utf8) + body
+        reader.bytes += Array("GET /next HTTP/1.1\r\nHo".utf8)
+        guard case .request = reader.next() else {
+            Issue.record("the first request is complete")
+            return
+        }
+        reader.finishRequest()
+        #expect(reader.isBetweenRequests && reader.bytes.capacity > 100_000)
+        reader.releaseRoom()
+        #expect(reader.bytes.capacity < 1_000)
+        guard case .needsMore(.head) = reader.next() else {
+            Issue.record("the second request is not complete yet")
+            return
+        }
+        #expect(!reader.isBetweenRequests)
+        reader.releaseRoom()
+        reader.bytes += Array("st: b\r\n\r\n".utf8)
+        guard case .request = reader.next() else {
+            Issue.record("the second request is complete")
+            return
+        }
+        #expect(describe(reader.request, in: reader.requestBytes) == "GET /next? keep []")
+    }
+
     @Test("the pieces that input comes in change nothing", arguments: 0..<300 as Range<UInt64>)
     func piecesDoNotMatter(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let input = mutated(corpus.randomElement(using: &random) ?? "", using: &random)
         let whole = read(input)
         let pieces = (0..<input.count).map { _ in Int.random(in: 1...20, using: &random) }
-        var inPieces = read(input, pieces: pieces)
+        var inPieces = read(input, pieces: pieces, releasesRoom: seed.isMultiple(of: 2))
         // Whether leave to send was asked for depends on what was there already.
         inPieces.continues = whole.continues
         #expect(inPieces == whole, "\(String(decoding: input, as: UTF8.self).debugDescription)")

@@ -50,6 +50,8 @@ struct AdministrationStream: ~Copyable {
     mutating func receive() async -> Event {
         let deadline = loop.now + Self.patience
         while true {
+            // It shares its loop with clients, and may have much at hand.
+            await Task.yield()
             switch reader.next() {
             case .request:
                 defer { reader.finishRequest() }

@@ -29,6 +29,7 @@ struct Connection: ~Copyable {
     private var streak = 0
     /// The current request came by https.
     private var isSecure = false
+    private var hasAnswered = false
     /// The last answer has been written.
     private var isOver = false
     /// The client may be sending still.
@@ -80,7 +81,7 @@ struct Connection: ~Copyable {
         after reason: WakeReason?, on worker: Worker, calling handler: any ReadinessHandler
     ) -> Pause {
         // Rarely: after a reload, and then before the next request.
-        if rules !== worker.rules, awaited == nil || isBetweenRequests { takeRules(of: worker) }
+        if rules !== worker.rules, reader.isBetweenRequests { takeRules(of: worker) }
         if let reason {
             // Others have had their turn.
             streak = 0
@@ -166,7 +167,7 @@ struct Connection: ~Copyable {
 
     /// Whether the client speaks TLS where plain HTTP is expected: no answer of ours would mean anything to it.
     private func isTLSHello(on worker: Worker) -> Bool {
-        guard reader.beginsLikeTLS else { return false }
+        guard !hasAnswered, reader.beginsLikeTLS else { return false }
         worker.noteClosed("TLS on a plain HTTP port")
         return true
     }
@@ -238,6 +239,8 @@ struct Connection: ~Copyable {
     private mutating func waitForInput(on worker: Worker, calling handler: any ReadinessHandler) -> Pause? {
         let isIdle = isBetweenRequests
         if isIdle { releaseBuffers(to: worker) }
+        // Of a large answer, when a part of the next request is there.
+        if output.capacity > Self.uncounted { output = [] }
         guard hold(reader.bytes.capacity, on: worker) else { return .refusal(.outOfBuffers) }
         guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: handler) else {
             return .input
@@ -256,7 +259,8 @@ struct Connection: ~Copyable {
             case .received:
                 // A client that always has more to send neither keeps others waiting nor outruns its deadline.
                 streak += 1
-                return worker.loop.now < deadline ? nil : timedOut()
+                // What comes between two requests came in time, however late the loop looks at it.
+                return worker.loop.now < deadline || isBetweenRequests ? nil : timedOut()
             case .wouldBlock: return waitForInput(on: worker, calling: handler)
             // Closed in the middle of a request, or cut off: nobody is left to be told.
             case .endOfInput, nil: return .end
@@ -331,6 +335,7 @@ struct Connection: ~Copyable {
 
     private mutating func encode(_ response: consuming Response, closes: Bool, on worker: Worker) {
         if output.capacity == 0 { takeBuffers(of: worker) }
+        hasAnswered = true
         let traits = ResponseEncoder.Traits(
             omitsBody: asked.omitsBody, closes: closes, isOldVersion: asked.isOldVersion, isSecure: isSecure
         )
@@ -348,17 +353,25 @@ struct Connection: ~Copyable {
                 return .end
             }
             if count == 0 {
+                // Its client reads slowly: an end that it is not waited for with can cut the answer off.
+                lingers = true
+                if reader.bytes.capacity > Self.uncounted { reader.releaseRoom() }
                 // At once: until the wait begins others may have written as much.
-                if hold(output.capacity, on: worker) { return .output }
+                if hold(waitingBytes, on: worker) { return .output }
                 dropOutput()
                 return .end
             }
             sent += count
         }
+        // Turns are about time, which large answers take as well.
+        streak += sent / Self.outputLimit
         output.removeAll(keepingCapacity: true)
         sent = 0
         return nil
     }
+
+    /// Bytes of buffers while output waits.
+    private var waitingBytes: Int { output.capacity + reader.bytes.capacity }
 
     /// Who has not taken this will take nothing else.
     private mutating func dropOutput() {
@@ -373,7 +386,7 @@ struct Connection: ~Copyable {
         var sentAtRenewal = sent
         while true {
             let reason = await stream.waitUntilWritable(until: deadline)
-            release(output.capacity, on: worker)
+            release(waitingBytes, on: worker)
             guard reason == .ready else {
                 dropOutput()
                 return false

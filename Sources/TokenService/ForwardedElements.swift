@@ -1,25 +1,30 @@
 internal import HTTP
 
-/// The elements of a `Forwarded` value (RFC 7239), one for each proxy that wrote to it.
+/// The elements of a `Forwarded` value (RFC 7239, section 4), one for each proxy that wrote to it.
 struct ForwardedElements {
     struct Element {
-        /// Nil when the element has no `for`; `.some(nil)` when that is no address, such as `unknown` or `_hidden`.
-        var address: IPAddress??
-        var proto: ByteRange?
+        /// Nil when the element has no `for`, or one that is no address, such as `unknown` or `_hidden`.
+        var address: IPAddress?
+        /// Nil when the element has none.
+        var proto: [UInt8]?
     }
 
     private(set) var elements: [Element] = []
+    /// False when a quote is not closed: what a proxy added behind it may then lie inside of it.
+    let isWellFormed: Bool
 
     init(_ value: ByteRange, in bytes: Span<UInt8>) {
-        for part in Self.split(value, at: UInt8(ascii: ","), in: bytes) {
+        let parts = Self.split(value, at: UInt8(ascii: ","), in: bytes)
+        isWellFormed = parts != nil
+        for part in parts ?? [] {
             var element = Element()
-            for pair in Self.split(part, at: UInt8(ascii: ";"), in: bytes) {
+            for pair in Self.split(part, at: UInt8(ascii: ";"), in: bytes) ?? [] {
                 guard let equals = bytes.firstIndex(of: UInt8(ascii: "="), in: pair.indices) else { continue }
                 let name = bytes.trimmed(ByteRange(Int(pair.start), equals))
                 let text = Self.unquoted(bytes.trimmed(ByteRange(equals + 1, Int(pair.end))), in: bytes)
                 if bytes.equalsIgnoringCase(name, Names.proto) { element.proto = text }
                 if bytes.equalsIgnoringCase(name, Names.client) {
-                    element.address = .some(Self.address(text, in: bytes))
+                    element.address = Self.address(String(decoding: text, as: UTF8.self))
                 }
             }
             elements.append(element)
@@ -27,8 +32,7 @@ struct ForwardedElements {
     }
 
     /// Reads `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80` or `2001:db8::1`.
-    static func address(_ range: ByteRange, in bytes: Span<UInt8>) -> IPAddress? {
-        let text = bytes.text(range)
+    static func address(_ text: String) -> IPAddress? {
         if text.hasPrefix("["), let close = text.firstIndex(of: "]") {
             return IPAddress(String(text[text.index(after: text.startIndex)..<close]))
         }
@@ -37,26 +41,45 @@ struct ForwardedElements {
         return IPAddress(String(text[..<colon]))
     }
 
-    /// Splits outside quotes; empty parts are left out.
-    private static func split(_ range: ByteRange, at separator: UInt8, in bytes: Span<UInt8>) -> [ByteRange] {
+    /// Splits outside quotes, in which a backslash takes the next byte for itself (RFC 9110, section 5.6.4); empty
+    /// parts are left out.
+    ///
+    /// Nil when a quote is not closed.
+    private static func split(_ range: ByteRange, at separator: UInt8, in bytes: Span<UInt8>) -> [ByteRange]? {
         var parts: [ByteRange] = []
         var start = Int(range.start)
         var isQuoted = false
-        for index in range.indices {
-            if bytes[index] == UInt8(ascii: "\"") { isQuoted.toggle() }
-            guard bytes[index] == separator, !isQuoted else { continue }
-            parts.append(bytes.trimmed(ByteRange(start, index)))
-            start = index + 1
+        var index = start
+        while index < Int(range.end) {
+            let byte = bytes[index]
+            if byte == UInt8(ascii: "\"") {
+                isQuoted.toggle()
+            } else if isQuoted {
+                if byte == UInt8(ascii: "\\") { index += 1 }
+            } else if byte == separator {
+                parts.append(bytes.trimmed(ByteRange(start, index)))
+                start = index + 1
+            }
+            index += 1
         }
+        guard !isQuoted else { return nil }
         parts.append(bytes.trimmed(ByteRange(start, Int(range.end))))
         return parts.filter { !$0.isEmpty }
     }
 
-    private static func unquoted(_ range: ByteRange, in bytes: Span<UInt8>) -> ByteRange {
+    /// A parameter's value without its quotes and their escapes.
+    private static func unquoted(_ range: ByteRange, in bytes: Span<UInt8>) -> [UInt8] {
         guard range.count >= 2, bytes[Int(range.start)] == UInt8(ascii: "\""),
             bytes[Int(range.end) - 1] == UInt8(ascii: "\"")
-        else { return range }
-        return ByteRange(Int(range.start) + 1, Int(range.end) - 1)
+        else { return [UInt8](range, in: bytes) }
+        var text: [UInt8] = []
+        var index = Int(range.start) + 1
+        while index < Int(range.end) - 1 {
+            if bytes[index] == UInt8(ascii: "\\") { index += 1 }
+            text.append(bytes[index])
+            index += 1
+        }
+        return text
     }
 
     private enum Names {

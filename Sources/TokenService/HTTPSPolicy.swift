@@ -106,10 +106,13 @@ package struct HTTPSPolicy: Sendable {
         for value in [forwarding.proto, forwarding.lastProto] {
             for element in bytes.elements(of: value) { claims.insert(Self.claim(element, in: bytes)) }
         }
+        let forwarded = ForwardedElements(forwarding.elements, in: bytes)
         // The last element is the nearest proxy's; whatever stands before it was there when the request reached that.
-        if let last = ForwardedElements(forwarding.elements, in: bytes).elements.last, let proto = last.proto {
-            claims.insert(Self.claim(proto, in: bytes))
+        if let proto = forwarded.elements.last?.proto {
+            claims.insert(Self.claim(ByteRange(0, proto.count), in: proto.span))
         }
+        // The proxy may have said anything there, and that is not to be hidden by what a client put before it.
+        if !forwarded.isWellFormed { claims.insert(.other) }
         return claims
     }
 
@@ -142,9 +145,9 @@ package struct HTTPSPolicy: Sendable {
     /// The client's address for logs: the rightmost hop that is no trusted proxy; nil for a Unix socket.
     package func client(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> IPAddress? {
         guard origin.isTrusted, head.forwarding.isPresent else { return origin.address }
-        var hops = ForwardedElements(head.forwarding.elements, in: bytes).elements.compactMap(\.address)
+        var hops = ForwardedElements(head.forwarding.elements, in: bytes).elements.map(\.address)
         if hops.isEmpty {
-            hops = bytes.elements(of: head.forwarding.addresses).map { ForwardedElements.address($0, in: bytes) }
+            hops = bytes.elements(of: head.forwarding.addresses).map { ForwardedElements.address(bytes.text($0)) }
         }
         var client = origin.address
         for hop in hops.reversed() {

@@ -625,6 +625,7 @@ class CarelessNginx(Nginx):
         "address": ["X-Forwarded-For $proxy_add_x_forwarded_for"],
         "real-address": ["X-Real-IP $remote_addr", "X-Forwarded-For $remote_addr", 'X-Forwarded-Proto ""'],
         "forwarded": ['Forwarded "for=$remote_addr;proto=$scheme"'],
+        "appended": ['Forwarded "$http_forwarded, for=$remote_addr;proto=$scheme"'],
     }
 
     def site(self):
@@ -656,6 +657,8 @@ CARELESS = {
     "no scheme, loopback claimed by the client": ("address", {"X-Forwarded-For": "127.0.0.1"}),
     "no scheme, only addresses": ("real-address", {}),
     "Forwarded": ("forwarded", {}),
+    "Forwarded, appended to a claim": ("appended", {"Forwarded": "for=6.6.6.6;proto=https"}),
+    "Forwarded, appended to an open quote": ("appended", {"Forwarded": 'for=6.6.6.6;proto=https;x="'}),
 }
 
 
@@ -672,7 +675,7 @@ def test_the_server_redirects_what_a_proxy_passes_on_from_plain_http(careless, p
     assert NOTHING.fullmatch(careless.stored(unique_id))
 
 
-@pytest.mark.parametrize("place", ["scheme", "scheme-and-address", "forwarded"])
+@pytest.mark.parametrize("place", ["scheme", "scheme-and-address", "forwarded", "appended"])
 def test_the_server_serves_what_a_proxy_passes_on_from_https(careless, place):
     unique_id = fresh_id()
     answer = careless.request("POST", f"/{place}/token", form(unique_id, "kept"), FORM_HEADERS)

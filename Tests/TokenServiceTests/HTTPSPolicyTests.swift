@@ -66,6 +66,15 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("127.0.0.1", false, "Forwarded: proto=http, for=a;Proto=\"https\"\r\n", "secure"),
             ("127.0.0.1", false, "Forwarded: proto=https, for=a\r\n", here),
             ("127.0.0.1", false, "Forwarded: proto=https, proto=http\r\n", here),
+            ("127.0.0.1", false, "Forwarded: for=\"a\\\"\";proto=https\r\n", "secure"),
+            ("127.0.0.1", false, "Forwarded: proto=\"h\\ttps\"\r\n", "secure"),
+            ("127.0.0.1", false, "Forwarded: proto=https;x=\"a\\\"\", proto=http\r\n", here),
+            ("127.0.0.1", false, "Forwarded: proto=https;x=\", for=192.0.2.1;proto=http\r\n", here),
+            ("127.0.0.1", false, "Forwarded: proto=https;x=\"\\, for=192.0.2.1;proto=http\r\n", here),
+            ("127.0.0.1", false, "Forwarded: proto=https;x=\"\\\r\n", here),
+            // The proxy says http in Forwarded, and the client hides that in one of its own.
+            ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nForwarded: x=\", proto=http\r\n", here),
+            ("192.0.2.1", true, "Forwarded: x=\"\r\n", "secure"),
             ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nForwarded: proto=http\r\n", here),
             ("192.0.2.1", false, "X-Forwarded-Proto: https\r\n", here),
             ("192.0.2.1", false, "Forwarded: proto=https\r\n", here),
@@ -114,6 +123,11 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("127.0.0.1", "Forwarded: for=\"[2001:db8::1]:80\";proto=https\r\n", "2001:db8::1"),
             ("127.0.0.1", "Forwarded: for=192.0.2.1, for=10.0.0.1\r\n", "192.0.2.1"),
             ("127.0.0.1", "Forwarded: for=_hidden\r\n", "127.0.0.1"),
+            ("127.0.0.1", "Forwarded: for=\"\\192.0.2.1\"\r\n", "192.0.2.1"),
+            ("127.0.0.1", "Forwarded: for=192.0.2.1;x=\"a\\\"\"\r\n", "192.0.2.1"),
+            ("127.0.0.1", "Forwarded: for=6.6.6.6;proto=https;x=\", for=192.0.2.1;proto=http\r\n", "127.0.0.1"),
+            ("127.0.0.1", "Forwarded: for=6.6.6.6, proto=https\r\n", "127.0.0.1"),
+            ("127.0.0.1", "Forwarded: for=6.6.6.6, by=10.0.0.2, for=10.0.0.1\r\n", "10.0.0.1"),
             ("203.0.113.5", "X-Forwarded-For: 192.0.2.1\r\n", "203.0.113.5"),
         ]
     )

@@ -143,17 +143,13 @@ struct HeadParser {
     }
 
     private mutating func readForwarding(_ name: ByteRange, _ value: ByteRange, of bytes: Span<UInt8>) {
-        if bytes.equalsIgnoringCase(name, Names.forwarded) {
-            head.forwarding.elements = value
+        if bytes.equalsIgnoringCase(name, Forwarding.Names.elements) {
+            head.forwarding.elements.add(value)
         } else if bytes.hasPrefix(Names.forwardedPrefix, in: name.indices) {
-            if bytes.equalsIgnoringCase(name, Names.forwardedProto) {
-                if head.forwarding.proto.isEmpty {
-                    head.forwarding.proto = value
-                } else {
-                    head.forwarding.lastProto = value
-                }
-            } else if bytes.equalsIgnoringCase(name, Names.forwardedFor) {
-                head.forwarding.addresses = value
+            if bytes.equalsIgnoringCase(name, Forwarding.Names.proto) {
+                head.forwarding.protos.add(value)
+            } else if bytes.equalsIgnoringCase(name, Forwarding.Names.addresses) {
+                head.forwarding.addresses.add(value)
             }
         } else if !bytes.equalsIgnoringCase(name, Names.realAddress) {
             // It says nothing about the way that the request came.
@@ -260,10 +256,7 @@ private enum Names {
     static let contentType: StaticString = "content-type"
     static let contentLength: StaticString = "content-length"
     static let transferEncoding: StaticString = "transfer-encoding"
-    static let forwarded: StaticString = "forwarded"
     static let forwardedPrefix: StaticString = "x-forwarded-"
-    static let forwardedProto: StaticString = "x-forwarded-proto"
-    static let forwardedFor: StaticString = "x-forwarded-for"
     static let realAddress: StaticString = "x-real-ip"
     static let requestID: StaticString = "x-request-id"
     static let continueExpectation: StaticString = "100-continue"

@@ -51,32 +51,6 @@ package struct RequestHead: Sendable {
     }
 }
 
-/// The headers that proxies add, as received.
-package struct Forwarding: Sendable {
-    /// Whether there is any of X-Forwarded-*, Forwarded and X-Real-IP.
-    package internal(set) var isPresent = false
-    /// The first X-Forwarded-Proto; empty when there is none.
-    package internal(set) var proto = ByteRange.empty
-    /// The last X-Forwarded-Proto when there are several, otherwise empty.
-    package internal(set) var lastProto = ByteRange.empty
-    /// The last X-Forwarded-For, which the nearest proxy wrote to; empty when there is none.
-    package internal(set) var addresses = ByteRange.empty
-    /// The last X-Request-Id; empty when there is none.
-    package internal(set) var requestID = ByteRange.empty
-    /// The last Forwarded (RFC 7239); empty when there is none.
-    package internal(set) var elements = ByteRange.empty
-
-    fileprivate func moved(by distance: Int) -> Forwarding {
-        var moved = self
-        moved.proto = proto.moved(by: distance)
-        moved.lastProto = lastProto.moved(by: distance)
-        moved.addresses = addresses.moved(by: distance)
-        moved.requestID = requestID.moved(by: distance)
-        moved.elements = elements.moved(by: distance)
-        return moved
-    }
-}
-
 /// A whole request: its head, and its body with any chunking undone.
 package struct Request: Sendable {
     package let head: RequestHead

@@ -82,7 +82,7 @@ package struct HTTPSPolicy: Sendable {
         case .off: return .served(isSecure: isSecure)
         case .proxy:
             let isExempt = origin.address == Self.scriptsLoopback
-            let saysHTTP = [forwarding.proto, forwarding.lastProto].contains { bytes.equals($0, Words.http) }
+            let saysHTTP = forwarding.protos(in: bytes).contains { bytes.equals($0, Words.http) }
             return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure)
         case .strict:
             // Nobody gains by saying that a request came in the clear, so that is believed from anyone.
@@ -103,10 +103,11 @@ package struct HTTPSPolicy: Sendable {
 
     private func claims(of forwarding: Forwarding, in bytes: Span<UInt8>) -> Claims {
         var claims: Claims = []
-        for value in [forwarding.proto, forwarding.lastProto] {
+        for value in forwarding.protos(in: bytes) {
             for element in bytes.elements(of: value) { claims.insert(Self.claim(element, in: bytes)) }
         }
-        let forwarded = ForwardedElements(forwarding.elements, in: bytes)
+        guard let value = forwarding.elements(in: bytes).last else { return claims }
+        let forwarded = ForwardedElements(value, in: bytes)
         // The last element is the nearest proxy's; whatever stands before it was there when the request reached that.
         if let proto = forwarded.elements.last?.proto {
             claims.insert(Self.claim(ByteRange(0, proto.count), in: proto.span))
@@ -145,9 +146,12 @@ package struct HTTPSPolicy: Sendable {
     /// The client's address for logs: the rightmost hop that is no trusted proxy; nil for a Unix socket.
     package func client(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> IPAddress? {
         guard origin.isTrusted, head.forwarding.isPresent else { return origin.address }
-        var hops = ForwardedElements(head.forwarding.elements, in: bytes).elements.map(\.address)
-        if hops.isEmpty {
-            hops = bytes.elements(of: head.forwarding.addresses).map { ForwardedElements.address(bytes.text($0)) }
+        var hops: [IPAddress?] = []
+        if let value = head.forwarding.elements(in: bytes).last {
+            hops = ForwardedElements(value, in: bytes).elements.map(\.address)
+        }
+        if hops.isEmpty, let value = head.forwarding.addresses(in: bytes).last {
+            hops = bytes.elements(of: value).map { ForwardedElements.address(bytes.text($0)) }
         }
         var client = origin.address
         for hop in hops.reversed() {

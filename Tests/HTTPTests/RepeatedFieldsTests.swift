@@ -10,6 +10,8 @@ import Testing
         "Host: a.example\r\n\r\n",
         "Host: a.example\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 192.0.2.1\r\nX-Request-Id: one\r\n\r\n",
         "X-Forwarded-Proto: http\r\nForwarded: for=192.0.2.2\r\nX-Forwarded-Proto: https\r\nHost:\r\n\r\n",
+        "X-Forwarded-For:\r\nForwarded: for=a\r\nX-Forwarded-For: 192.0.2.1\r\nHost:\r\nForwarded:\r\n\r\n",
+        "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\nHost:\r\nX-Forwarded-Proto:\r\nForwarded:\r\n\r\n",
         "Host: a.example\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nbody",
         "Host: a.example\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nelse",
         "Host: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -49,11 +51,11 @@ import Testing
         let forwarding = head.forwarding
         let ranges = [
             head.methodName, head.target, head.path, head.query, head.authority, head.contentType ?? .empty,
-            forwarding.proto, forwarding.lastProto, forwarding.addresses, forwarding.requestID, forwarding.elements,
-            body,
+            forwarding.requestID, body,
         ]
-        var texts: [String] = []
-        for range in ranges { texts.append(bytes.text(range)) }
+        let lines = [forwarding.protos(in: bytes), forwarding.addresses(in: bytes), forwarding.elements(in: bytes)]
+        var texts: [[String]] = []
+        for ranges in [ranges] + lines { texts.append(ranges.map { bytes.text($0) }) }
         return """
             \(texts) \(head.minorVersion) \(head.contentType == nil) \(head.framing) \(forwarding.isPresent) \
             \(head.expectsContinue) \(head.keepsAlive) \(head.length)

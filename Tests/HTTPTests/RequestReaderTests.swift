@@ -198,6 +198,30 @@ private func read(_ text: String, pieces: [Int] = [], limits: RequestLimits = Re
         #expect(both.requests.count == 2)
     }
 
+    @Test(
+        "all lines of a forwarded header are found, and no other ones",
+        arguments: [
+            ("", []), ("X-Forwarded-Proto: a\r\n", ["a"]), ("X-Forwarded-Proto:\r\n", [""]),
+            ("X-Forwarded-Proto: a\r\nx-forwarded-PROTO:\t b, c \r\nX-Forwarded-Proto: a\r\n", ["a", "b, c", "a"]),
+            ("X-Forwarded-Proto: \r\nX: y\r\nX-Forwarded-Proto: a\r\nX-Forwarded-Proto:\r\n", ["", "a", ""]),
+            (
+                "X-Forwarded-Proto: a\r\nX-Forwarded-Protocol: b\r\nY: X-Forwarded-Proto: c\r\n"
+                    + "X-Forwarded-Proto: d \r\nX-Forwarded-Proto2: e\r\n", ["a", "d"]
+            ),
+        ]
+    )
+    func forwardedLines(fields: String, expected: [String]) {
+        let request = Array("GET / HTTP/1.1\r\nHost: a\r\n\(fields)\r\n".utf8)
+        var reader = RequestReader(limits: RequestLimits())
+        for byte in request {
+            _ = reader.next()
+            reader.bytes.append(byte)
+        }
+        _ = reader.next()
+        let bytes = reader.requestBytes
+        #expect(reader.request.head.forwarding.protos(in: bytes).map { bytes.text($0) } == expected)
+    }
+
     @Test("requests that come together are read one after the other")
     func pipelining() {
         let input =

@@ -57,6 +57,20 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("127.0.0.1", false, "X-Forwarded-Proto: https, http\r\n", here),
             ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\n", here),
             ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: https\r\n", "secure"),
+            (
+                "127.0.0.1", false,
+                "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Proto: https\r\n", here
+            ),
+            (
+                "127.0.0.1", false,
+                "X-Forwarded-Proto: https\r\nA: b\r\nx-forwarded-proto:HTTP\r\nX-Forwarded-Proto:\r\n", here
+            ),
+            (
+                "127.0.0.1", false,
+                "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Proto: https\r\n", "secure"
+            ),
+            ("127.0.0.1", false, "X-Forwarded-Proto:\r\nX-Forwarded-Proto: https\r\n", "secure"),
+            ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nX-Forwarded-Host: http\r\n", "secure"),
             ("127.0.0.1", false, "X-Forwarded-Proto: wss\r\n", here),
             ("127.0.0.1", false, "X-Forwarded-For: 192.0.2.1\r\n", here),
             ("127.0.0.1", false, "X-Forwarded-Host: a\r\n", here),
@@ -102,6 +116,15 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
         #expect(location(get(""), publicHost: "t.example:8443") == "302 https://t.example:8443/token?a=b")
         #expect(location("GET / HTTP/1.0\r\n\r\n") == "no host")
         #expect(location("GET / HTTP/1.0\r\n\r\n", publicHost: "a") == "302 https://a/")
+    }
+
+    @Test("mode proxy believes every line that says http")
+    func lines() {
+        let line = { (value: String) in "X-Forwarded-Proto: \(value)\r\n" }
+        let between = line("https") + line("http") + line("https")
+        #expect(outcome(.proxy, from: "192.0.2.1", get(between)) == Self.here)
+        #expect(outcome(.proxy, from: "127.0.0.1", get(between)) == "served")
+        #expect(outcome(.proxy, from: "192.0.2.1", get(line("https") + line("HTTP") + line("https"))) == "served")
     }
 
     @Test("mode off answers everything")

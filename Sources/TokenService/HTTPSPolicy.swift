@@ -144,23 +144,35 @@ package struct HTTPSPolicy: Sendable {
     // MARK: - Client
 
     /// The client's address for logs: the rightmost hop that is no trusted proxy; nil for a Unix socket.
+    ///
+    /// X-Forwarded-For tells the hops, and Forwarded where that is missing; several lines are one list (RFC 9110,
+    /// section 5.3).
     package func client(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> IPAddress? {
         guard origin.isTrusted, head.forwarding.isPresent else { return origin.address }
-        var hops: [IPAddress?] = []
-        if let value = head.forwarding.elements(in: bytes).last {
-            hops = ForwardedElements(value, in: bytes).elements.map(\.address)
-        }
-        if hops.isEmpty, let value = head.forwarding.addresses(in: bytes).last {
-            hops = bytes.elements(of: value).map { ForwardedElements.address(bytes.text($0)) }
-        }
         var client = origin.address
-        for hop in hops.reversed() {
+        for hop in Self.hops(of: head.forwarding, in: bytes).reversed() {
             // What is no address says nothing, and what stands before it even less.
             guard let hop else { break }
             client = hop
             if !trusted.contains(hop) { break }
         }
         return client
+    }
+
+    /// Whom each proxy had the request from, the nearest one's last; nil for what is no address.
+    private static func hops(of forwarding: Forwarding, in bytes: Span<UInt8>) -> [IPAddress?] {
+        var hops: [IPAddress?] = []
+        let addresses = forwarding.addresses(in: bytes)
+        for value in addresses {
+            for element in bytes.elements(of: value) { hops.append(ForwardedElements.address(bytes.text(element))) }
+        }
+        // Most proxies set X-Forwarded-For and pass on a Forwarded that a client has made up.
+        guard addresses.isEmpty else { return hops }
+        for value in forwarding.elements(in: bytes) {
+            let forwarded = ForwardedElements(value, in: bytes)
+            hops += forwarded.isWellFormed ? forwarded.elements.map(\.address) : [nil]
+        }
+        return hops
     }
 
     private enum Words {

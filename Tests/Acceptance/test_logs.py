@@ -88,6 +88,32 @@ def test_the_json_access_log_has_an_object_for_each_request(serve):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
 
 
+# What a trusted proxy passes on, and whom the access log names
+CLIENTS = [
+    ([], "127.0.0.1"),
+    (["X-Forwarded-For: 192.0.2.1"], "192.0.2.1"),
+    (["X-Forwarded-For: 192.0.2.1", "Forwarded: for=6.6.6.6"], "192.0.2.1"),
+    (["X-Forwarded-For: 6.6.6.6", "Accept: */*", "X-Forwarded-For: 192.0.2.1"], "192.0.2.1"),
+    (["X-Forwarded-For: 192.0.2.1", "X-Forwarded-For: 127.0.0.2", "X-Forwarded-For:"], "192.0.2.1"),
+    (["Forwarded: for=192.0.2.1;proto=https"], "192.0.2.1"),
+    (["Forwarded: for=6.6.6.6, proto=https"], "127.0.0.1"),
+    (['Forwarded: for=6.6.6.6;proto=https;x=", for=192.0.2.1;proto=http'], "127.0.0.1"),
+]
+
+
+def test_the_access_log_names_the_client_that_the_proxy_names(serve):
+    server = serve({"access_log": "combined"})
+    with Connection(server.address) as connection:
+        for fields, _ in CLIENTS:
+            # Twice, as lines that a connection repeats are read in another way.
+            for _ in range(2):
+                connection.exchange(get("nobody", *fields))
+        connection.exchange(lines("GET /token HTTP/1.1", HOST, "X-Forwarded-For: 192.0.2.1", "X-Forwarded-For:", HOST))
+    assert server.stop() == 0
+    named = [entry.split()[0] for entry in server.output().splitlines()]
+    assert named == [client for _, client in CLIENTS for _ in range(2)] + ["192.0.2.1"]
+
+
 # Whoever reads the logs must not be able to stop the server.
 
 @pytest.fixture

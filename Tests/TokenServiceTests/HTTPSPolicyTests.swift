@@ -151,6 +151,18 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("127.0.0.1", "Forwarded: for=6.6.6.6;proto=https;x=\", for=192.0.2.1;proto=http\r\n", "127.0.0.1"),
             ("127.0.0.1", "Forwarded: for=6.6.6.6, proto=https\r\n", "127.0.0.1"),
             ("127.0.0.1", "Forwarded: for=6.6.6.6, by=10.0.0.2, for=10.0.0.1\r\n", "10.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: 192.0.2.1\r\nForwarded: for=6.6.6.6\r\n", "192.0.2.1"),
+            ("127.0.0.1", "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: unknown\r\n", "127.0.0.1"),
+            ("127.0.0.1", "Forwarded: for=6.6.6.6\r\nX-Forwarded-For:\r\n", "127.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-For: 10.0.0.1\r\n", "192.0.2.1"),
+            ("127.0.0.1", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For:\r\n", "192.0.2.1"),
+            (
+                "127.0.0.1", "X-Forwarded-For:\r\nx-forwarded-for:192.0.2.1 \r\nA: b\r\nX-Forwarded-For: 10.0.0.1\r\n",
+                "192.0.2.1"
+            ),
+            ("127.0.0.1", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 6.6.6.6\r\n", "6.6.6.6"),
+            ("127.0.0.1", "Forwarded: for=192.0.2.1\r\nForwarded: for=10.0.0.1\r\n", "192.0.2.1"),
+            ("127.0.0.1", "Forwarded: for=6.6.6.6;x=\"\r\nForwarded: for=10.0.0.1\r\n", "10.0.0.1"),
             ("203.0.113.5", "X-Forwarded-For: 192.0.2.1\r\n", "203.0.113.5"),
         ]
     )

@@ -81,7 +81,9 @@ package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
     }
 
     package var description: String {
-        let length = first.isIPv4 ? bits - 96 : bits
-        return bits == 128 ? "\(first)" : "\(first)/\(length)"
+        if bits == 128 { return "\(first)" }
+        guard first.isIPv4 else { return "\(first)/\(bits)" }
+        // A block that goes beyond IPv4 has no length there.
+        return bits >= 96 ? "\(first)/\(bits - 96)" : "::ffff:\(first)/\(bits)"
     }
 }

@@ -210,6 +210,26 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
     }
 
     @Test(
+        "a block is written as it is read",
+        arguments: [
+            "10.0.0.0/8", "10.0.0.7", "0.0.0.0/0", "::/0", "fd00::/8", "::1", "::ffff:0.0.0.0/90", "::ffff:10.1.2.3/0",
+            "::ffff:10.0.0.0/95",
+        ]
+    )
+    func description(text: String) throws {
+        let range = try #require(AddressRange(text))
+        #expect(range.description == text)
+        #expect(AddressRange(range.description) == range)
+    }
+
+    @Test("a block of IPv4 addresses is written as one, however it was read")
+    func mapped() {
+        #expect(AddressRange("::ffff:0.0.0.0/96")?.description == "0.0.0.0/0")
+        #expect(AddressRange("::ffff:10.0.0.0/104")?.description == "10.0.0.0/8")
+        #expect(AddressRange("::ffff:10.0.0.1")?.description == "10.0.0.1")
+    }
+
+    @Test(
         "what is no block is refused",
         arguments: ["10.0.0.0/33", "::/129", "10.0.0.0/-1", "10.0.0.0/", "/8", "a/8", "1.2.3.4/8/9"])
     func malformed(text: String) {

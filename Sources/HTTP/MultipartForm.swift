@@ -19,11 +19,17 @@ package struct MultipartForm {
     /// A part that the body's end cuts off is no field.
     package mutating func nextField(of bytes: Span<UInt8>) -> (name: [UInt8], value: ByteRange)? {
         while skipToDelimiterLine(of: bytes) {
-            let disposition = readHeaders(of: bytes)
-            guard let value = readValue(of: bytes) else { return nil }
-            guard let disposition else { continue }
-            let (name, isFile) = Self.parameters(of: disposition, in: bytes)
-            if let name, !isFile { return (name, value) }
+            guard let header = readHeaders(of: bytes) else { continue }
+            let disposition = ContentDisposition(header)
+            if let fileName = disposition.fileName {
+                // PHP leaves the content of a part with an empty one where it is.
+                if !fileName.isEmpty { _ = readValue(of: bytes) }
+            } else if let name = disposition.name {
+                return readValue(of: bytes).map { (name, $0) }
+            } else {
+                // PHP reads no further than such a part.
+                position = end
+            }
         }
         return nil
     }
@@ -46,23 +52,20 @@ package struct MultipartForm {
         return false
     }
 
-    /// Reads a part's headers up to the empty line and returns the value of Content-Disposition.
-    private mutating func readHeaders(of bytes: Span<UInt8>) -> ByteRange? {
-        var disposition: ByteRange?
+    /// Reads a part's headers up to the empty line and returns the value of the first Content-Disposition.
+    private mutating func readHeaders(of bytes: Span<UInt8>) -> [UInt8]? {
+        var disposition: [UInt8]?
         var continues = false
         while let line = nextLine(of: bytes), !line.isEmpty {
-            let first = bytes[Int(line.start)]
-            if first == .space || first == .tab {
-                // A folded header: its line end counts as the white space it stands for.
-                if continues { disposition?.end = line.end }
+            let isFolded = bytes[Int(line.start)].isSpace
+            guard !isFolded, let colon = bytes.firstIndex(of: UInt8(ascii: ":"), in: line.indices) else {
+                // It belongs to the header before it, as it is and without a line end.
+                if continues { disposition?.append(line, in: bytes) }
                 continue
             }
-            continues = false
-            guard let colon = bytes.firstIndex(of: UInt8(ascii: ":"), in: line.indices) else { continue }
-            if bytes.equalsIgnoringCase(ByteRange(Int(line.start), colon), Names.disposition) {
-                disposition = ByteRange(colon + 1, Int(line.end))
-                continues = true
-            }
+            let name = ByteRange(Int(line.start), colon)
+            continues = disposition == nil && bytes.equalsIgnoringCase(name, Names.disposition)
+            if continues { disposition = [UInt8](ByteRange(colon + 1, Int(line.end)), in: bytes) }
         }
         return disposition
     }
@@ -84,74 +87,7 @@ package struct MultipartForm {
         return nil
     }
 
-    /// The name of a Content-Disposition, and whether it has a file name, even an empty one.
-    private static func parameters(
-        of disposition: ByteRange, in bytes: Span<UInt8>
-    ) -> (name: [UInt8]?, isFile: Bool) {
-        var name: [UInt8]?
-        var isFile = false
-        for parameter in segments(of: disposition, in: bytes).dropFirst() {
-            guard let equals = bytes.firstIndex(of: UInt8(ascii: "="), in: parameter.indices) else { continue }
-            let key = bytes.trimmed(ByteRange(Int(parameter.start), equals))
-            let value = ByteRange(equals + 1, Int(parameter.end))
-            if bytes.equalsIgnoringCase(key, Names.name) { name = unquoted(value, in: bytes) }
-            if bytes.equalsIgnoringCase(key, Names.filename) { isFile = true }
-        }
-        return (name, isFile)
-    }
-
-    /// Splits at `;` outside double and single quotes; a backslash keeps the next byte from ending a quote.
-    private static func segments(of range: ByteRange, in bytes: Span<UInt8>) -> [ByteRange] {
-        var segments: [ByteRange] = []
-        var start = Int(range.start)
-        var quote: UInt8?
-        var index = start
-        while index < Int(range.end) {
-            let byte = bytes[index]
-            if let open = quote {
-                if byte == UInt8(ascii: "\\") { index += 1 } else if byte == open { quote = nil }
-            } else if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'") {
-                quote = byte
-            } else if byte == UInt8(ascii: ";") {
-                segments.append(ByteRange(start, index))
-                start = index + 1
-            }
-            index += 1
-        }
-        segments.append(ByteRange(start, Int(range.end)))
-        return segments
-    }
-
-    /// A parameter's value without its quotes and their escapes; a bare one ends at white space.
-    private static func unquoted(_ range: ByteRange, in bytes: Span<UInt8>) -> [UInt8] {
-        let value = bytes.trimmed(range)
-        guard !value.isEmpty else { return [] }
-        let quote = bytes[Int(value.start)]
-        var text: [UInt8] = []
-        guard quote == UInt8(ascii: "\"") || quote == UInt8(ascii: "'") else {
-            for index in value.indices {
-                if isSpace(bytes[index]) { break }
-                text.append(bytes[index])
-            }
-            return text
-        }
-        var index = Int(value.start) + 1
-        while index < Int(value.end) && bytes[index] != quote {
-            let isEscape = bytes[index] == UInt8(ascii: "\\") && index + 1 < Int(value.end)
-            if isEscape && (bytes[index + 1] == quote || bytes[index + 1] == UInt8(ascii: "\\")) { index += 1 }
-            text.append(bytes[index])
-            index += 1
-        }
-        return text
-    }
-
-    private static func isSpace(_ byte: UInt8) -> Bool {
-        byte == .space || (0x09...0x0d).contains(byte)
-    }
-
     private enum Names {
         static let disposition: StaticString = "content-disposition"
-        static let name: StaticString = "name"
-        static let filename: StaticString = "filename"
     }
 }

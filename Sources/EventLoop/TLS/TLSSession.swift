@@ -26,8 +26,9 @@ internal import Glibc
     private(set) var hasEnded = false
     /// Received since the last byte for us: those of the handshake, and then requests for new keys or a second handshake.
     private var handshakeMessages = 0
-    /// OpenSSL goes on reading while nothing but these comes, out of reach of turns and deadlines. A client sends two or three
-    /// in its handshake, and later one for millions of records.
+    /// While nothing but these comes OpenSSL goes on reading, out of reach of turns and deadlines.
+    ///
+    /// A client sends two or three in its handshake, and later one for millions of records.
     private static let mostHandshakeMessages = 32
 
     /// Nil when memory is short.

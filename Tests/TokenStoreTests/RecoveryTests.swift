@@ -64,6 +64,29 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: data))
     }
 
+    @Test("a lock that somebody removes is made anew, and while another has it nothing is written")
+    func removedLock() async throws {
+        let store = try SQLiteTokenStore(at: data, events: events)
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        try await session.put("1", under: "a")
+        try FileManager.default.removeItem(atPath: data + "/lock")
+        try await until { FileManager.default.fileExists(atPath: data + "/lock") }
+        #expect(throws: StoreOpenError.inUse(path: data, processID: Int(getpid()))) {
+            try SQLiteTokenStore(at: data)
+        }
+        try FileManager.default.removeItem(atPath: data + "/lock")
+        let other = try SQLiteTokenStore(at: data)
+        try await until { events.all.contains { if case .writesFail = $0 { true } else { false } } }
+        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
+        #expect(store.fault != nil)
+        try await SessionActor.open(other).put("3", under: "a")
+        other.close()
+        try await eventually { try await session.put("4", under: "b") }
+        #expect(try await session.get("a") == "3")
+        try await until { store.fault == nil }
+    }
+
     @Test(
         "another store that is put in the place of the vanished one is taken, with its own tokens",
         arguments: [true, false]

@@ -120,11 +120,22 @@ final class WriterDatabase {
         }
         if committer != nil && !files.areInPlace() {
             _ = vanished()
-        } else if committer == nil {
-            _ = try? usableCommitter()
+        } else if committer == nil || lock?.isInPlace != true {
+            // Whose lock was removed is one of two servers perhaps: it writes nothing more before it has another one.
+            committer = nil
+            openAgain()
         }
         if let failure, !failure.isOver, committer != nil { tryToWrite() }
         if failure == nil && committer != nil { state.fault = nil }
+    }
+
+    private func openAgain() {
+        do throws(StoreError) {
+            _ = try usableCommitter()
+        } catch {
+            // Otherwise it has been told of.
+            if state.fault == nil { _ = failed(error, losesConnection: true) }
+        }
     }
 
     /// Writes what the database holds already.

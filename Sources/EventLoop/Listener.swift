@@ -125,7 +125,8 @@ package final class Listener: Sendable {
 
     /// Listens on a Unix socket.
     ///
-    /// A socket file that nobody listens on any more, left by a crash, is replaced; any other file is left alone.
+    /// A socket file that nobody listens on any more, left by a crash, is replaced; any other file is left alone. What
+    /// fails leaves no file behind.
     ///
     /// - Parameters:
     ///   - path: At most 107 bytes (unix(7)).
@@ -135,16 +136,19 @@ package final class Listener: Sendable {
         descriptor = try Self.makeSocket(AF_UNIX)
         if try Self.isAbandonedSocket(path) { _ = unsafe unlink(path) }
         let number = descriptor.number
-        // Nobody gets in between bind and chmod.
-        let formerMask = umask(0o777)
-        let status = unsafe try Self.withUnixAddress(path) { unsafe bind(number, $0, $1) }
-        let code = errno
-        umask(formerMask)
-        guard status == 0 else { throw SystemError(call: "bind", code: code) }
-        if let owner, unsafe chown(path, owner.user, owner.group) != 0 { throw SystemError.last("chown") }
-        guard unsafe chmod(path, mode) == 0 else { throw SystemError.last("chmod") }
-        try Self.listen(on: number)
-        address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
+        guard unsafe try Self.withUnixAddress(path, { unsafe bind(number, $0, $1) }) == 0 else {
+            throw SystemError.last("bind")
+        }
+        do throws(SystemError) {
+            // Whatever the file's mode is until then, nobody gets in before it listens.
+            guard unsafe chmod(path, mode) == 0 else { throw SystemError.last("chmod") }
+            if let owner, unsafe chown(path, owner.user, owner.group) != 0 { throw SystemError.last("chown") }
+            try Self.listen(on: number)
+            address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
+        } catch {
+            _ = unsafe unlink(path)
+            throw error
+        }
         name = "unix:\(path)"
         self.path = path
         isAdopted = false
@@ -162,12 +166,13 @@ package final class Listener: Sendable {
         guard Glibc.listen(number, 4096) == 0 else { throw SystemError.last("listen") }
     }
 
-    /// Whether the path is a socket that refuses connections.
+    /// Whether the path is a socket that refuses connections; fails where this user may not find out.
     private static func isAbandonedSocket(_ path: String) throws(SystemError) -> Bool {
         var status = stat()
         guard unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return false }
         let probe = try makeSocket(AF_UNIX)
         let result = unsafe try withUnixAddress(path) { unsafe connect(probe.number, $0, $1) }
+        guard result == 0 || (errno != EACCES && errno != EPERM) else { throw SystemError.last("connect") }
         return result != 0 && errno == ECONNREFUSED
     }
 

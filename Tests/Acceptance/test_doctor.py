@@ -310,6 +310,39 @@ def test_a_unix_socket_of_somebody_else_is_not_taken_for_left_over(tmp_path):
     assert f"unix:{path} is not for this user" in said(report, "Listeners", "warning")
 
 
+@needs_root
+def test_a_unix_socket_that_this_user_cannot_make_is_not_said_to_be_had(tmp_path):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+
+        def warnings(address):
+            return said(examine("--data-directory", str(tmp_path / "data"), prefix=AS_SOMEBODY, folder="/",
+                                environment={"TOKEN_CACHE_LISTEN": address}), "Listeners", "warning")
+
+        address = f"unix:{folder}/http.sock"
+        assert f"{address} is not for this user to make in {folder}" in warnings(address)
+        os.chown(folder, 65534, 65534)
+        assert warnings(address) == ""
+        assert f"this user cannot give {address} to root" in warnings(f"{address}?owner=root")
+
+
+def test_an_owner_of_a_unix_socket_has_to_exist(tmp_path):
+    report = examine("--data-directory", str(tmp_path / "data"),
+                     environment={"TOKEN_CACHE_LISTEN": f"unix:{tmp_path}/http.sock?owner=root:nobody-of-that-name"})
+    only_problem(report, "Listeners", "there is no user or group nobody-of-that-name")
+
+
+@needs_root
+def test_low_ports_need_a_right_that_the_unit_does_not_give(tmp_path):
+    # Where low ports are free to all there is nothing to say.
+    if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 7:
+        pytest.skip("here everybody may have low ports")
+    report = examine("--data-directory", str(tmp_path / "data"), prefix=AS_SOMEBODY, folder="/",
+                     environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:7"})
+    (advice,) = [finding["advice"] for finding in report["findings"] if "127.0.0.1:7 is" in finding["text"]]
+    assert "use the socket unit" in advice and "unit gives" not in advice
+
+
 # The command
 
 def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):

@@ -6,6 +6,7 @@ import socket
 import stat
 import struct
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ import pytest
 from conftest import finish
 from contract import STORED, found
 from http_client import Connection, exchange, get, lines, post
-from server_process import NO_ADMINISTRATION, Server, binary, clean_environment, until
+from server_process import NO_ADMINISTRATION, Server, binary, clean_environment, run, until
 
 HTTPS_CASES = [
     json.loads(line) for line in (Path(__file__).parents[1] / "Fixtures" / "https.jsonl").read_text().splitlines()
 ]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
@@ -143,11 +145,51 @@ def test_a_path_that_is_taken_is_left_alone(serve, tmp_path, kind):
         env=clean_environment(NO_ADMINISTRATION), capture_output=True, text=True, timeout=30, check=False,
     )
     assert result.returncode == 1
-    assert f"unix:{path} is in use" in result.stderr
     if kind == "a file":
+        assert f"{path} is there and is no socket" in result.stderr
         assert path.read_text() == "precious"
     else:
+        assert f"unix:{path} is in use by another program" in result.stderr and "ss -lxp" in result.stderr
         assert unix_exchange(path, get("nobody")).startswith(b"HTTP/1.1 200")
+
+
+@pytest.fixture(name="of_nobody")
+def folder_of_nobody():
+    """A folder of the user nobody; pytest's own ones are closed to that user."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, 65534, 65534)
+        yield Path(folder)
+
+
+def refused_as_nobody(folder, address):
+    """What a start as the user nobody says about a Unix socket."""
+    done = run("serve", "--listen", address, "--data-directory", str(folder / "data"), folder="/",
+               prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    assert done.returncode == 1 and "CAP_NET_BIND_SERVICE" not in done.stderr, done
+    return done.stderr
+
+
+@needs_root
+def test_a_socket_that_cannot_be_given_away_is_not_left_behind(of_nobody):
+    path = of_nobody / "http.sock"
+    for _ in range(2):
+        message = refused_as_nobody(of_nobody, f"unix:{path}?owner=root")
+        assert f"unix:{path} cannot be given to root" in message and "only root can" in message
+        assert not path.exists()
+
+
+@needs_root
+def test_what_keeps_a_socket_from_being_made_is_named(of_nobody):
+    with tempfile.TemporaryDirectory() as closed, socket.socket(socket.AF_UNIX) as other:
+        Path(closed).chmod(0o755)
+        path = Path(closed) / "http.sock"
+        assert f"may not write in {closed}" in refused_as_nobody(of_nobody, f"unix:{path}")
+        other.bind(str(path))
+        path.chmod(0o600)
+        assert f"unix:{path} is there, and this user may not see" in refused_as_nobody(of_nobody, f"unix:{path}")
+        assert path.exists()
+    missing = of_nobody / "none" / "http.sock"
+    assert f"the folder of unix:{missing} is missing" in refused_as_nobody(of_nobody, f"unix:{missing}")
 
 
 def test_sockets_that_systemd_passes_on_are_served(tmp_path):

@@ -10,14 +10,14 @@ enum ListenerCheck {
             }
     }
 
-    private static let topic = "Listeners"
+    static let topic = "Listeners"
 
     private static func findings(
         _ address: ListenAddress, _ key: String, _ server: RunningServer, _ own: [String]
     ) -> [Finding] {
         switch address.place {
         case .systemd: return [.ok(topic, "\(key): systemd passes its sockets on when it starts the server")]
-        case .unix(let path): return [unix(path, key, server, own)]
+        case .unix(let path): return UnixSocketCheck.findings(path, owner: address.owner, key, server, own)
         case .tcp(let host, let port):
             guard port != 0 else { return [.ok(topic, "\(key): the system chooses the port of \(address)")] }
             do throws(SocketAddress.ResolutionError) {
@@ -62,40 +62,12 @@ enum ListenerCheck {
         if error.isPermissionDenied {
             return .warning(
                 topic, "\(key): \(name) is not for this user",
-                "the server's user needs CAP_NET_BIND_SERVICE for ports below 1024, which the systemd unit gives"
+                """
+                ports below 1024 need CAP_NET_BIND_SERVICE: use the socket unit, or give it to the service as the comment in \
+                its unit says
+                """
             )
         }
         return .problem(topic, "\(key): \(name) cannot be had: \(error.reason)", "name an address of this machine")
-    }
-
-    private static func unix(_ path: String, _ key: String, _ server: RunningServer, _ own: [String]) -> Finding {
-        if own.contains(where: { $0.hasSuffix("unix:\(path)") }) {
-            return .ok(topic, "\(key): the running server has unix:\(path)")
-        }
-        guard let found = FileStatus(path) else {
-            let folder = FileStatus.folder(of: path)
-            guard FileStatus(folder) != nil else {
-                return .problem(
-                    topic, "\(key): the folder of unix:\(path) is missing",
-                    "make \(folder), with the server's user as owner")
-            }
-            return .ok(topic, "\(key): unix:\(path) can be had")
-        }
-        guard found.isSocket else {
-            return .problem(topic, "\(key): \(path) is there and is no socket", "move it away, or name another path")
-        }
-        do throws(BlockingSocket.Failure) {
-            _ = try BlockingSocket(unixPath: path, patienceInSeconds: HealthProbe.patienceInSeconds)
-        } catch {
-            // Somebody may well be listening.
-            if error.code == EACCES || error.code == EPERM {
-                return .warning(
-                    topic, "\(key): unix:\(path) is not for this user",
-                    "run token-cache doctor as root or as the server's user"
-                )
-            }
-            return .ok(topic, "\(key): unix:\(path) is left over, and will be replaced")
-        }
-        return fault(SystemError(call: "bind", code: EADDRINUSE), "unix:\(path)", key, server)
     }
 }

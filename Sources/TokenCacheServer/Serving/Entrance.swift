@@ -25,11 +25,11 @@ struct Entrance: Sendable {
             }
         case .unix(let path):
             let owner = try address.owner.map { (name) throws(StartError) in try Self.owner(name, path) }
-            listeners.append(
-                try opening("unix:\(path)") { () throws(SystemError) in
-                    try Listener(unixPath: path, mode: address.mode, owner: owner)
-                }
-            )
+            do throws(SystemError) {
+                listeners.append(try Listener(unixPath: path, mode: address.mode, owner: owner))
+            } catch {
+                throw .unixSocket(UnixSocketFault(error, path: path, owner: address.owner ?? ""))
+            }
         case .systemd:
             preconditionFailure("passed sockets are taken over by adopt")
         }
@@ -77,7 +77,7 @@ struct Entrance: Sendable {
     }
 
     /// Looks up `user` or `user:group`; without a group it is the user's own.
-    private static func owner(_ name: String, _ path: String) throws(StartError) -> (user: UInt32, group: UInt32) {
+    static func owner(_ name: String, _ path: String) throws(StartError) -> (user: UInt32, group: UInt32) {
         let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
         guard let user = unsafe getpwnam(parts[0]) else { throw .owner(path: path, name: parts[0]) }
         let (userID, groupID) = unsafe (user.pointee.pw_uid, user.pointee.pw_gid)

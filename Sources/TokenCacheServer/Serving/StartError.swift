@@ -5,6 +5,8 @@ package enum StartError: Error, CustomStringConvertible {
     case store(StoreOpenError)
     /// An address cannot be bound: taken, not permitted, or what the system says.
     case listen(address: String, _ isInUse: Bool, _ isPermissionDenied: Bool, String)
+    /// A Unix socket cannot be listened on.
+    case unixSocket(UnixSocketFault)
     /// An address of `admin.listen` cannot be bound.
     case administration(address: String, isInUse: Bool, reason: String)
     /// Two entries of `listen` stand for one address.
@@ -37,6 +39,7 @@ package enum StartError: Error, CustomStringConvertible {
             """
         case .listen(let address, _, _, let reason):
             "\(address) cannot be listened on: \(reason); choose an address of this machine with --listen"
+        case .unixSocket(let fault): "\(fault)"
         case .administration(let address, true, _):
             """
             admin.listen: \(address) is in use by another program, perhaps another token-cache; stop that one \

@@ -104,6 +104,17 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         return family == AF_INET6 ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
 
+    /// True for 0.0.0.0 and `::`, which stand for all addresses of their family.
+    package var isWildcard: Bool { !isUnix && addressBytes.allSatisfy { $0 == 0 } }
+
+    /// Whether only one of two can be listened on.
+    ///
+    /// Port 0 clashes with nothing, and an IPv6 listener leaves IPv4 alone.
+    package func clashes(with other: SocketAddress) -> Bool {
+        guard !isUnix, family == other.family, port == other.port, port != 0 else { return false }
+        return isWildcard || other.isWildcard || description == other.description
+    }
+
     /// True for 127.0.0.0/8 and `::1`, which only this machine reaches.
     package var isLoopback: Bool {
         let host = numeric.host

@@ -34,6 +34,31 @@ def test_a_busy_port_is_named(tmp_path):
     assert "--listen" in message
 
 
+CLASHES = {
+    "listen twice": ("127.0.0.1:{}", "localhost:{}", None, "listen has 127.0.0.1:{0} twice, perhaps once by name"),
+    "listen, all and one": ("0.0.0.0:{}", "127.0.0.1:{}", None, "0.0.0.0:{0} of listen stands for 127.0.0.1:{0} of listen"),
+    "both": ("127.0.0.1:{}", "[::1]:0", "127.0.0.1:{}", "listen and admin.listen both have 127.0.0.1:{0}"),
+    "one and all": ("127.0.0.1:{}", "[::1]:0", "0.0.0.0:{}",
+                    "0.0.0.0:{0} of admin.listen stands for 127.0.0.1:{0} of listen"),
+}
+
+
+@pytest.mark.parametrize("first, second, administration, text", CLASHES.values(), ids=CLASHES)
+def test_addresses_of_the_settings_that_clash_are_nobody_elses(tmp_path, first, second, administration, text):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    environment = {
+        "TOKEN_CACHE_LISTEN": ",".join([first.format(port), second.format(port)]),
+        "TOKEN_CACHE_ADMIN_LISTEN": (administration or "off").format(port),
+    }
+    done = run("serve", "--data-directory", str(tmp_path / "data"), environment=environment)
+    assert done.returncode == 1 and text.format(port) in done.stderr, done.stderr
+    assert "another program" not in done.stderr
+    done = run("doctor", "--data-directory", str(tmp_path / "data"), environment=environment)
+    assert done.returncode == 1 and text.format(port) in done.stdout, done.stdout
+    assert "1 problem," in done.stdout
+
+
 def test_an_address_of_another_machine_is_named(tmp_path):
     # 192.0.2.0/24 is for documentation (RFC 5737): nobody has it.
     message = failed_start(tmp_path / "data", "--listen", "192.0.2.1:8080")

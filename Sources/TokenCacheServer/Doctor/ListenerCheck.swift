@@ -4,13 +4,22 @@ internal import Glibc
 /// Whether what the settings name can be listened on, or is already by the server itself.
 enum ListenerCheck {
     static func findings(_ settings: Settings, _ server: RunningServer) -> [Finding] {
-        settings.listen.flatMap { findings($0, "listen", server, server.facts?.listeners ?? []) }
+        clashes(settings, server)
+            + settings.listen.flatMap { findings($0, "listen", server, server.facts?.listeners ?? []) }
             + settings.admin.listen.flatMap {
                 findings($0, "admin.listen", server, server.facts?.administration ?? [])
             }
     }
 
     static let topic = "Listeners"
+
+    private static func clashes(_ settings: Settings, _ server: RunningServer) -> [Finding] {
+        // A running one may have passed sockets instead of some of them.
+        guard server.facts == nil,
+            let clash = AddressClash.find(listen: settings.listen, administration: settings.admin.listen)
+        else { return [] }
+        return [.problem(topic, clash)]
+    }
 
     private static func findings(
         _ address: ListenAddress, _ key: String, _ server: RunningServer, _ own: [String]

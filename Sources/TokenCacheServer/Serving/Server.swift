@@ -63,19 +63,7 @@ package final class Server: Sendable {
         watchdogInterval = service.watchdogInterval
         let plan = try ListenPlan(settings.listen, service.passedSockets)
         tls = plan.usesTLS ? try Self.tlsContext(settings) : nil
-        var entrances: [Entrance] = []
-        for (socket, address) in plan.adopted {
-            entrances.append(try Entrance.adopt(socket, as: address, tls: tls))
-        }
-        for address in plan.bound {
-            do throws(StartError) {
-                entrances += try Entrance.open(address, tls: tls)
-            } catch .listen(let name, true, _, _) where entrances.contains(where: { $0.listener.name == name }) {
-                throw StartError.listedTwice(address: name)
-            }
-        }
-        self.entrances = entrances
-        administration = try AdministrationListener.open(settings.admin.listen)
+        (entrances, administration) = try Self.listen(plan, settings, tls)
         // After the addresses: who starts a second server by mistake is told so, and no store is made for it.
         store = try StoreAccess.open(settings, logger: logger) { [notifier] event in
             switch event {
@@ -114,6 +102,25 @@ package final class Server: Sendable {
         // Last: by now everything is open that stays open.
         reserve = DescriptorReserve(limit: descriptorLimit, acceptors: workers.count * entrances.count)
         distributor = ConnectionDistributor(workers, connectionCount, reserve, logger)
+    }
+
+    private static func listen(
+        _ plan: ListenPlan, _ settings: Settings, _ tls: TLSContext?
+    ) throws(StartError) -> ([Entrance], [AdministrationListener]) {
+        do throws(StartError) {
+            var entrances: [Entrance] = []
+            for (socket, address) in plan.adopted {
+                entrances.append(try Entrance.adopt(socket, as: address, tls: tls))
+            }
+            for address in plan.bound { entrances += try Entrance.open(address, tls: tls) }
+            return (entrances, try AdministrationListener.open(settings.admin.listen))
+        } catch {
+            // What is in use may be so by an entry before it.
+            guard error.isAddressInUse,
+                let clash = AddressClash.find(listen: plan.bound, administration: settings.admin.listen)
+            else { throw error }
+            throw .clash(clash)
+        }
     }
 
     private static func openControlSocket(

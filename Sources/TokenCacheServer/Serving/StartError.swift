@@ -9,8 +9,8 @@ package enum StartError: Error, CustomStringConvertible {
     case unixSocket(UnixSocketFault)
     /// An address of `admin.listen` cannot be bound.
     case administration(address: String, isInUse: Bool, reason: String)
-    /// Two entries of `listen` stand for one address.
-    case listedTwice(address: String)
+    /// The settings name an address twice.
+    case clash(AddressClash)
     case resolution(address: String, reason: String)
     /// The user or group of a Unix socket's file does not exist.
     case owner(path: String, name: String)
@@ -23,6 +23,15 @@ package enum StartError: Error, CustomStringConvertible {
     /// The access log's file cannot be opened.
     case accessLog(path: String, reason: String)
     case system(String)
+
+    /// Somebody has the address, which may be the server itself.
+    var isAddressInUse: Bool {
+        switch self {
+        case .listen(_, true, _, _), .administration(_, true, _): true
+        case .unixSocket(let fault): fault.reason == .inUse
+        default: false
+        }
+    }
 
     package var description: String {
         switch self {
@@ -47,8 +56,7 @@ package enum StartError: Error, CustomStringConvertible {
             """
         case .administration(let address, _, let reason):
             "admin.listen: \(address) cannot be listened on: \(reason); choose an address of this machine, or off"
-        case .listedTwice(let address):
-            "listen has \(address) twice, perhaps once by name; each address can be listened on once"
+        case .clash(let clash): "\(clash)"
         case .resolution(let address, let reason):
             "the address \(address) of --listen is not known: \(reason)"
         case .owner(let path, let name):

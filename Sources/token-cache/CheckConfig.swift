@@ -16,6 +16,6 @@ struct CheckConfig: AsyncParsableCommand {
 
     func run() async throws {
         let settings = try await options.load(listen: addresses.listen)
-        print(settings.listing)
+        try StandardOutput.print(settings.listing)
     }
 }

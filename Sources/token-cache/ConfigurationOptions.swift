@@ -47,7 +47,7 @@ struct ConfigurationOptions: ParsableArguments {
 
     /// Prints what is wrong, for a person, and makes the command end with status 1.
     func fault(_ text: String) -> ExitCode {
-        FileHandle.standardError.write(Data("token-cache: \(text)\n".utf8))
+        try? FileHandle.standardError.write(contentsOf: Data("token-cache: \(text)\n".utf8))
         return ExitCode.failure
     }
 }

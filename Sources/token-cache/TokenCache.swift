@@ -30,4 +30,10 @@ struct TokenCache: AsyncParsableCommand {
             ),
         ]
     )
+
+    static func main() async {
+        // Before anything is opened.
+        StandardOutput.reserve()
+        await main(nil)
+    }
 }

@@ -10,7 +10,7 @@ import pytest
 
 from contract import STORED, found
 from http_client import exchange, get, post
-from server_process import binary, run
+from server_process import binary, clean_environment, run
 from store_files import command, printed, refused
 
 SECRET = "secret4711"
@@ -99,6 +99,36 @@ def test_what_cannot_be_read_is_no_empty_token(data, input_from):
             capture_output=True, text=True, timeout=20, check=False)
         assert done.returncode == 1 and "cannot be read from standard input" in done.stderr, done
     assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
+
+
+PRINTING = ["get secret4711-1", "list", "list --json", "stats", "keys list", "verify", "check-config", "put new x",
+            "delete secret4711-0", "rekey"]
+
+
+@pytest.mark.parametrize("target, reason", [("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
+def test_output_that_cannot_be_written_is_a_fault(data, target, reason):
+    for arguments in PRINTING:
+        done = subprocess.run(
+            ["sh", "-c", f'"$0" {arguments} --data-directory "$1" {target}', binary(), str(data)], env=clean_environment(),
+            capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 1, done
+        assert f"token-cache: standard output cannot be written: {reason}\n" in done.stderr, done
+    assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
+
+
+@pytest.mark.parametrize("target", ["> /dev/full 2>&1", ">&- 2>&- <&-"])
+def test_where_nothing_can_be_written_a_command_still_ends_with_its_status(data, target):
+    done = subprocess.run(["sh", "-c", f'"$0" list --data-directory "$1" {target}', binary(), str(data)],
+                          env=clean_environment(), timeout=20, check=False)
+    assert done.returncode == 1
+
+
+def test_a_reader_that_has_read_enough_hears_nothing(data):
+    for arguments in PRINTING:
+        done = subprocess.run(
+            ["sh", "-c", f'"$0" {arguments} --data-directory "$1" | true', binary(), str(data)], env=clean_environment(),
+            capture_output=True, text=True, timeout=20, check=False)
+        assert (done.stdout, done.stderr) == ("", ""), done
 
 
 def test_stats_are_numbers(data):

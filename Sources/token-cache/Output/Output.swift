@@ -12,7 +12,7 @@ struct OutputOptions: ParsableArguments {
     ///   - value: For JSON.
     ///   - text: For a person, without the last line end.
     func print(_ value: some Encodable, _ text: @autoclosure () -> String) throws {
-        Swift.print(json ? try Self.text(value) : text())
+        try StandardOutput.print(json ? try Self.text(value) : text())
     }
 
     static func text(_ value: some Encodable) throws -> String {

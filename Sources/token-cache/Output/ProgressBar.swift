@@ -36,6 +36,6 @@ final class ProgressBar: Sendable {
             defer { last = line }
             return last != line
         }
-        if isNew { FileHandle.standardError.write(Data(line.utf8)) }
+        if isNew { try? FileHandle.standardError.write(contentsOf: Data(line.utf8)) }
     }
 }

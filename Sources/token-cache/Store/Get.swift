@@ -21,9 +21,9 @@ struct Get: AsyncParsableCommand {
         let id = try options.text(id, of: "the id")
         let reply = try await options.withStore { try await $0.perform(FetchToken(id: id)) }
         if options.output.json {
-            print(try OutputOptions.text(reply))
+            try StandardOutput.print(try OutputOptions.text(reply))
         } else if let tokenInfo = reply.tokenInfo {
-            print(tokenInfo)
+            try StandardOutput.print(tokenInfo)
         }
         if reply.tokenInfo == nil { throw options.configuration.fault("nothing is stored under this id") }
     }

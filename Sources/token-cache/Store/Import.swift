@@ -68,7 +68,7 @@ struct Import: AsyncParsableCommand {
                 if showsSkipped {
                     bar.finish()
                     let line = "\(Text.visible(String(decoding: name, as: UTF8.self))): \(reason.explanation)\n"
-                    FileHandle.standardError.write(Data(line.utf8))
+                    try? FileHandle.standardError.write(contentsOf: Data(line.utf8))
                 }
             }
             if batch.count == Self.batch || bytes >= Self.batchBytes {

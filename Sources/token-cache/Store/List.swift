@@ -30,16 +30,19 @@ struct List: AsyncParsableCommand {
             var (slot, count, bytes): (Int64, Int, Int) = (0, 0, 0)
             while true {
                 let page = try await store.perform(ListTokens(after: slot, limit: Self.page, showsIDs: showIDs))
-                for token in page.tokens {
-                    print(options.output.json ? try OutputOptions.text(token) : line(token, at: now))
-                    count += 1
-                    bytes += token.size ?? 0
+                let lines = try page.tokens.map { token in
+                    options.output.json ? try OutputOptions.text(token) : line(token, at: now)
                 }
+                if !lines.isEmpty { try StandardOutput.print(lines.joined(separator: "\n")) }
+                count += lines.count
+                bytes += page.tokens.reduce(0) { $0 + ($1.size ?? 0) }
                 guard !page.isLast, let last = page.tokens.last else { return (count, bytes) }
                 slot = last.slot
             }
         }
-        if !options.output.json { print("\(Text.count(count.0, "token")), \(Text.bytes(count.1))") }
+        if !options.output.json {
+            try StandardOutput.print("\(Text.count(count.0, "token")), \(Text.bytes(count.1))")
+        }
     }
 
     private func line(_ token: ListTokens.Entry, at now: Int64) -> String {

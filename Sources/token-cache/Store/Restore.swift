@@ -24,16 +24,17 @@ struct Restore: AsyncParsableCommand {
         let settings = try await options.load()
         let bar = ProgressBar("Checking")
         defer { bar.finish() }
+        let outcome: StoreReplacement.Outcome
         do throws(StoreAccess.Failure) {
             let path = URL(filePath: file).standardizedFileURL.path
-            let outcome = try StoreAccess.restore(settings, from: path, logger: options.logger) { bar.show($0) }
-            bar.finish()
-            try? options.output.print(
-                outcome, "restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"
-            )
+            outcome = try StoreAccess.restore(settings, from: path, logger: options.logger) { bar.show($0) }
         } catch {
             bar.finish()
             throw options.configuration.fault("\(error)")
         }
+        bar.finish()
+        try options.output.print(
+            outcome, "restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"
+        )
     }
 }

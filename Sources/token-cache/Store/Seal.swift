@@ -37,18 +37,19 @@ private struct Conversion {
         let settings = try await options.load()
         let bar = ProgressBar(isSealed ? "Sealing" : "Unsealing")
         defer { bar.finish() }
+        let outcome: StoreReplacement.Outcome
         do throws(StoreAccess.Failure) {
-            let outcome = try StoreAccess.convert(settings, isSealed: isSealed, logger: options.logger) { bar.show($0) }
-            bar.finish()
-            let state = isSealed ? "sealed" : "in the clear"
-            var text = "\(Text.count(outcome.tokens, "token")) \(outcome.tokens == 1 ? "is" : "are") \(state) now"
-            if settings.sealing.isEnabled != isSealed {
-                text += "; set sealing.enabled to \(isSealed ? "on" : "off") before the server starts"
-            }
-            try? options.output.print(outcome, text)
+            outcome = try StoreAccess.convert(settings, isSealed: isSealed, logger: options.logger) { bar.show($0) }
         } catch {
             bar.finish()
             throw options.configuration.fault("\(error)")
         }
+        bar.finish()
+        let state = isSealed ? "sealed" : "in the clear"
+        var text = "\(Text.count(outcome.tokens, "token")) \(outcome.tokens == 1 ? "is" : "are") \(state) now"
+        if settings.sealing.isEnabled != isSealed {
+            text += "; set sealing.enabled to \(isSealed ? "on" : "off") before the server starts"
+        }
+        try options.output.print(outcome, text)
     }
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from certificates import make_certificate
+from certificates import certificate_until, make_certificate
 from contract import STORED
 from http_client import exchange, post
 from server_process import Server, binary, clean_environment, run
@@ -193,21 +193,6 @@ def test_a_unix_socket_is_looked_at(stopped, tmp_path):
 
 def with_certificate(server, certificate, key):
     return of(server, environment={"TOKEN_CACHE_TLS_CERTIFICATE": str(certificate), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(key)})
-
-
-def certificate_until(folder, start, end):
-    """A certificate with these dates, as `YYYYMMDDHHMMSSZ`."""
-    subprocess.run(["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-subj", "/CN=localhost", "-keyout", folder / "key.pem", "-out", folder / "request.pem"],
-                   check=True, capture_output=True)
-    (folder / "index").write_text("")
-    (folder / "ca.conf").write_text(
-        f"[ca]\ndefault_ca=a\n[a]\ndatabase={folder}/index\nnew_certs_dir={folder}\nrand_serial=yes\npolicy=p\n"
-        "default_md=sha256\n[p]\ncommonName=supplied\n")
-    subprocess.run(["openssl", "ca", "-batch", "-selfsign", "-config", folder / "ca.conf", "-keyfile", folder / "key.pem",
-                    "-in", folder / "request.pem", "-out", folder / "dated.pem", "-startdate", start, "-enddate", end],
-                   check=True, capture_output=True)
-    return folder / "dated.pem", folder / "key.pem"
 
 
 def test_certificates_are_looked_at(stopped, tmp_path):

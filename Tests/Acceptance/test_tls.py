@@ -1,4 +1,6 @@
 """TLS as clients see it: with curl and `openssl s_client` against the built server."""
+import json
+import re
 import shutil
 import signal
 import socket
@@ -9,6 +11,7 @@ import time
 
 import pytest
 
+from certificates import certificate_until
 from contract import STORED, found
 from http_client import Connection, exchange, get, post
 from server_process import NO_ADMINISTRATION, binary, clean_environment, until
@@ -174,6 +177,26 @@ def test_certificates_are_read_again(serve, pair, tmp_path, how):
         server.process.send_signal(signal.SIGHUP)
     until(lambda: serial(server) != first)
     assert "certificates reloaded" in server.log()
+
+
+DATES = {
+    "expired": ("20240101000000Z", "20250101000000Z", "a certificate has expired: clients refuse it"),
+    "not valid yet": ("20890101000000Z", "20900101000000Z", "a certificate is not valid before 2089-01-01"),
+}
+
+
+@pytest.mark.parametrize("start, end, text", DATES.values(), ids=DATES)
+def test_a_certificate_that_clients_refuse_is_warned_of(serve, tmp_path, start, end, text):
+    dated = certificate_until(tmp_path, start, end)
+    server = serve_tls(serve, dated, settings={"admin": {"listen": "127.0.0.1:0"}})
+    warning = re.compile(rf"warning.* {text}.*{dated[0]}$", re.M)
+    until(lambda: warning.search(server.log()))
+    now = json.loads(exchange(server.administration[0], get("x", path="/status")).body)
+    assert now["warnings"][0]["text"].startswith(text)
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: len(warning.findall(server.log())) == 2)
+    dated[0].touch()
+    until(lambda: len(warning.findall(server.log())) == 3)
 
 
 def test_a_bad_pair_is_refused_and_the_old_one_stays(serve, pair, tmp_path):

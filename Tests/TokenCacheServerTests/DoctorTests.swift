@@ -59,6 +59,16 @@ struct DoctorTests {
         #expect(dates(1, 90) == .problem)
     }
 
+    @Test func aRunningServerWarnsOfTheSameDates() {
+        let warning = { (start: Int64, end: Int64) in
+            CertificateDates("a.pem", from: now + start * day, to: now + end * day).warning(at: now) ?? ""
+        }
+        #expect(warning(-1, 30) == "")
+        #expect(warning(-1, 13).hasPrefix("a certificate expires in 13 days; "))
+        #expect(warning(-30, 0).hasPrefix("a certificate has expired: "))
+        #expect(warning(1, 90).hasPrefix("a certificate is not valid before 2026-11-22: "))
+    }
+
     @Test func aKeyRingInTheServiceManagersHandsIsFound() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)

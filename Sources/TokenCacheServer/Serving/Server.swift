@@ -176,7 +176,7 @@ package final class Server: Sendable {
             \(workers.count) \(workers.count == 1 ? "loop" : "loops")
             """
         )
-        for warning in exposureWarnings { logger.warning("\(warning)") }
+        for warning in certificateWarnings + exposureWarnings { logger.warning("\(warning)") }
         notifier.send(.ready, .status("serves on \(addresses)"))
         let proving = Task { await self.giveSignsOfLife() }
         let stopping = Task { await self.stop(by: signals) }
@@ -247,6 +247,9 @@ package final class Server: Sendable {
 
     /// With what was reloaded.
     var settingsInForce: Settings { reloader.settings }
+
+    /// Which certificates clients refuse, or soon will.
+    var certificateWarnings: [String] { reloader.certificateWarnings }
 
     /// The first signal begins the end, the second one or the timeout hastens it.
     private func stop(by signals: UnixSignalsSequence) async {

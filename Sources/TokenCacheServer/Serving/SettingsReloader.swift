@@ -27,12 +27,15 @@ final class SettingsReloader: Sendable {
     private let workers: [Worker]
     private let logger: Logger
     private let running: Mutex<Settings>
+    /// Of the certificates as they were last read.
+    private let certificateDates: Mutex<[CertificateDates]>
     /// The last that was asked for: one at a time, in their order.
     private let last = Mutex<Task<ReloadOutcome, Never>?>(nil)
 
     /// - Parameter settings: In force so far.
     init(_ settings: Settings, from loader: ConfigurationLoader, _ parts: Parts, _ workers: [Worker]) {
         running = Mutex(settings)
+        certificateDates = Mutex(parts.tls == nil ? [] : CertificateDates.read(Self.files(settings)))
         self.loader = loader
         self.parts = parts
         self.workers = workers
@@ -41,6 +44,9 @@ final class SettingsReloader: Sendable {
 
     /// What is in force.
     var settings: Settings { running.withLock(\.self) }
+
+    /// Which certificates clients refuse, or soon will.
+    var certificateWarnings: [String] { certificateDates.withLock(\.self).compactMap { $0.warning() } }
 
     /// Reads everything again: settings, certificates, and the access log's file, which somebody may have renamed.
     func reload(_ reason: String) async -> ReloadOutcome {
@@ -67,6 +73,7 @@ final class SettingsReloader: Sendable {
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
             apply(settings)
+            if parts.tls != nil { lookAtDates() }
             // With the lower of both levels, so that the line is there for who has just raised it.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
             let outcome = tell(reason, change)
@@ -85,9 +92,16 @@ final class SettingsReloader: Sendable {
         do throws(TLSConfigurationError) {
             try tls.reload()
             logger.notice("\(reason): certificates reloaded, the first expires on \(Self.date(tls.earliestExpiry))")
+            lookAtDates()
+            for warning in certificateWarnings { logger.warning("\(reason): \(warning)") }
         } catch {
             logger.error("\(reason), and the certificates in use stay: \(error)")
         }
+    }
+
+    private func lookAtDates() {
+        let dates = CertificateDates.read(Self.files(settings))
+        certificateDates.withLock { $0 = dates }
     }
 
     /// The files of the certificates; the settings have at least one pair.
@@ -135,6 +149,10 @@ final class SettingsReloader: Sendable {
             let postponed = change.postponed.joined(separator: ", ")
             logger.warning("\(reason): \(postponed)")
             outcome += "; " + postponed
+        }
+        for warning in certificateWarnings {
+            logger.warning("\(reason): \(warning)")
+            outcome += "; " + warning
         }
         if change.made.contains(where: { $0.hasPrefix("limits.connections ") }),
             let warning = DescriptorLimit.warning(forConnections: change.settings.connectionLimit)

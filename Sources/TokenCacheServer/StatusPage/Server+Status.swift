@@ -72,10 +72,7 @@ extension Server {
         if !settingsInForce.sealing.isEnabled {
             warnings.append("sealing.enabled is off: whoever gets hold of the disk or a backup can read the tokens")
         }
-        if let tls, let text = Self.expiryWarning(tls.earliestExpiry - Int64(Date().timeIntervalSince1970)) {
-            warnings.insert(text, at: 0)
-        }
-        var all = warnings.map { ServerStatus.Warning(level: .warning, text: $0) }
+        var all = (certificateWarnings + warnings).map { ServerStatus.Warning(level: .warning, text: $0) }
         if SQLiteLibrary.hasWALResetBug {
             let text = """
                 SQLite \(SQLiteLibrary.version) has the WAL-reset bug; it cannot strike as long as no other program \
@@ -84,15 +81,5 @@ extension Server {
             all.append(ServerStatus.Warning(level: .notice, text: text))
         }
         return all
-    }
-
-    /// - Parameter seconds: Until a certificate expires.
-    private static func expiryWarning(_ seconds: Int64) -> String? {
-        switch seconds / 86_400 {
-        case _ where seconds <= 0: "a certificate has expired: clients refuse it; put a new one in its place"
-        case 14...: nil
-        case 0: "a certificate expires within a day; put a new one in its place"
-        case let days: "a certificate expires in \(days) \(days == 1 ? "day" : "days"); put a new one in its place"
-        }
     }
 }

@@ -328,6 +328,17 @@ def test_low_ports_need_a_right_that_the_unit_does_not_give(tmp_path):
     assert "use the socket unit" in advice and "unit gives" not in advice
 
 
+@needs_root
+def test_a_folder_behind_a_closed_one_is_not_said_to_be_missing():
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "private" / "token-cache"
+        data.mkdir(parents=True)
+        data.parent.chmod(0o700)
+        Path(folder).chmod(0o755)
+        report = examine("--data-directory", str(data), prefix=AS_SOMEBODY, folder="/")
+    assert said(report, "Data folder", "warning") == f"{data} is not for this user"
+
+
 # The command
 
 def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):

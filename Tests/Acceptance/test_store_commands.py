@@ -5,6 +5,7 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 
 import pytest
 
@@ -14,6 +15,7 @@ from server_process import binary, clean_environment, run
 from store_files import command, printed, refused
 
 SECRET = "secret4711"
+AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 @pytest.fixture(params=["running", "stopped"])
@@ -193,9 +195,27 @@ def test_what_root_makes_in_somebody_elses_folder_is_theirs(serve, tmp_path, is_
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
 def test_a_store_of_somebody_elses_is_not_said_to_be_missing(serve):
     server = serve()
-    somebody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    done = run("stats", "--data-directory", str(server.data), prefix=somebody, folder="/")
+    done = run("stats", "--data-directory", str(server.data), prefix=AS_NOBODY, folder="/")
     assert done.returncode == 1 and "Permission denied" in done.stderr, done.stderr
+    assert "run this as root or as the server's user" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
+@pytest.mark.parametrize("arguments", [["stats"], ["put", "a", "b"], ["seal"], ["restore", "/etc/hostname"]],
+                         ids=lambda arguments: arguments[0])
+def test_a_folder_of_somebody_elses_is_for_root_or_the_server(of_root, arguments):
+    done = run(*arguments, "--data-directory", f"{of_root}/data", prefix=AS_NOBODY, folder="/")
+    assert done.returncode == 1 and "run this as root or as the server's user" in done.stderr, done.stderr
+    assert "give the server's user" not in done.stderr
+
+
+@pytest.fixture(name="of_root")
+def folder_of_root():
+    """A folder with the data of root's server, which others may look at."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        assert printed(f"{folder}/data", "put", "me", "x") == "stored\n"
+        yield folder
 
 
 def test_the_control_socket_is_the_servers_own(serve):

@@ -21,6 +21,25 @@ package enum StoreAccess: Sendable {
         package init(_ description: String) {
             self.description = description
         }
+
+        /// Of a store that does not open for a command: the server's user has its rights already.
+        fileprivate init(_ error: StoreOpenError) {
+            let advice = "run this as root or as the server's user"
+            switch error {
+            case .directory(let path, let call, let reason) where Self.isRefusal(reason):
+                description = """
+                    the data directory \(path) is not for this user (\(call): \(reason)); \(advice), \
+                    or name another one with --data-directory
+                    """
+            case .keyRing(.file(let path, let call, let reason)) where Self.isRefusal(reason):
+                description = "the key ring \(path) is not for this user (\(call): \(reason)); \(advice)"
+            default: description = "\(error)"
+            }
+        }
+
+        private static func isRefusal(_ reason: String) -> Bool {
+            [EACCES, EPERM].contains { unsafe String(cString: strerror($0)) == reason }
+        }
     }
 
     /// Finds the store.
@@ -41,7 +60,8 @@ package enum StoreAccess: Sendable {
             let store = try open(settings, logger: logger)
             return .own(store, StoreAdministrator(store))
         } catch {
-            guard case .store(.inUse(_, let processID)) = error else { throw Failure("\(error)") }
+            guard case .store(let error) = error else { throw Failure("\(error)") }
+            guard case .inUse(_, let processID) = error else { throw Failure(error) }
             let client = ControlClient(path: ControlSocket.path(in: directory))
             return .running(ControlAccess(client: client, processID: processID))
         }
@@ -113,6 +133,8 @@ package enum StoreAccess: Sendable {
                 logger.log(level: event.weight.level, "\(event)")
             }
             return try body(replacement)
+        } catch let error as StoreOpenError {
+            throw Failure(error)
         } catch {
             throw Failure("\(error)")
         }

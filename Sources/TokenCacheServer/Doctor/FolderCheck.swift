@@ -15,6 +15,8 @@ enum FolderCheck {
         if let status = FileStatus(directory) {
             guard status.isFolder else { return [.problem(topic, StoreOpenError.notADirectory(path: directory))] }
             findings += permissions(status, directory)
+        } else if unsafe access(directory, F_OK) != 0 && errno == EACCES {
+            findings.append(notForUs(directory))
         } else if unsafe access(place, W_OK | X_OK) == 0 {
             findings.append(.ok(topic, "\(directory) is not there yet; the first start makes it"))
         } else {
@@ -40,17 +42,16 @@ enum FolderCheck {
             findings.append(.ok(topic, "\(directory) is its owner's alone (mode \(status.permissions))"))
         }
         if unsafe access(directory, R_OK | W_OK | X_OK) != 0 {
-            findings.append(
-                .warning(
-                    topic, "\(directory) is not for this user",
-                    "run token-cache doctor as root or as the server's user"
-                )
-            )
+            findings.append(notForUs(directory))
         }
         for name in DataDirectory.fileNames {
             findings += FileCheck.secret(directory + "/" + name, topic)
         }
         return findings
+    }
+
+    private static func notForUs(_ directory: String) -> Finding {
+        .warning(topic, "\(directory) is not for this user", "run token-cache doctor as root or as the server's user")
     }
 
     /// File systems of other machines and of programs, by the number that statfs(2) tells.

@@ -2,6 +2,8 @@
 package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     /// The first start made a key ring.
     case madeKeyRing(path: String)
+    /// There was no store, but a key ring.
+    case madeStoreBesideRing(path: String, keyRing: String)
     /// An earlier version has written the database, which becomes one of this version.
     case converting(path: String)
     /// So many tokens of it have been taken over; told every few seconds.
@@ -38,7 +40,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     package var weight: Weight {
         switch self {
         case .writesFail, .vanished: .fault
-        case .madeKeyRing, .converting, .limitReached: .warning
+        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached: .warning
         case .converted, .writesRecovered, .returned, .belowLimit: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
@@ -51,6 +53,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             """
             made the key ring \(path): back it up, apart from the database. \
             Without it the tokens are lost, with it and the database they can be read
+            """
+        case .madeStoreBesideRing(let path, let keyRing):
+            """
+            made an empty store \(path), although its key ring \(keyRing) was there already; \
+            if tokens are missing, is this the right folder?
             """
         case .converting(let path):
             """

@@ -230,6 +230,23 @@ def test_a_store_that_does_not_open_is_a_problem(stopped):
     only_problem(of(stopped), "Store", "not a usable database")
 
 
+def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
+    database = stopped.data / "tokens.db"
+    for found in ("there is none, although its key ring .* is there", "tokens.db is an empty file without a log"):
+        for file in stopped.data.glob("tokens.db*"):
+            file.unlink()
+        if "empty file" in found:
+            database.touch(mode=0o600)
+        report = of(stopped)
+        assert problems(report) == [] and re.search(found, said(report, "Store", "warning")), report
+        again = serve(data=stopped.data)
+        text = f"made an empty store {database}, although its key ring {stopped.data / 'keys'} was there already"
+        assert re.search(f"warning.*{text}", again.log()), again.log()
+        assert again.stop() == 0
+    again = serve(data=stopped.data)
+    assert "made an empty store" not in again.log()
+
+
 def test_a_log_that_a_crash_left_is_told_of(serve):
     server = serve()
     assert exchange(server.address, post("a", "b")).body == STORED

@@ -66,6 +66,7 @@ struct StoreCheck {
     // MARK: - Files
 
     private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
+        let path = directory + "/" + SQLiteTokenStore.fileName
         let found: StoreExamination?
         do throws(StoreOpenError) {
             found = try StoreExamination.examine(directory: directory)
@@ -74,13 +75,14 @@ struct StoreCheck {
                 + ring(file, permissions, of: nil, hasStore: false)
         }
         guard let found else {
-            return [.ok(Self.topic, "there is none yet; the first start makes it")]
-                + ring(file, permissions, of: nil, hasStore: false)
+            return [absentStore(file)] + ring(file, permissions, of: nil, hasStore: false)
+        }
+        guard found.schemaVersion != nil || found.logBytes > 0 else {
+            return [Self.emptyStore(path)] + ring(file, permissions, of: nil, hasStore: false)
         }
         var findings: [Finding] = []
         findings.append(
             .ok(Self.topic, text(found.tokens, found.databaseBytes, found.logBytes, schema: found.schemaVersion)))
-        let path = directory + "/" + SQLiteTokenStore.fileName
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
         case (true, false) where found.tokens > 0:
             findings.append(.problem(Self.topic, StoreOpenError.notSealed(path: path)))
@@ -89,6 +91,23 @@ struct StoreCheck {
         default: break
         }
         return findings + ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
+    }
+
+    private func absentStore(_ file: KeyRingFile) -> Finding {
+        guard settings.sealing.isEnabled, FileStatus(file.path) != nil else {
+            return .ok(Self.topic, "there is none yet; the first start makes it")
+        }
+        return .warning(
+            Self.topic, "there is none, although its key ring \(file.path) is there; the next start makes an empty one",
+            "if tokens are missing, see whether \(directory) is the right folder, and its disk is mounted"
+        )
+    }
+
+    private static func emptyStore(_ path: String) -> Finding {
+        .warning(
+            topic, "\(path) is an empty file without a log; the next start makes an empty store of it",
+            "if tokens are missing, put a backup in its place with token-cache restore"
+        )
     }
 
     private var isForOthers: Bool {

@@ -16,8 +16,13 @@ struct StoreOpener: Sendable {
 
     /// Opens the store, creating it if it is missing; in a folder that the caller has locked.
     func open() throws(StoreOpenError) -> Opened {
+        let isEmpty = PrivateFile.size(database) == 0 && PrivateFile.size(database + "-wal") == 0
+        let hasRing = options.isSealed && PrivateFile.exists(options.keyRing.path)
         try createPrivateFile()
-        return try open(.readWriteCreate, options.retention)
+        let opened = try open(.readWriteCreate, options.retention)
+        // Perhaps the disk with the tokens is not mounted.
+        if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
+        return opened
     }
 
     /// Opens a store that was open before.

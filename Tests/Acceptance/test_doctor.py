@@ -247,6 +247,46 @@ def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
     assert "made an empty store" not in again.log()
 
 
+def test_a_key_ring_whose_folder_is_missing_is_told_of_as_the_start_does(tmp_path):
+    ring = tmp_path / "none" / "keys"
+    environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(ring)}
+    text = f"the key ring {ring} cannot be made, as its folder does not exist"
+    only_problem(examine("--data-directory", str(tmp_path / "data"), environment=environment), "Key ring", text)
+    done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(tmp_path / "data"), environment=environment)
+    assert done.returncode == 1 and text in done.stderr, done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["", "data"])
+def test_a_disk_that_is_read_only_is_a_problem(tmp_path, name):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,mode=0700", "none", folder], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        report = examine("--data-directory", str(folder / name))
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    only_problem(report, "Data folder", "is on a file system that is read-only")
+
+
+def test_a_path_too_long_for_the_control_socket_is_nobodys_server(tmp_path):
+    data = tmp_path / ("long" * 30)
+    data.mkdir(mode=0o700)
+    report = examine("--data-directory", str(data))
+    assert problems(report) == [] and "none has the data folder" in said(report, "Server")
+    assert "more than 107 bytes" in said(report, "Data folder", "warning")
+
+
+def test_a_folder_in_the_place_of_a_private_key_keeps_its_mode(stopped, tmp_path):
+    certificate, _ = make_certificate(tmp_path)
+    report = with_certificate(stopped, certificate, "/tmp")
+    (advice,) = [finding["advice"] for finding in report["findings"] if finding["state"] == "problem"]
+    assert "chmod" not in advice
+    only_problem(of(stopped, environment={"TOKEN_CACHE_SEALING_KEY_RING": "/tmp"}), "Key ring", "is no regular file")
+
+
 def test_a_log_that_a_crash_left_is_told_of(serve):
     server = serve()
     assert exchange(server.address, post("a", "b")).body == STORED

@@ -48,7 +48,7 @@ struct BlockingSocket: ~Copyable {
         address.sun_family = sa_family_t(AF_UNIX)
         let bytes = Array(path.utf8)
         guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {
-            throw Failure(reason: "the path is too long for a socket")
+            throw Failure(reason: "the path is too long for a socket", code: ENAMETOOLONG)
         }
         unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
         let status = unsafe withUnsafePointer(to: address) { pointer in

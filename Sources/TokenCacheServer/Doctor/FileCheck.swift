@@ -14,7 +14,7 @@ enum FileCheck {
 
     /// A file that only the server's user is to read.
     static func secret(_ path: String, _ topic: String) -> [Finding] {
-        guard let status = FileStatus(path), status.mode & 0o077 != 0 else { return [] }
+        guard let status = FileStatus(path), !status.isFolder, status.mode & 0o077 != 0 else { return [] }
         return [
             .problem(
                 topic, "others may read or write \(path) (mode \(status.permissions))", "chmod 600 \(path)"
@@ -24,7 +24,7 @@ enum FileCheck {
 
     /// A private key, which a group of programs may share.
     static func privateKey(_ path: String, _ topic: String) -> [Finding] {
-        guard let status = FileStatus(path), status.mode & 0o027 != 0 else { return [] }
+        guard let status = FileStatus(path), status.isFile, status.mode & 0o027 != 0 else { return [] }
         return [
             .problem(
                 topic, "others may read or write the private key \(path) (mode \(status.permissions))",

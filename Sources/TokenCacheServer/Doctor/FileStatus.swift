@@ -13,6 +13,9 @@ struct FileStatus {
         user = status.st_uid
     }
 
+    var isFile: Bool { mode & S_IFMT == S_IFREG }
+    /// Such as /dev/null.
+    var isDevice: Bool { mode & S_IFMT == S_IFCHR }
     var isFolder: Bool { mode & S_IFMT == S_IFDIR }
     var isSocket: Bool { mode & S_IFMT == S_IFSOCK }
 

@@ -19,6 +19,8 @@ enum FolderCheck {
             findings.append(notForUs(directory))
         } else if unsafe access(place, W_OK | X_OK) == 0 {
             findings.append(.ok(topic, "\(directory) is not there yet; the first start makes it"))
+        } else if errno == EROFS {
+            findings.append(readOnly(directory))
         } else {
             findings.append(
                 .warning(
@@ -42,12 +44,32 @@ enum FolderCheck {
             findings.append(.ok(topic, "\(directory) is its owner's alone (mode \(status.permissions))"))
         }
         if unsafe access(directory, R_OK | W_OK | X_OK) != 0 {
-            findings.append(notForUs(directory))
+            findings.append(errno == EROFS ? readOnly(directory) : notForUs(directory))
         }
+        findings += controlSocket(directory)
         for name in DataDirectory.fileNames {
             findings += FileCheck.secret(directory + "/" + name, topic)
         }
         return findings
+    }
+
+    private static func readOnly(_ directory: String) -> Finding {
+        .problem(
+            topic, "\(directory) is on a file system that is read-only",
+            "mount it for writing, or set data_directory to another folder"
+        )
+    }
+
+    /// A server whose socket has too long a path serves without it.
+    private static func controlSocket(_ directory: String) -> [Finding] {
+        let path = ControlSocket.path(in: directory)
+        guard path.utf8.count > 107 else { return [] }
+        return [
+            .warning(
+                topic, "\(path) has more than 107 bytes, too many for a socket: commands cannot reach a running server",
+                "set data_directory to a folder with a shorter path"
+            )
+        ]
     }
 
     private static func notForUs(_ directory: String) -> Finding {

@@ -19,7 +19,7 @@ enum RunningServer {
             let holder = DataDirectory.holder(of: directory)
             switch error.code {
             case EACCES, EPERM: self = .hidden
-            case ENOENT, ECONNREFUSED, ENOTDIR:
+            case ENOENT, ECONNREFUSED, ENOTDIR, ENAMETOOLONG:
                 self = holder.map { .silent(processID: $0, reason: error.reason) } ?? .none
             default: self = .silent(processID: holder, reason: error.reason)
             }

@@ -127,6 +127,11 @@ struct StoreCheck {
         do throws(KeyRingError) {
             guard let ring = try KeyRingExamination.examine(file) else {
                 guard hasStore && fingerprint != nil else {
+                    // The data folder is made when it is missing, others are not.
+                    let folder = FileStatus.folder(of: file.path)
+                    if folder != directory, unsafe access(folder, F_OK) != 0, errno == ENOENT || errno == ENOTDIR {
+                        return [.problem(Self.ringTopic, KeyRingError.noFolder(path: file.path))]
+                    }
                     return [.ok(Self.ringTopic, "\(file.path) is not there yet; the first start makes it")]
                 }
                 if let credential = Self.credential(in: Self.credentialFolders), settings.sealing.keyRing.isEmpty {

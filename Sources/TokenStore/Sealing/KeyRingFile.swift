@@ -46,6 +46,9 @@ package struct KeyRingFile: Hashable, Sendable {
         guard unsafe fstat(descriptor, &status) == 0 else {
             throw .file(path: path, call: "fstat", reason: Self.lastReason())
         }
+        guard status.st_mode & S_IFMT == S_IFREG else {
+            throw .malformed(path: path, line: 0, reason: "it is no regular file")
+        }
         guard isCredential || status.st_mode & 0o077 == 0 else {
             throw .open(path: path, mode: status.st_mode & 0o777)
         }
@@ -72,7 +75,10 @@ package struct KeyRingFile: Hashable, Sendable {
         let temporary = target + ".new"
         _ = unsafe unlink(temporary)
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw .file(path: temporary, call: "open", reason: Self.lastReason()) }
+        guard descriptor >= 0 else {
+            if errno == ENOENT { throw .noFolder(path: path) }
+            throw .file(path: temporary, call: "open", reason: Self.lastReason())
+        }
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
         PrivateFile.adoptOwner(temporary, of: target)
@@ -98,6 +104,8 @@ package struct KeyRingFile: Hashable, Sendable {
 /// What is wrong with a key ring's file; says what to do about it, and nothing of its contents.
 package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case file(path: String, call: String, reason: String)
+    /// It cannot be made.
+    case noFolder(path: String)
     /// Others than its owner may read or write it.
     case open(path: String, mode: UInt32)
     /// The line counts from 1; 0 stands for the whole file.
@@ -116,6 +124,11 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .file(let path, let call, let reason):
             "the key ring \(path) cannot be used (\(call): \(reason)); give the server's user access to it"
+        case .noFolder(let path):
+            """
+            the key ring \(path) cannot be made, as its folder does not exist; make it, for the server's user, \
+            or name another file with sealing.key_ring
+            """
         case .open(let path, let mode):
             """
             the key ring \(path) can be read by others (mode 0\(String(mode, radix: 8))); \

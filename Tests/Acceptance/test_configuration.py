@@ -1,4 +1,5 @@
 """Settings: from flags, then the environment, then the file, then the defaults; mistakes are named with their place."""
+import os
 import re
 
 import pytest
@@ -164,9 +165,12 @@ def test_serve_does_not_start_with_a_mistake(configuration, tmp_path):
     assert not data.exists()
 
 
-@pytest.mark.parametrize("name, reason", [("none.yaml", "there is no such file"), (".", "")], ids=["missing", "folder"])
+@pytest.mark.parametrize("name, reason", [
+    ("none.yaml", "there is no such file"), (".", "it is a folder"), ("pipe", "it is a pipe"),
+], ids=["missing", "folder", "pipe"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name, reason):
     file = tmp_path / name
+    os.mkfifo(tmp_path / "pipe")
     message = mistake("serve", file=file)
     assert f"{file} cannot be read: {reason}" in message
 

@@ -12,6 +12,7 @@ struct ConfigurationFile {
 
     /// Nil when the file holds nothing but comments.
     init?(path: String) async throws(ConfigurationError) {
+        if let reason = Self.unfitness(of: path) { throw .unreadableFile(path: path, reason: reason) }
         let text: String
         do {
             text = try String(contentsOf: URL(fileURLWithPath: path), encoding: .utf8)
@@ -53,6 +54,13 @@ struct ConfigurationFile {
             }
         }
         return lines
+    }
+
+    /// It is read twice, which a pipe cannot be.
+    private static func unfitness(of path: String) -> String? {
+        guard let status = FileStatus(path) else { return nil }
+        if status.isFolder { return "it is a folder" }
+        return status.isFile || status.isDevice ? nil : "it is a pipe or a socket; write the settings into a file"
     }
 
     private static func reason(_ error: any Error) -> String {

@@ -8,7 +8,7 @@ struct Serve: AsyncParsableCommand {
         discussion: """
             Settings come from the flags, then from the environment (limits.body is \
             TOKEN_CACHE_LIMITS_BODY), then from the file, then from the defaults. \
-            config/token-cache.yaml shows them all.
+            token-cache check-config shows them all.
 
             EXAMPLES
               token-cache serve

@@ -101,7 +101,7 @@ MISTAKES = {
     "unknown section": (
         "limit:\n  body: 1 KiB", ["FILE, line 2", "no setting limit.body", "did you mean limits.body?"]),
     "key like no other": (
-        "entirely_different: 1", ["FILE, line 1", "no setting entirely_different", "token-cache.yaml"]),
+        "entirely_different: 1", ["FILE, line 1", "no setting entirely_different", "check-config without it"]),
     "key in capitals": ("LOOPS: 1", ["FILE, line 1", "no setting LOOPS"]),
     "section below a value": ("loops:\n  number: 1", ["FILE, line 2", "no setting loops.number"]),
     "value instead of a section": ("limits: 5", ["FILE, line 1", "limits"]),
@@ -115,7 +115,7 @@ MISTAKES = {
     "negative number": ("limits:\n  connections: -1", ["FILE, line 2", 'limits.connections is "-1"', "allowed is"]),
     "size too small": ("limits:\n  body: 1023", ["FILE, line 2", 'limits.body is "1023"', "from 1 KiB to 64 MiB"]),
     "size too large": ("limits:\n  body: 65 MiB", ["FILE, line 2", 'limits.body is "65 MiB"', "from 1 KiB to 64 MiB"]),
-    "size of another unit": ("limits:\n  body: 1 MB", ["FILE, line 2", 'limits.body is "1 MB"', "KiB or MiB"]),
+    "size of another unit": ("limits:\n  body: 1 MB", ["FILE, line 2", 'limits.body is "1 MB"', "KiB, MiB or GiB"]),
     "time too long": ("drain_timeout: 3601s", ["FILE, line 1", 'drain_timeout is "3601s"', "from 0s to 3600s"]),
     "time too short": ("timeouts:\n  head: 99ms", ["FILE, line 2", 'timeouts.head is "99ms"', "from 100ms"]),
     "time of another unit": ("drain_timeout: 1 week", ["FILE, line 1", 'drain_timeout is "1 week"', "such as 500ms"]),
@@ -130,6 +130,8 @@ MISTAKES = {
     "unknown scheme": ("listen: gopher://127.0.0.1:80", ["FILE, line 1", "gopher://127.0.0.1:80", "127.0.0.1:8080"]),
     "one of several listeners": (
         "listen:\n  - 127.0.0.1:81\n  - nowhere", ["FILE, line 1", "nowhere", "127.0.0.1:8080"]),
+    "relative Unix socket": ("listen: unix:rel.sock", ["FILE, line 1", "unix:rel.sock", "by its absolute path"]),
+    "long Unix socket": (f"listen: unix:/{'a' * 107}", ["FILE, line 1", "at most 107 bytes"]),
     "no listeners": ("listen: []", ["FILE, line 1", "listen", "127.0.0.1:8080"]),
     "the same listener twice": ("listen: [127.0.0.1:81, 127.0.0.1:81]", ["127.0.0.1:81 twice"]),
     "administration over TLS": ("admin:\n  listen: https://127.0.0.1:81", ["FILE, line 2", "admin.listen is", "or off"]),
@@ -166,7 +168,7 @@ def test_serve_does_not_start_with_a_mistake(configuration, tmp_path):
 
 
 @pytest.mark.parametrize("name, reason", [
-    ("none.yaml", "there is no such file"), (".", "it is a folder"), ("pipe", "it is a pipe"),
+    ("none.yaml", "there is no such file"), (".", "it is a folder"), ("pipe", "it is no regular file"),
 ], ids=["missing", "folder", "pipe"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name, reason):
     file = tmp_path / name
@@ -216,7 +218,7 @@ def test_each_setting_has_a_variable():
     ("TOKEN_CACHE_LISTEN", "127.0.0.1:81,nowhere", ["TOKEN_CACHE_LISTEN is", "nowhere"]),
     ("TOKEN_CACHE_LOOP", "1", ["no setting TOKEN_CACHE_LOOP", "did you mean TOKEN_CACHE_LOOPS?"]),
     ("TOKEN_CACHE_LIMIT_BODY", "1", ["no setting TOKEN_CACHE_LIMIT_BODY", "TOKEN_CACHE_LIMITS_BODY?"]),
-    ("TOKEN_CACHE_NOTHING_LIKE_IT_AT_ALL", "1", ["no setting TOKEN_CACHE_NOTHING_LIKE_IT_AT_ALL", "token-cache.yaml"]),
+    ("TOKEN_CACHE_NOTHING_LIKE_IT_AT_ALL", "1", ["no setting TOKEN_CACHE_NOTHING_LIKE_IT_AT_ALL", "check-config without it"]),
 ], ids=["wrong type", "out of range", "empty", "one of a list", "unknown", "unknown in a section", "like no other"])
 def test_a_mistaken_variable_is_named(name, value, fragments):
     message = mistake("serve", environment={name: value})

@@ -396,6 +396,15 @@ def test_a_folder_behind_a_closed_one_is_not_said_to_be_missing():
     assert said(report, "Data folder", "warning") == f"{data} is not for this user"
 
 
+def test_a_file_for_an_access_log_that_is_off_is_a_warning(tmp_path):
+    def warnings(kind):
+        environment = {"TOKEN_CACHE_ACCESS_LOG_FILE": str(tmp_path / "access.log"), "TOKEN_CACHE_ACCESS_LOG": kind}
+        return said(examine("--data-directory", str(tmp_path / "data"), environment=environment), "Settings", "warning")
+
+    assert "access_log is off: nothing is written there" in warnings("off")
+    assert warnings("combined") == ""
+
+
 # The command
 
 def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):

@@ -64,10 +64,16 @@ def test_delete_removes_tokens(data):
     assert "0 tokens" in printed(data, "list")
 
 
-def test_list_shows_ages_and_sizes_and_ids_only_when_asked(data):
+def test_list_shows_ages_and_sizes(data):
     lines = printed(data, "list").splitlines()
     assert len(lines) == 4 and lines[3] == "3 tokens, 18 bytes"
     assert all(re.fullmatch(r"written \d+s ago  6 bytes", line) for line in lines[:3])
+    printed(data, "delete", f"{SECRET}-0", f"{SECRET}-1")
+    printed(data, "put", f"{SECRET}-2", "x")
+    assert printed(data, "list").splitlines()[-1] == "1 token, 1 byte"
+
+
+def test_ids_are_shown_only_when_asked(data):
     shown = printed(data, "list", "--show-ids")
     assert all(f"{SECRET}-{number}" in shown for number in range(3)) and "info" not in shown
     entries = [json.loads(line) for line in printed(data, "list", "--json").splitlines()]

@@ -68,7 +68,7 @@ import Testing
             ("limits:\n  bdy: 1", "c.yaml, line 2: there is no setting limits.bdy; did you mean limits.body?"),
             (
                 "wholly_unlike: 1",
-                "c.yaml, line 1: there is no setting wholly_unlike; config/token-cache.yaml shows them all"
+                "c.yaml, line 1: there is no setting wholly_unlike; token-cache check-config without it shows them all"
             ),
             (
                 "limits: 7",

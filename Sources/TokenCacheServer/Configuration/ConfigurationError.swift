@@ -16,7 +16,7 @@ package enum ConfigurationError: Error, Hashable, CustomStringConvertible {
             "the configuration file \(path) is not valid YAML with keys at its top level: \(reason)"
         case .unknownKey(let source, let key, let suggestion):
             "\(source): there is no setting \(key)"
-                + (suggestion.map { "; did you mean \($0)?" } ?? "; config/token-cache.yaml shows them all")
+                + (suggestion.map { "; did you mean \($0)?" } ?? "; token-cache check-config without it shows them all")
         case .notAllowed(let source, let key, let found, let allowed):
             "\(source): \(key) is \(found); allowed is \(allowed)"
         case .contradiction(let text):

@@ -56,11 +56,11 @@ struct ConfigurationFile {
         return lines
     }
 
-    /// It is read twice, which a pipe cannot be.
+    /// A pipe could not be read twice, as is done here.
     private static func unfitness(of path: String) -> String? {
         guard let status = FileStatus(path) else { return nil }
         if status.isFolder { return "it is a folder" }
-        return status.isFile || status.isDevice ? nil : "it is a pipe or a socket; write the settings into a file"
+        return status.isFile ? nil : "it is no regular file, but a pipe or a device; write the settings into one"
     }
 
     private static func reason(_ error: any Error) -> String {

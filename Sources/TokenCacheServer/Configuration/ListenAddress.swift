@@ -24,9 +24,9 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// What a listener may look like, for error messages.
     static let allowed = """
-        an address and a port, such as 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket, such as \
-        unix:/run/token-cache/http.sock, or systemd; with ?proxy-protocol=required, for a Unix socket also ?mode=0660 \
-        and ?owner=user:group
+        an address and a port, such as 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket by its \
+        absolute path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
+        ?proxy-protocol=required, for a Unix socket also ?mode=0660 and ?owner=user:group
         """
 
     init(place: Place) {

@@ -252,7 +252,7 @@ struct Setting: Sendable {
     ) -> Setting {
         let range = "from \(Quantities.text(bytes: least)) to \(Quantities.text(bytes: most))"
         return within(
-            key, place, least, most, "a size \(range), in bytes or with KiB or MiB, such as 64 KiB",
+            key, place, least, most, "a size \(range), in bytes or with KiB, MiB or GiB, such as 64 KiB",
             Quantities.bytes, Quantities.text(bytes:)
         )
     }

@@ -16,6 +16,18 @@ package struct Doctor: Sendable {
         self.version = version
     }
 
+    /// What is set and has no effect.
+    private static func contradictions(_ settings: Settings) -> [Finding] {
+        guard settings.accessLog == .off, !settings.accessLogFile.isEmpty else { return [] }
+        return [
+            .warning(
+                "Settings",
+                "access_log_file is \(settings.accessLogFile), and access_log is off: nothing is written there",
+                "set access_log to combined or json, or leave access_log_file empty"
+            )
+        ]
+    }
+
     package func examine() async -> DoctorReport {
         var findings = LibraryCheck.findings(version: version)
         let loaded: ConfigurationLoader.Loaded
@@ -35,6 +47,7 @@ package struct Doctor: Sendable {
         let server = RunningServer(directory: directory)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "there is no file (--config)"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
+        findings += Self.contradictions(settings)
         findings += server.findings(version: version)
         findings += ListenerCheck.findings(settings, server)
         findings += FolderCheck.findings(directory)

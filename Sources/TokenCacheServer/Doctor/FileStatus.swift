@@ -14,8 +14,6 @@ struct FileStatus {
     }
 
     var isFile: Bool { mode & S_IFMT == S_IFREG }
-    /// Such as /dev/null.
-    var isDevice: Bool { mode & S_IFMT == S_IFCHR }
     var isFolder: Bool { mode & S_IFMT == S_IFDIR }
     var isSocket: Bool { mode & S_IFMT == S_IFSOCK }
 

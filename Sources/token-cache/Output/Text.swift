@@ -16,7 +16,7 @@ enum Text {
     /// As in `12.3 MiB`.
     static func bytes(_ bytes: Int) -> String {
         let units = ["KiB", "MiB", "GiB", "TiB"]
-        guard bytes >= 1_024 else { return "\(bytes) bytes" }
+        guard bytes >= 1_024 else { return count(bytes, "byte") }
         var value = Double(bytes) / 1_024
         var unit = 0
         while value >= 1_024 && unit < units.count - 1 {

@@ -2,13 +2,16 @@
 import json
 import os
 import re
+import shutil
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
 from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import Connection, exchange, get, post
-from server_process import UNSEALED, until
+from server_process import UNSEALED, run, until
 from store_files import command, holds, opened, printed, refused
 
 SECRET_ID = "somebody4711@example"
@@ -60,6 +63,37 @@ def test_the_key_ring_may_be_a_credential_of_systemds(serve, tmp_path):
     assert not (first.data / "keys").exists()
     message = refused(server.data, "keys", "add")
     assert "token-cache.keys is a credential, which cannot be changed here" in message
+    assert "TOKEN_CACHE_SEALING_KEY_RING=" in message
+
+
+def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped(tmp_path):
+    """As the README says: by root, on the service's store, with the credential's source for the key ring."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, source = Path(folder) / "data", tmp_path / "token-cache.keys"
+        of_service = []
+        if os.geteuid() == 0:
+            os.chown(folder, 65534, 65534)
+            of_service = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        flags = ["--data-directory", str(data)]
+        assert run("put", "me", "hello", *flags, prefix=of_service, folder="/").returncode == 0
+        shutil.move(data / "keys", source)
+        for command in (["keys", "add"], ["rekey"]):
+            missed = run(*command, *flags)
+            assert missed.returncode == 1 and "TOKEN_CACHE_SEALING_KEY_RING=" in missed.stderr, missed
+        environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(source)}
+        for command in (["backup", f"{folder}/backup.db"], ["keys", "add"], ["rekey"], ["restore", f"{folder}/backup.db"],
+                        ["rekey"], ["keys", "retire", "1"], ["verify"]):
+            done = run(*command, *flags, environment=environment)
+            assert done.returncode == 0, done
+        assert source.stat().st_mode & 0o777 == 0o600 and not (data / "keys").exists()
+        # What root has done leaves nothing that the service cannot open.
+        assert len({path.stat().st_uid for path in data.iterdir()}) == 1
+        credentials = Path(folder) / "credentials"
+        credentials.mkdir(mode=0o755)
+        (credentials / "token-cache.keys").write_bytes(source.read_bytes())
+        server = run("get", "me", *flags, environment={"CREDENTIALS_DIRECTORY": str(credentials)}, prefix=of_service,
+                     folder="/")
+        assert server.stdout == "hello\n", server
 
 
 @pytest.mark.parametrize("change, fragment", [

@@ -77,8 +77,8 @@ import Testing
             (
                 "\nlimits:\n  body: 1 TB",
                 """
-                c.yaml, line 3: limits.body is "1 TB"; allowed is a size from 1 KiB to 64 MiB, in bytes or with KiB or \
-                MiB, such as 64 KiB
+                c.yaml, line 3: limits.body is "1 TB"; allowed is a size from 1 KiB to 64 MiB, in bytes or with KiB, \
+                MiB or GiB, such as 64 KiB
                 """
             ),
             (
@@ -103,7 +103,8 @@ import Testing
                 "listen: [\"::1:80\"]",
                 """
                 c.yaml, line 1: listen is "::1:80"; allowed is an address and a port, such as 127.0.0.1:8080, \
-                http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket, such as unix:/run/token-cache/http.sock, or systemd; with \
+                http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket by its absolute \
+                path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
                 ?proxy-protocol=required, for a Unix socket also ?mode=0660 and ?owner=user:group
                 """
             ),

@@ -138,13 +138,15 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             "the key ring \(path)\(line == 0 ? "" : ", line \(line)"): \(reason); put a backup of the file in its place"
         case .credential(let path):
             """
-            the key ring \(path) is a credential, which cannot be changed here; \
-            change its source, as in LoadCredential=, and restart the server
+            the key ring \(path) is a credential, which cannot be changed here; stop the server, run this as root with \
+            TOKEN_CACHE_SEALING_KEY_RING=/etc/credstore/\(KeyRingFile.credentialName), or wherever the credential comes \
+            from, and start it again
             """
         case .missing(let path):
             """
             the store is sealed and its key ring \(path) is missing; put a backup of the file in its place, \
-            or name the right file with sealing.key_ring
+            or name the right file with sealing.key_ring; where a service has it as a credential, run this as root with \
+            TOKEN_CACHE_SEALING_KEY_RING=/etc/credstore/\(KeyRingFile.credentialName)
             """
         case .ofAnotherStore(let path):
             """

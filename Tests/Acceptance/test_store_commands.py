@@ -124,6 +124,18 @@ def test_output_that_cannot_be_written_is_a_fault(data, target, reason):
     assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
 
 
+def test_output_that_is_taken_slowly_is_complete(data):
+    printed(data, "put", "long", input="x" * 300_000)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    process = subprocess.Popen([binary(), "get", "long", "--data-directory", str(data)], stdout=writing,
+                               env=clean_environment())
+    os.close(writing)
+    with open(reading, "rb") as output:
+        assert output.read() == b"x" * 300_000 + b"\n"
+    assert process.wait(20) == 0
+
+
 @pytest.mark.parametrize("target", ["> /dev/full 2>&1", ">&- 2>&- <&-"])
 def test_where_nothing_can_be_written_a_command_still_ends_with_its_status(data, target):
     done = subprocess.run(["sh", "-c", f'"$0" list --data-directory "$1" {target}', binary(), str(data)],

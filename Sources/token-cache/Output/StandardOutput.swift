@@ -25,9 +25,19 @@ enum StandardOutput {
                 unsafe write(STDOUT_FILENO, bytes.baseAddress?.advanced(by: written), bytes.count - written)
             }
             if count < 0 && errno == EINTR { continue }
+            if count < 0 && errno == EAGAIN {
+                waitForRoom()
+                continue
+            }
             guard count >= 0 else { throw fault(errno) }
             written += count
         }
+    }
+
+    /// Somebody else has made the pipe one that does not wait.
+    private static func waitForRoom() {
+        var state = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
+        _ = unsafe poll(&state, 1, -1)
     }
 
     private static func fault(_ code: Int32) -> ExitCode {

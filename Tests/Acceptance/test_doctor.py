@@ -250,6 +250,8 @@ def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
 def test_a_key_ring_whose_folder_is_missing_is_told_of_as_the_start_does(tmp_path):
     ring = tmp_path / "none" / "keys"
     environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(ring)}
+    inside = {"TOKEN_CACHE_SEALING_KEY_RING": "./data/keys"}
+    assert problems(examine("--data-directory", "data", environment=inside, folder=tmp_path)) == []
     text = f"the key ring {ring} cannot be made, as its folder does not exist"
     only_problem(examine("--data-directory", str(tmp_path / "data"), environment=environment), "Key ring", text)
     done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(tmp_path / "data"), environment=environment)

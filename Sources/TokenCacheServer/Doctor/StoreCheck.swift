@@ -128,7 +128,7 @@ struct StoreCheck {
             guard let ring = try KeyRingExamination.examine(file) else {
                 guard hasStore && fingerprint != nil else {
                     // The data folder is made when it is missing, others are not.
-                    let folder = FileStatus.folder(of: file.path)
+                    let folder = URL(filePath: FileStatus.folder(of: file.path)).standardizedFileURL.path
                     if folder != directory, unsafe access(folder, F_OK) != 0, errno == ENOENT || errno == ENOTDIR {
                         return [.problem(Self.ringTopic, KeyRingError.noFolder(path: file.path))]
                     }

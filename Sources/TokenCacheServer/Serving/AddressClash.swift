@@ -15,7 +15,7 @@ package struct AddressClash: Error, Hashable, CustomStringConvertible {
 
     /// Looks for the first such pair, by the addresses that names stand for; nil when there is none.
     ///
-    /// What has no address is left to who listens there.
+    /// A name that is not known is passed over, for that is told of by itself.
     static func find(listen: [ListenAddress], administration: [ListenAddress]) -> AddressClash? {
         var seen: [(entry: Entry, address: SocketAddress?)] = []
         for (key, address) in listen.map({ ("listen", $0) }) + administration.map({ ("admin.listen", $0) }) {

@@ -35,7 +35,7 @@ package struct UnixSocketFault: Error, CustomStringConvertible {
             switch (error.call, error.code) {
             case ("chown", _): .owner(owner, reason: error.reason)
             case ("connect", EACCES), ("connect", EPERM): .hidden
-            case ("bind", EADDRINUSE): FileStatus(path)?.isSocket == false ? .notASocket : .inUse
+            case ("bind", EADDRINUSE): FileStatus(path)?.isSocket == true ? .inUse : .notASocket
             case ("bind", EACCES), ("bind", EPERM): .closedFolder
             case ("bind", EROFS): .readOnly
             case ("bind", ENOENT): .noFolder

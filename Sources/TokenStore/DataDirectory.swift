@@ -22,12 +22,12 @@ package struct DataDirectory: ~Copyable, Sendable {
     package init(path: String, creates: Bool) throws(StoreOpenError) {
         if creates { try Self.create(path) }
         guard unsafe access(path, R_OK | W_OK | X_OK) == 0 else {
-            throw .directory(path: path, call: "access", reason: Self.lastReason())
+            throw .directory(path: path, call: "access", code: errno)
         }
         let file = path + "/" + Self.lockName
         let descriptor = Self.openOrMake(file)
         guard descriptor >= 0 else {
-            throw .directory(path: path, call: "open \(file)", reason: Self.lastReason())
+            throw .directory(path: path, call: "open \(file)", code: errno)
         }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             let processID = Self.readNumber(descriptor)
@@ -63,11 +63,11 @@ package struct DataDirectory: ~Copyable, Sendable {
         let parent = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ""
         if errno == ENOENT && !parent.isEmpty { try create(parent) }
         guard unsafe mkdir(path, 0o700) == 0 || errno == EEXIST else {
-            throw .directory(path: path, call: "mkdir", reason: lastReason())
+            throw .directory(path: path, call: "mkdir", code: errno)
         }
         // The folder's own entry has to survive a power cut as well.
         guard synchronize(parent.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : parent) else {
-            throw .directory(path: path, call: "fsync", reason: lastReason())
+            throw .directory(path: path, call: "fsync", code: errno)
         }
     }
 
@@ -102,10 +102,6 @@ package struct DataDirectory: ~Copyable, Sendable {
             _ = fchown(made, folder.st_uid, folder.st_gid)
         }
         return made
-    }
-
-    private static func lastReason() -> String {
-        unsafe String(cString: strerror(errno))
     }
 
     private static func readNumber(_ descriptor: Int32) -> Int? {

@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// A read or a write that failed.
 ///
 /// The store itself goes on.
@@ -66,8 +68,8 @@ package enum StoreLimit: Hashable, Sendable, CustomStringConvertible {
 
 /// Why a store cannot be opened; says what to do about it.
 package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
-    /// The data directory cannot be created, entered or written.
-    case directory(path: String, call: String, reason: String)
+    /// The data directory cannot be created, entered or written; with the `errno` of the call.
+    case directory(path: String, call: String, code: Int32)
     /// The path exists and is no directory.
     case notADirectory(path: String)
     /// Another process has the data directory; its process id, if it could be read.
@@ -93,9 +95,9 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
 
     package var description: String {
         switch self {
-        case .directory(let path, let call, let reason):
+        case .directory(let path, let call, let code):
             """
-            the data directory \(path) cannot be used (\(call): \(reason)); \
+            the data directory \(path) cannot be used (\(call): \(unsafe String(cString: strerror(code)))); \
             give the server's user write access to it, or name another one with --data-directory
             """
         case .notADirectory(let path):

@@ -26,19 +26,23 @@ package enum StoreAccess: Sendable {
         fileprivate init(_ error: StoreOpenError) {
             let advice = "run this as root or as the server's user"
             switch error {
-            case .directory(let path, let call, let reason) where Self.isRefusal(reason):
+            case .directory(let path, let call, let code) where Self.isRefusal(code):
                 description = """
-                    the data directory \(path) is not for this user (\(call): \(reason)); \(advice), \
+                    the data directory \(path) is not for this user (\(call): \(Self.text(code))); \(advice), \
                     or name another one with --data-directory
                     """
-            case .keyRing(.file(let path, let call, let reason)) where Self.isRefusal(reason):
-                description = "the key ring \(path) is not for this user (\(call): \(reason)); \(advice)"
+            case .keyRing(.file(let path, let call, let code)) where Self.isRefusal(code):
+                description = "the key ring \(path) is not for this user (\(call): \(Self.text(code))); \(advice)"
             default: description = "\(error)"
             }
         }
 
-        private static func isRefusal(_ reason: String) -> Bool {
-            [EACCES, EPERM].contains { unsafe String(cString: strerror($0)) == reason }
+        private static func isRefusal(_ code: Int32) -> Bool {
+            code == EACCES || code == EPERM
+        }
+
+        private static func text(_ code: Int32) -> String {
+            unsafe String(cString: strerror(code))
         }
     }
 

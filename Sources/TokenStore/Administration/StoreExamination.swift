@@ -20,7 +20,7 @@ package struct StoreExamination: Sendable {
         var status = stat()
         guard unsafe stat(path, &status) == 0 else {
             guard errno != ENOENT && errno != ENOTDIR else { return nil }
-            throw .directory(path: directory, call: "stat", reason: unsafe String(cString: strerror(errno)))
+            throw .directory(path: directory, call: "stat", code: errno)
         }
         let databaseBytes = Int(status.st_size)
         let logBytes = unsafe stat(path + "-wal", &status) == 0 ? Int(status.st_size) : 0

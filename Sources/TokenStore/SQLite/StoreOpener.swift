@@ -111,7 +111,7 @@ struct StoreOpener: Sendable {
     }
 
     private func unusable(_ call: String) -> StoreOpenError {
-        .directory(path: directory, call: call, reason: unsafe String(cString: strerror(errno)))
+        .directory(path: directory, call: call, code: errno)
     }
 
     private func configure(_ connection: SQLiteConnection) throws(SQLiteError) {

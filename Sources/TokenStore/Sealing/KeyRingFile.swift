@@ -39,12 +39,12 @@ package struct KeyRingFile: Hashable, Sendable {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
-            throw .file(path: path, call: "open", reason: Self.lastReason())
+            throw .file(path: path, call: "open", code: errno)
         }
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else {
-            throw .file(path: path, call: "fstat", reason: Self.lastReason())
+            throw .file(path: path, call: "fstat", code: errno)
         }
         guard status.st_mode & S_IFMT == S_IFREG else {
             throw .malformed(path: path, line: 0, reason: "it is no regular file")
@@ -56,7 +56,7 @@ package struct KeyRingFile: Hashable, Sendable {
         var bytes = [UInt8](repeating: 0, count: Int(status.st_size) + 1)
         defer { SecretKey.wipe(&bytes) }
         let count = unsafe pread(descriptor, &bytes, bytes.count, 0)
-        guard count >= 0 else { throw .file(path: path, call: "read", reason: Self.lastReason()) }
+        guard count >= 0 else { throw .file(path: path, call: "read", code: errno) }
         do throws(KeyRingText.Malformed) {
             var text = Array(bytes[..<count])
             defer { SecretKey.wipe(&text) }
@@ -77,7 +77,7 @@ package struct KeyRingFile: Hashable, Sendable {
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
             if errno == ENOENT { throw .noFolder(path: path) }
-            throw .file(path: temporary, call: "open", reason: Self.lastReason())
+            throw .file(path: temporary, call: "open", code: errno)
         }
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
@@ -85,25 +85,22 @@ package struct KeyRingFile: Hashable, Sendable {
         let isWritten =
             unsafe write(descriptor, text, text.count) == text.count && fsync(descriptor) == 0
             && rename(temporary, target) == 0
-        let reason = Self.lastReason()
+        let code = errno
         close(descriptor)
         guard isWritten else {
             _ = unsafe unlink(temporary)
-            throw .file(path: path, call: "write", reason: reason)
+            throw .file(path: path, call: "write", code: code)
         }
         guard DataDirectory.synchronize(PrivateFile.folder(of: target)) else {
-            throw .file(path: path, call: "fsync", reason: Self.lastReason())
+            throw .file(path: path, call: "fsync", code: errno)
         }
-    }
-
-    private static func lastReason() -> String {
-        unsafe String(cString: strerror(errno))
     }
 }
 
 /// What is wrong with a key ring's file; says what to do about it, and nothing of its contents.
 package enum KeyRingError: Error, Hashable, CustomStringConvertible {
-    case file(path: String, call: String, reason: String)
+    /// With the `errno` of the call.
+    case file(path: String, call: String, code: Int32)
     /// It cannot be made.
     case noFolder(path: String)
     /// Others than its owner may read or write it.
@@ -122,8 +119,11 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
 
     package var description: String {
         switch self {
-        case .file(let path, let call, let reason):
-            "the key ring \(path) cannot be used (\(call): \(reason)); give the server's user access to it"
+        case .file(let path, let call, let code):
+            """
+            the key ring \(path) cannot be used (\(call): \(unsafe String(cString: strerror(code)))); \
+            give the server's user access to it
+            """
         case .noFolder(let path):
             """
             the key ring \(path) cannot be made, as its folder does not exist; make it, for the server's user, \

@@ -82,6 +82,12 @@ package struct RequestReader {
         return buffer
     }
 
+    /// Empties the buffer, of which nothing more is read.
+    package mutating func dropAll() {
+        bytes.removeAll(keepingCapacity: true)
+        start = 0
+    }
+
     /// The current request's bytes, which a `Request`'s ranges refer to.
     package var requestBytes: Span<UInt8> {
         @_lifetime(borrow self) get { bytes.span.extracting(start..<bytes.count) }
@@ -152,8 +158,9 @@ package struct RequestReader {
         return .max
     }
 
-    /// Gives up the room that the buffer has beside what is still to be read.
+    /// Gives up the room that the buffer has beside what is still to be read, when that is most of it.
     package mutating func releaseRoom() {
+        guard bytes.count - start <= bytes.capacity / 2 else { return }
         compact()
         var smaller: [UInt8] = []
         smaller.reserveCapacity(bytes.count)

@@ -108,17 +108,24 @@ def test_what_is_beside_an_answer_that_waits_counts_as_well(serve):
     server = serve({"limits": {"body": "2 MiB", "buffers": "24 MiB"}})
     assert exchange(server.address, post("large", "%01" * 300_000)).body == STORED
     assert exchange(server.address, post("middle", "x" * 1_900_000)).body == STORED
+    large_body = post("other", "x" * 1_900_000)
     before = server.resident_bytes()
     with contextlib.ExitStack() as clients:
+
+        def ask(data, count, **options):
+            for _ in range(count):
+                client = clients.enter_context(Connection(server.address, **options))
+                client.send_while_possible(data)
+                # Those that found no room are closed.
+                with contextlib.suppress(ConnectionError, ProtocolError):
+                    client.receive()
+
         # The buffer of a large body, while the answer to the request behind it is not read.
-        for _ in range(60):
-            client = clients.enter_context(Connection(server.address, receive_buffer=4096))
-            client.send_while_possible(post("other", "x" * 1_900_000) + get("large"))
+        ask(large_body + get("large"), 60, receive_buffer=4096)
+        # The same with an answer that is the last, after which the client is given time.
+        closing = large_body.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+        ask(closing + get("nobody"), 60)
         # That of an answer, while a part of the next request is there.
-        for _ in range(80):
-            client = clients.enter_context(Connection(server.address))
-            client.send_while_possible(get("middle") + b"GET /tok")
-            with contextlib.suppress(ConnectionError, ProtocolError):
-                client.receive()
+        ask(get("middle") + b"GET /tok", 80)
         assert server.resident_bytes() - before < 96 << 20
         assert exchange(server.address, post("other", "x")).body == STORED

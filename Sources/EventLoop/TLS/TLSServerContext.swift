@@ -58,10 +58,6 @@ internal import Glibc
         // Without it sessions with client certificates cannot be resumed (SSL_CTX_set_session_id_context(3)).
         let sessionContext: [UInt8] = Array("token-cache".utf8)
         _ = unsafe SSL_CTX_set_session_id_context(handle, sessionContext, UInt32(sessionContext.count))
-        unsafe SSL_CTX_set_msg_callback(handle) { isWritten, _, kind, _, _, session, _ in
-            guard isWritten == 0, kind == SSL3_RT_HANDSHAKE else { return }
-            unsafe TLSTransport.session(of: SSL_get_rbio(session))?.noteHandshakeMessage()
-        }
         unsafe SSL_CTX_set_alpn_select_cb(
             handle,
             { _, chosen, length, offered, count, _ in

@@ -24,12 +24,12 @@ internal import Glibc
     private(set) var fault: Int32 = 0
     /// The peer has closed its sending side, with or without telling so.
     private(set) var hasEnded = false
-    /// Received since the last byte for us: those of the handshake, and then requests for new keys or a second handshake.
-    private var handshakeMessages = 0
-    /// While nothing but these comes OpenSSL goes on reading, out of reach of turns and deadlines.
+    /// Bytes received since the handshake or the last byte for us; nil until the handshake is over.
+    private var unusedBytes: Int?
+    /// While only key updates or attempts to renegotiate come, OpenSSL goes on reading, out of reach of turns and deadlines.
     ///
-    /// A client sends two or three in its handshake, and later one for millions of records.
-    private static let mostHandshakeMessages = 32
+    /// A record has 16 KiB at most.
+    private static let mostUnusedBytes = 64 << 10
 
     /// Nil when memory is short.
     init?(_ certificates: TLSCertificates, on loop: EventLoop, _ id: RegistrationID) {
@@ -66,6 +66,7 @@ internal import Glibc
         let result = unsafe SSL_do_handshake(handle)
         // The client's first request may have come along with the end of its handshake.
         if result == 1 {
+            unusedBytes = 0
             hasPending = unsafe SSL_has_pending(handle) == 1
             return .done
         }
@@ -100,7 +101,7 @@ internal import Glibc
         }
         readingNeeds = .readable
         if result > 0 {
-            handshakeMessages = 0
+            unusedBytes = 0
             // True also for a part of a record; the next read finds out.
             hasPending = unsafe SSL_has_pending(handle) == 1
             return .received(Int(result))
@@ -176,17 +177,14 @@ internal import Glibc
 
     // MARK: - The socket, for OpenSSL
 
-    func noteHandshakeMessage() {
-        handshakeMessages += 1
-    }
-
     func read(_ bytes: UnsafeMutablePointer<CChar>?, _ room: Int32) -> Int32 {
-        guard handshakeMessages <= Self.mostHandshakeMessages else {
+        if let unusedBytes, unusedBytes > Self.mostUnusedBytes {
             fault = EPROTO
             return -1
         }
         let count = retryingInterrupts { unsafe recv(id.descriptor, bytes, Int(room), 0) }
         fault = count < 0 ? errno : 0
+        if count > 0 { unusedBytes? += count }
         if count > 0, count < Int(room) { loop.markDrained(id) }
         if count == 0 { hasEnded = true }
         if fault == EAGAIN { loop.markBlocked(.readable, of: id) }

@@ -49,7 +49,7 @@ internal import Glibc
         return unsafe transport
     }
 
-    static func session(of transport: OpaquePointer?) -> TLSSession? {
+    private static func session(of transport: OpaquePointer?) -> TLSSession? {
         guard let data = unsafe BIO_get_data(transport) else { return nil }
         // Unretained: the session frees the BIO, and OpenSSL calls back only within calls of the session.
         return unsafe Unmanaged<TLSSession>.fromOpaque(data).takeUnretainedValue()

@@ -371,7 +371,9 @@ struct Connection: ~Copyable {
     }
 
     /// Bytes of buffers while output waits.
-    private var waitingBytes: Int { output.capacity + reader.bytes.capacity }
+    private var waitingBytes: Int {
+        [output.capacity, reader.bytes.capacity].reduce(0) { $1 > Self.uncounted ? $0 + $1 : $0 }
+    }
 
     /// Who has not taken this will take nothing else.
     private mutating func dropOutput() {
@@ -429,7 +431,7 @@ struct Connection: ~Copyable {
     mutating func finish(on worker: Worker) async {
         let isTaken = await sendAll(on: worker)
         // Before the wait: large ones would be held by nobody's count.
-        reader.bytes.removeAll(keepingCapacity: true)
+        reader.dropAll()
         releaseBuffers(to: worker)
         if isTaken && lingers {
             stream.finishSending()

@@ -25,7 +25,8 @@ package struct DataDirectory: ~Copyable, Sendable {
             throw .directory(path: path, call: "access", code: errno)
         }
         let file = path + "/" + Self.lockName
-        let descriptor = Self.openOrMake(file)
+        // A link that the folder's owner has put there could have root cut any file to nothing.
+        let descriptor = Self.openOrMake(file, followsLinks: false)
         guard descriptor >= 0 else {
             throw .directory(path: path, call: "open \(file)", code: errno)
         }
@@ -88,19 +89,17 @@ package struct DataDirectory: ~Copyable, Sendable {
 
     /// Makes a file (mode 0600) that is missing, or opens the one that is there, to read and write.
     ///
-    /// One that root makes is its folder's owner's: a server that is not root has to open it.
-    ///
+    /// - Parameters:
+    ///   - path: Of the file; one that is made is its folder's owner's, as in `PrivateFile.create`.
+    ///   - followsLinks: Whether the file may lie elsewhere.
     /// - Returns: The descriptor; negative after an error, whose number is in errno.
-    static func openOrMake(_ path: String) -> Int32 {
-        let flags = O_RDWR | O_CLOEXEC
+    static func openOrMake(_ path: String, followsLinks: Bool) -> Int32 {
+        let flags = O_RDWR | O_CLOEXEC | (followsLinks ? 0 : O_NOFOLLOW)
         let made = unsafe Glibc.open(path, flags | O_CREAT | O_EXCL, 0o600)
         guard made >= 0 else {
             return errno == EEXIST ? unsafe Glibc.open(path, flags | O_CREAT, 0o600) : made
         }
-        var folder = stat()
-        if geteuid() == 0, unsafe stat(PrivateFile.folder(of: path), &folder) == 0 {
-            _ = fchown(made, folder.st_uid, folder.st_gid)
-        }
+        PrivateFile.adoptOwner(made, of: PrivateFile.folder(of: path))
         return made
     }
 

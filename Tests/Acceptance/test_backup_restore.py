@@ -193,6 +193,18 @@ def test_a_restore_takes_the_place_of_a_store_whose_log_cannot_be_moved(serve, t
     assert "50 tokens looked at\nthe store is sound" in printed(server.data, "verify")
 
 
+def test_a_restore_takes_the_place_of_what_sqlite_does_not_open(serve, tmp_path):
+    server = serve()
+    fill(server.address, 50)
+    printed(server.data, "backup", str(tmp_path / "backup.db"))
+    server.stop()
+    # A schema format that no version of SQLite knows.
+    with open(server.data / "tokens.db", "r+b") as file:
+        file.seek(44)
+        file.write(b"\0\0\0\x09")
+    assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
+
+
 def test_a_backup_can_be_restored_into_an_empty_folder_with_its_key_ring(serve, tmp_path):
     server = serve()
     fill(server.address, 10)

@@ -190,6 +190,15 @@ def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
     assert not (tmp_path / "none" / "tokens.db").exists()
 
 
+def test_a_lock_that_leads_elsewhere_is_not_followed(tmp_path):
+    data, victim = tmp_path / "data", tmp_path / "victim"
+    data.mkdir(mode=0o700)
+    victim.write_text("not to be lost")
+    (data / "lock").symlink_to(victim)
+    assert "Too many levels of symbolic links" in refused(data, "put", "me", "x")
+    assert victim.read_text() == "not to be lost"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
 @pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "made"])
 def test_what_root_makes_in_somebody_elses_folder_is_theirs(serve, tmp_path, is_restored):

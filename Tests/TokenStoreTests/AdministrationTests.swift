@@ -207,6 +207,23 @@ import Testing
         #expect(try await info(administrator, "id4") == "info4")
     }
 
+    @Test("a statement that takes long ends with its task", .timeLimit(.minutes(1)), arguments: [0, 100])
+    func interruption(milliseconds: Int) async throws {
+        let path = folder.path + "/any.db"
+        let task = Task {
+            let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
+            return await connection.interruptible { () throws(SQLiteError) in
+                try connection.integer(
+                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+                )
+            }
+        }
+        try await Task.sleep(for: .milliseconds(milliseconds))
+        task.cancel()
+        let outcome = try await task.value
+        #expect(throws: SQLiteError.self) { try outcome.get() }
+    }
+
     @Test("a log that cannot be opened is not taken for none")
     func unreadableLog() throws {
         try FileManager.default.createDirectory(atPath: data + "/tokens.db-wal", withIntermediateDirectories: true)

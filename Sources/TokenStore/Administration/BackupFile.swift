@@ -1,18 +1,19 @@
 /// A backup: the database in one file, without a log.
 enum BackupFile {
-    /// Makes a fresh copy a file of its own, checks it and syncs it.
+    /// Makes a fresh copy a file of its own, checks it and syncs it; fails when the task is cancelled.
     ///
     /// - Returns: How many tokens it holds.
-    static func finish(_ path: String) throws(StoreError) -> Int {
+    nonisolated(nonsending) static func finish(_ path: String) async throws(StoreError) -> Int {
         let tokens: Int
         do throws(SQLiteError) {
             let connection = try SQLiteConnection(path: path, mode: .readWrite)
             // Out of WAL mode, which the copy has from its source, there is no second file that belongs to it.
             _ = try connection.text("PRAGMA journal_mode = DELETE")
-            try check(connection)
+            let checked = await connection.interruptible { () throws(SQLiteError) in try check(connection) }
+            try checked.get()
             tokens = try connection.integer("SELECT tokens FROM store")
         } catch {
-            throw .write(error)
+            throw Task.isCancelled ? interrupted : .write(error)
         }
         try PrivateFile.synchronize(path)
         return tokens
@@ -30,6 +31,8 @@ enum BackupFile {
         guard let head = PrivateFile.head(of: path, count: Self.signature.count) else { return false }
         return head == Self.signature || head.allSatisfy { $0 == 0 }
     }
+
+    static let interrupted = StoreError.refused("the backup was interrupted, and what it had written is removed")
 
     private static let signature = Array("SQLite format 3\0".utf8)
 

@@ -41,7 +41,7 @@ extension StoreAdministrator {
             throw error
         }
         try await endCopy()
-        let tokens = try BackupFile.finish(temporary)
+        let tokens = try await BackupFile.finish(temporary)
         try PrivateFile.rename(temporary, to: path)
         return Backup(path: path, tokens: tokens, bytes: PrivateFile.size(path))
     }
@@ -90,7 +90,7 @@ extension StoreAdministrator {
             }
             progress(Progress(done: (total - remaining) * 4_096, total: total * 4_096))
             if remaining == 0 { return }
-            if Task.isCancelled { throw .refused("the backup was interrupted, and what it had written is removed") }
+            if Task.isCancelled { throw BackupFile.interrupted }
         }
     }
 

@@ -49,17 +49,17 @@ extension StoreAdministrator {
         else { throw .refused("another key is being retired; try again when that is done") }
         defer { sealing.retiring.store(0, ordering: .releasing) }
         try await store.writer.perform { (_) throws(SQLiteError) in }
-        // Meanwhile another key may have been added; from here to the end nothing else has its turn.
-        try reloadRing()
-        let ring = try ring()
-        try refuseToRetire(number, of: ring)
         let connection = try reader().connection
-        let isUsed = try reading { () throws(SQLiteError) in
+        let isUsed = try await readingForLong(connection) { () throws(SQLiteError) in
             try connection.integer("SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))") == 1
         }
         guard !isUsed else {
             throw .refused("tokens are still sealed with key \(number); seal them anew first with token-cache rekey")
         }
+        // Meanwhile another key may have been added; from here to the end nothing else has its turn.
+        try reloadRing()
+        let ring = try ring()
+        try refuseToRetire(number, of: ring)
         try replaceRing(ring.removingKey(numbered: number))
     }
 
@@ -104,6 +104,7 @@ extension StoreAdministrator {
             // On the disk before anything is sealed with it.
             try store.options.keyRing.save(new)
         } catch {
+            if case .notDurable = error { store.state.sealing.replace(.sealed(new)) }
             throw .keyRing(error)
         }
         store.state.sealing.replace(.sealed(new))

@@ -131,7 +131,7 @@ extension StoreAdministrator {
         let total = try await statistics().tokens
         progress(Progress(done: 0, total: total))
         let connection = try reader().connection
-        result.damages = try reading { () throws(SQLiteError) in
+        result.damages = try await readingForLong(connection) { () throws(SQLiteError) in
             let check = try SQLiteStatement("PRAGMA integrity_check(20)", on: connection)
             var damages: [String] = []
             while try check.step() { damages.append(String(decoding: check.blob(at: 0), as: UTF8.self)) }

@@ -47,6 +47,15 @@ package actor StoreAdministrator {
         }
     }
 
+    /// Reads something that may take long, and fails when the task is cancelled.
+    func readingForLong<Result>(
+        _ connection: SQLiteConnection, _ body: () throws(SQLiteError) -> Result
+    ) async throws(StoreError) -> Result {
+        let outcome = await connection.interruptible(body)
+        if Task.isCancelled { throw .refused("it was interrupted, as the server ends or nobody waits for it") }
+        return try reading { () throws(SQLiteError) in try outcome.get() }
+    }
+
     // MARK: - Single tokens
 
     /// The token info of an id; nil when there is none.
@@ -110,7 +119,7 @@ package actor StoreAdministrator {
         case .success(let count): removed = count
         case .failure(let error): throw .sealing(error)
         }
-        // Readers let go of the log within a turn; if one does not, housekeeping does this in a second.
+        // Readers let go of the log within a turn; if one does not, housekeeping does this when it has.
         _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(waiting: 200) }
         return removed
     }

@@ -56,6 +56,7 @@ package struct StoreReplacement: ~Copyable {
         }
         // An empty one, as a broken transfer leaves it, would do for a new store.
         guard PrivateFile.size(path) > 0 else { throw .refused("\(path) is empty; nothing was replaced") }
+        guard PrivateFile.head(of: path, count: 1) != nil else { throw PrivateFile.refused("read", path) }
         guard BackupFile.isOne(path) else { throw notABackup(path) }
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)

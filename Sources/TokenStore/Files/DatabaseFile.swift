@@ -50,7 +50,7 @@ struct DatabaseFile {
         do throws(SQLiteError) {
             try settleLog()
         } catch {
-            guard mayBeDamaged, error.isNotADatabase else { throw error }
+            guard mayBeDamaged, !error.isOfMoment, !error.isRefusal else { throw error }
         }
     }
 

@@ -2,11 +2,13 @@ internal import Glibc
 
 /// Files that nobody but their owner may read.
 enum PrivateFile {
-    /// Makes an empty file (mode 0600), in the place of one that an earlier attempt has left behind.
+    /// Makes an empty file (mode 0600), in the place of one that an earlier attempt has left behind; its folder's owner's
+    /// when root makes it.
     static func create(_ path: String) throws(StoreError) {
         _ = unsafe unlink(path)
         let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw refused("written", path) }
+        adoptOwner(descriptor, of: folder(of: path))
         close(descriptor)
     }
 
@@ -20,7 +22,9 @@ enum PrivateFile {
 
     /// Puts a file in the place of another one, durably.
     static func rename(_ path: String, to target: String) throws(StoreError) {
-        adoptOwner(path, of: target)
+        let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+        if descriptor >= 0 { adoptOwner(descriptor, of: target) }
+        close(descriptor)
         guard unsafe Glibc.rename(path, target) == 0 else { throw refused("renamed to \(target)", path) }
         try synchronizeFolder(of: target)
     }
@@ -32,13 +36,16 @@ enum PrivateFile {
 
     /// Gives a file that root has made to the owner of what it replaces, or otherwise of the folder: a server that is not
     /// root has to open it.
-    static func adoptOwner(_ path: String, of target: String) {
+    ///
+    /// - Parameters:
+    ///   - descriptor: Of the file: a path may have come to lead elsewhere.
+    ///   - target: What it is to be.
+    static func adoptOwner(_ descriptor: Int32, of target: String) {
         var status = stat()
         guard geteuid() == 0, unsafe stat(target, &status) == 0 || stat(folder(of: target), &status) == 0 else {
             return
         }
-        // Not through a link that its owner may have put there.
-        _ = unsafe lchown(path, status.st_uid, status.st_gid)
+        _ = fchown(descriptor, status.st_uid, status.st_gid)
     }
 
     /// Whether two paths lead to one file.
@@ -136,7 +143,8 @@ enum PrivateFile {
         return slash == path.startIndex ? "/" : String(path[..<slash])
     }
 
-    private static func refused(_ what: String, _ path: String) -> StoreError {
+    /// Says of the last system call what it could not do with a file.
+    static func refused(_ what: String, _ path: String) -> StoreError {
         .refused("\(path) cannot be \(what): \(unsafe String(cString: strerror(errno)))")
     }
 }

@@ -2,7 +2,7 @@
 ///
 /// The log is moved into the database a second after the last commit, which keeps replaced values from staying in it, and
 /// when it has grown to 16 MiB, which keeps it small. In the second case all but its end is moved ahead, while commits go
-/// on, unless the database is small; a log of 32 MiB is moved at once, whatever is left to do.
+/// on, unless the database is small; a log of 32 MiB is moved at once, whatever is left to do, as far as readers allow.
 ///
 /// Under load its file is then written again from the beginning: a commit that makes a file longer costs the file system a
 /// commit of its own. A minute after its first commit, and in quiet times, it is cut to nothing.
@@ -95,6 +95,11 @@ struct Housekeeping {
     mutating func noteCommit(at now: ContinuousClock.Instant) {
         quietCheckpoint = now + Self.quietTime
         filledSince = filledSince ?? now
+    }
+
+    /// What was to be committed is not, and may be in the log all the same.
+    mutating func noteFailure(at now: ContinuousClock.Instant) {
+        quietCheckpoint = quietCheckpoint ?? now + Self.quietTime
     }
 
     /// Tells of the log after whatever has been done.

@@ -43,6 +43,11 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// The file is not a database or is damaged.
     var isNotADatabase: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 
+    /// This user may not do it, or not here.
+    var isRefusal: Bool {
+        primaryCode == SQLITE_PERM || primaryCode == SQLITE_CANTOPEN || primaryCode == SQLITE_READONLY
+    }
+
     /// It was refused in full, and what the connection knows is still true: no room, or a lock of somebody else's.
     var isOfMoment: Bool {
         primaryCode == SQLITE_FULL || primaryCode == SQLITE_BUSY || primaryCode == SQLITE_LOCKED

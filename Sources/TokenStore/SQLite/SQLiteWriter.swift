@@ -118,7 +118,11 @@ final class SQLiteWriter: Sendable {
             let (batches, job, isIdle, isClosed) = take()
             if !batches.isEmpty {
                 // On a full disk a checkpoint may make room, which failing commits must not put off.
-                if commit(batches, to: database) { housekeeping.noteCommit(at: .now) }
+                if commit(batches, to: database) {
+                    housekeeping.noteCommit(at: .now)
+                } else {
+                    housekeeping.noteFailure(at: .now)
+                }
             }
             housekeeping.noteRetention(state.retention, at: .now)
             if let job {

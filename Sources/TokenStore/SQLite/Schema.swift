@@ -89,7 +89,7 @@ enum Schema {
     /// After an error they are as they were.
     static func index(_ connection: SQLiteConnection, for retention: Retention) throws(SQLiteError) {
         do throws(SQLiteError) {
-            try connection.execute("BEGIN IMMEDIATE")
+            try connection.execute("BEGIN")
             try connection.execute(
                 retention.sinceWritten == nil
                     ? "DROP INDEX IF EXISTS token_by_writing"

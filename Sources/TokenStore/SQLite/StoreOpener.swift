@@ -104,7 +104,7 @@ struct StoreOpener: Sendable {
 
     /// SQLite gives the `-wal` and `-shm` files the mode of the database, so this one is created before SQLite does.
     private func createPrivateFile() throws(StoreOpenError) {
-        let descriptor = DataDirectory.openOrMake(database)
+        let descriptor = DataDirectory.openOrMake(database, followsLinks: true)
         guard descriptor >= 0 else { throw unusable("open \(database)") }
         _ = Glibc.close(descriptor)
         guard DataDirectory.synchronize(directory) else { throw unusable("fsync") }

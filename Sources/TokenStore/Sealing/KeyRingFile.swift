@@ -81,7 +81,7 @@ package struct KeyRingFile: Hashable, Sendable {
         }
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
-        PrivateFile.adoptOwner(temporary, of: target)
+        PrivateFile.adoptOwner(descriptor, of: target)
         let isWritten =
             unsafe write(descriptor, text, text.count) == text.count && fsync(descriptor) == 0
             && rename(temporary, target) == 0
@@ -92,7 +92,7 @@ package struct KeyRingFile: Hashable, Sendable {
             throw .file(path: path, call: "write", code: code)
         }
         guard DataDirectory.synchronize(PrivateFile.folder(of: target)) else {
-            throw .file(path: path, call: "fsync", code: errno)
+            throw .notDurable(path: path, code: errno)
         }
     }
 }
@@ -101,6 +101,8 @@ package struct KeyRingFile: Hashable, Sendable {
 package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     /// With the `errno` of the call.
     case file(path: String, call: String, code: Int32)
+    /// It is in its place, and may be the former one again after a power cut.
+    case notDurable(path: String, code: Int32)
     /// It cannot be made.
     case noFolder(path: String)
     /// Others than its owner may read or write it.
@@ -123,6 +125,11 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             """
             the key ring \(path) cannot be used (\(call): \(unsafe String(cString: strerror(code)))); \
             give the server's user access to it
+            """
+        case .notDurable(let path, let code):
+            """
+            the key ring \(path) was changed, and may be as it was before after a power cut \
+            (fsync: \(unsafe String(cString: strerror(code)))); back it up at once
             """
         case .noFolder(let path):
             """
@@ -156,7 +163,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
         case .lacksKey(let number, let path):
             """
             the key ring \(path) was changed and lacks key \(number), with which tokens may be sealed; \
-            put the newest copy of the file in its place
+            put the newest copy of the file in its place, or, if this is the right one, restart the server
             """
         case .library(let error): "\(error)"
         }

@@ -23,8 +23,10 @@ enum PrivateFile {
     /// Puts a file in the place of another one, durably.
     static func rename(_ path: String, to target: String) throws(StoreError) {
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-        if descriptor >= 0 { adoptOwner(descriptor, of: target) }
-        close(descriptor)
+        if descriptor >= 0 {
+            adoptOwner(descriptor, of: target)
+            close(descriptor)
+        }
         guard unsafe Glibc.rename(path, target) == 0 else { throw refused("renamed to \(target)", path) }
         try synchronizeFolder(of: target)
     }

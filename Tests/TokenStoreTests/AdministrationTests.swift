@@ -209,19 +209,15 @@ import Testing
 
     @Test("a statement that takes long ends with its task", .timeLimit(.minutes(1)), arguments: [0, 100])
     func interruption(milliseconds: Int) async throws {
-        let path = folder.path + "/any.db"
-        let task = Task {
-            let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
-            return await connection.interruptible { () throws(SQLiteError) in
-                try connection.integer(
-                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-                )
-            }
-        }
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        let task = Task { try await administrator.countForEver() }
         try await Task.sleep(for: .milliseconds(milliseconds))
         task.cancel()
-        let outcome = try await task.value
-        #expect(throws: SQLiteError.self) { try outcome.get() }
+        await #expect(throws: StoreError.self) { try await task.value }
+        // The connection is as good as before.
+        #expect(try await administrator.verify { _ in }.isSound)
     }
 
     @Test("a log that cannot be opened is not taken for none")
@@ -446,5 +442,16 @@ import Testing
         #expect(
             Set(try FileManager.default.contentsOfDirectory(atPath: data)).isSubset(
                 of: ["keys", "lock", "tokens.db", "tokens.db-wal", "tokens.db-shm"]))
+    }
+}
+
+extension StoreAdministrator {
+    /// On the administrator's own thread, as everything that takes long.
+    fileprivate func countForEver() async throws(StoreError) -> Int {
+        let connection = try reader().connection
+        return try await readingForLong(connection) { () throws(SQLiteError) in
+            try connection.integer(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
+        }
     }
 }

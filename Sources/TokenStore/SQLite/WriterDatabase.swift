@@ -121,7 +121,7 @@ final class WriterDatabase {
         if committer != nil && !files.areInPlace() {
             _ = vanished()
         } else if committer == nil || lock?.isInPlace != true {
-            // Whose lock was removed is one of two servers perhaps: it writes nothing more before it has another one.
+            // Without its lock there may be a second server: nothing more is written before the folder is locked again.
             committer = nil
             openAgain()
         }

@@ -6,87 +6,168 @@ package enum JSONText {
     ///   - text: UTF-8; a byte that is not part of a valid sequence becomes U+FFFD.
     ///   - output: Where it goes.
     package static func appendEscaped(_ text: [UInt8], to output: inout [UInt8]) {
-        // No byte takes more than six: one becomes `\u00xx`, two or three become one unit, four become two.
-        output.append(addingCapacity: text.count * 6) { escaped in
-            let bytes = text.span
-            let escapes = escapes
-            var index = 0
-            while index < bytes.count {
-                let run = plainBytes(bytes, from: index, escapes)
-                append(bytes.extracting(index..<(index + run)), to: &escaped)
-                index += run
-                guard index < bytes.count else { return }
-                let byte = bytes[index]
-                let escape = escapes[Int(byte)]
-                if escape.rawValue > Escape.unicode.rawValue {
-                    escaped.append(UInt8(ascii: "\\"))
-                    escaped.append(escape.rawValue)
-                } else if byte < 0x80 {
-                    append(unit: UInt16(byte), to: &escaped)
-                } else {
-                    let (scalar, length) = scalar(at: index, of: bytes)
-                    append(scalar, to: &escaped)
-                    index += length - 1
+        appendEscaped(text.span, to: &output)
+    }
+
+    /// The same for a part of a text, which must not end within a sequence.
+    package static func appendEscaped(_ text: Span<UInt8>, to output: inout [UInt8]) {
+        // A short text gets room for the most that it can become, which costs less than to look at it twice.
+        let length = text.count <= shortText ? 6 * text.count : escapedLength(of: text)
+        output.append(addingCapacity: length + EscapeWriter.slack) { output in
+            unsafe output.withUnsafeMutableBufferPointer { room, count in
+                var writer = unsafe EscapeWriter(room[count...])
+                append(text, to: &writer)
+                count += writer.count
+            }
+        }
+    }
+
+    private static let shortText = 4 << 10
+
+    /// How many bytes `appendEscaped` appends for a text.
+    package static func escapedLength(of text: Span<UInt8>) -> Int {
+        var length = 0
+        var index = 0
+        while index < text.count {
+            if index + Block.scalarCount <= text.count {
+                let block = Block(text, at: index)
+                if block.isASCII {
+                    length += block.escapedLength
+                    index += Block.scalarCount
+                    continue
                 }
-                index += 1
+            }
+            let next = min(index + Block.scalarCount, text.count)
+            while index < next {
+                if text[index] < 0x80 {
+                    length += Int(escapes[Int(text[index])].length)
+                    index += 1
+                } else {
+                    let (scalar, bytes) = scalar(at: index, of: text)
+                    length += scalar < 0x10000 ? 6 : 12
+                    index += bytes
+                }
+            }
+        }
+        return length
+    }
+
+    private static func append(_ text: Span<UInt8>, to writer: inout EscapeWriter) {
+        // A global array is looked up with each use otherwise.
+        let escapes = escapes
+        var index = 0
+        while index < text.count {
+            if index + Block.scalarCount <= text.count {
+                let block = Block(text, at: index)
+                if block.isPlain {
+                    writer.append(block.bytes)
+                    index += Block.scalarCount
+                    continue
+                }
+            }
+            let next = min(index + Block.scalarCount, text.count)
+            while index < next {
+                let byte = text[index]
+                if byte < 0x80 {
+                    writer.append(escapes[Int(byte)])
+                    index += 1
+                } else {
+                    let (scalar, bytes) = scalar(at: index, of: text)
+                    append(scalar, to: &writer)
+                    index += bytes
+                }
             }
         }
     }
 
-    /// How many bytes from an index on stay as they are.
-    private static func plainBytes(_ bytes: Span<UInt8>, from start: Int, _ escapes: [Escape]) -> Int {
-        var index = start
-        while index < bytes.count, escapes[Int(bytes[index])] == .none { index += 1 }
-        return index - start
-    }
+    // MARK: - ASCII
 
-    private static func append(_ bytes: Span<UInt8>, to output: inout OutputSpan<UInt8>) {
-        precondition(bytes.count <= output.freeCapacity, "there is room for six times the text")
-        unsafe output.withUnsafeMutableBufferPointer { target, count in
-            unsafe bytes.withUnsafeBufferPointer { source in
-                guard let from = source.baseAddress, let to = target.baseAddress else { return }
-                unsafe (to + count).update(from: from, count: source.count)
-            }
-            count += bytes.count
+    /// Eight bytes, looked at together.
+    ///
+    /// The highest bit of each byte of a word tells of that byte; in ASCII it is free, so that nothing is carried from one
+    /// byte into the next.
+    private struct Block {
+        static let scalarCount = 8
+
+        private static let highest: UInt64 = 0x8080_8080_8080_8080
+
+        let bytes: UInt64
+
+        init(_ text: Span<UInt8>, at index: Int) {
+            // Any bits are a number.
+            bytes = unsafe text.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
+        }
+
+        var isASCII: Bool { bytes & Self.highest == 0 }
+
+        /// Whether all bytes stay as they are.
+        var isPlain: Bool { isASCII && (isControl | isEscaped) == 0 }
+
+        /// Bytes that eight ASCII characters become.
+        var escapedLength: Int {
+            let hasLetter = isEscaped | equal(0x08) | equal(0x09) | equal(0x0a) | equal(0x0c) | equal(0x0d)
+            return Self.scalarCount + 5 * (isControl & ~hasLetter).nonzeroBitCount + hasLetter.nonzeroBitCount
+        }
+
+        private var isControl: UInt64 { ~(bytes + 0x6060_6060_6060_6060) & Self.highest }
+
+        private var isEscaped: UInt64 {
+            equal(UInt8(ascii: "\"")) | equal(UInt8(ascii: "\\")) | equal(UInt8(ascii: "/"))
+        }
+
+        private func equal(_ character: UInt8) -> UInt64 {
+            (Self.highest - (bytes ^ UInt64(character) * 0x0101_0101_0101_0101)) & Self.highest
         }
     }
 
-    /// What becomes of a byte: nothing, `\uxxxx`, or a backslash and this letter.
-    private struct Escape: RawRepresentable, Equatable {
-        let rawValue: UInt8
-        static let none = Escape(rawValue: 0)
-        static let unicode = Escape(rawValue: 1)
-    }
+    /// What a character becomes: its first bytes, the first one lowest, and how many of them count.
+    fileprivate struct Escape {
+        let bytes: UInt64
+        let length: UInt8
 
-    private static let escapes: [Escape] = (UInt8.min...UInt8.max).map { byte in
-        switch byte {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): Escape(rawValue: byte)
-        case 0x08: Escape(rawValue: UInt8(ascii: "b"))
-        case 0x0c: Escape(rawValue: UInt8(ascii: "f"))
-        case 0x0a: Escape(rawValue: UInt8(ascii: "n"))
-        case 0x0d: Escape(rawValue: UInt8(ascii: "r"))
-        case 0x09: Escape(rawValue: UInt8(ascii: "t"))
-        case 0x00...0x1f, 0x80...0xff: .unicode
-        default: .none
+        init(_ text: String) {
+            bytes = text.utf8.reversed().reduce(0) { $0 << 8 | UInt64($1) }
+            length = UInt8(text.utf8.count)
         }
     }
 
-    private static func append(_ scalar: UInt32, to output: inout OutputSpan<UInt8>) {
+    /// By ASCII character.
+    private static let escapes: [Escape] = (UInt8.min..<0x80).map { byte in
+        let character = String(decoding: CollectionOfOne(byte), as: UTF8.self)
+        return switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): Escape("\\" + character)
+        case 0x08: Escape("\\b")
+        case 0x0c: Escape("\\f")
+        case 0x0a: Escape("\\n")
+        case 0x0d: Escape("\\r")
+        case 0x09: Escape("\\t")
+        case 0x00...0x1f: Escape("\\u00\(byte < 0x10 ? "0" : "")\(String(byte, radix: 16))")
+        default: Escape(character)
+        }
+    }
+
+    // MARK: - Beyond ASCII
+
+    private static func append(_ scalar: UInt32, to writer: inout EscapeWriter) {
         if scalar < 0x10000 {
-            append(unit: UInt16(scalar), to: &output)
+            writer.append(escape(of: UInt16(scalar)))
         } else {
-            append(unit: UInt16(0xd800 + (scalar - 0x10000) >> 10), to: &output)
-            append(unit: UInt16(0xdc00 + (scalar - 0x10000) & 0x3ff), to: &output)
+            writer.append(escape(of: UInt16(0xd800 + (scalar - 0x10000) >> 10)))
+            writer.append(escape(of: UInt16(0xdc00 + (scalar - 0x10000) & 0x3ff)))
         }
     }
 
-    private static func append(unit: UInt16, to output: inout OutputSpan<UInt8>) {
-        output.append(UInt8(ascii: "\\"))
-        output.append(UInt8(ascii: "u"))
-        for shift: UInt16 in [12, 8, 4, 0] {
-            let digit = UInt8(unit >> shift & 0xf)
-            output.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
-        }
+    /// `\uxxxx`.
+    private static func escape(of unit: UInt16) -> Escape {
+        let start = UInt64(UInt8(ascii: "\\")) | UInt64(UInt8(ascii: "u")) << 8
+        let digits = UInt64(hexadecimal[Int(unit >> 8)]) | UInt64(hexadecimal[Int(unit & 0xff)]) << 16
+        return Escape(bytes: start | digits << 16, length: 6)
+    }
+
+    /// The two digits of a byte, the first one lowest.
+    private static let hexadecimal: [UInt16] = (UInt8.min...UInt8.max).map { byte in
+        let digits = Array("0123456789abcdef".utf8)
+        return UInt16(digits[Int(byte >> 4)]) | UInt16(digits[Int(byte & 0xf)]) << 8
     }
 
     /// Decodes the sequence that starts at an index with a byte from 0x80; U+FFFD with length 1 where there is none.
@@ -105,8 +186,51 @@ package enum JSONText {
             guard bytes[index + next] & 0xc0 == 0x80 else { return (0xfffd, 1) }
             scalar = scalar << 6 | UInt32(bytes[index + next] & 0x3f)
         }
-        let smallest: [UInt32] = [0, 0, 0x80, 0x800, 0x10000]
-        let isValid = scalar >= smallest[length] && scalar <= 0x10ffff && !(0xd800...0xdfff).contains(scalar)
+        let smallest: (UInt32, UInt32, UInt32) = (0x80, 0x800, 0x10000)
+        let isValid =
+            switch length {
+            case 2: scalar >= smallest.0
+            case 3: scalar >= smallest.1 && !(0xd800...0xdfff).contains(scalar)
+            case 4: scalar >= smallest.2 && scalar <= 0x10ffff
+            default: true
+            }
         return isValid ? (scalar, length) : (0xfffd, 1)
+    }
+}
+
+extension JSONText.Escape {
+    fileprivate init(bytes: UInt64, length: UInt8) {
+        self.bytes = bytes
+        self.length = length
+    }
+}
+
+/// Room that escapes are written into, eight bytes at a time, of which the next ones write over what was too much.
+///
+/// The fence around its pointers: every write is checked against the end of the room.
+@safe private struct EscapeWriter {
+    /// Bytes that the room needs beyond the text itself.
+    static let slack = 8
+
+    private let room: UnsafeMutableRawBufferPointer
+    private let size: Int
+    private(set) var count = 0
+
+    init(_ room: Slice<UnsafeMutableBufferPointer<UInt8>>) {
+        unsafe self.room = UnsafeMutableRawBufferPointer(UnsafeMutableBufferPointer(rebasing: room))
+        size = unsafe room.count
+    }
+
+    /// Eight bytes as they lie in memory.
+    mutating func append(_ bytes: UInt64) {
+        precondition(size - count >= 8, "there is room for the text and the slack")
+        unsafe room.storeBytes(of: bytes, toByteOffset: count, as: UInt64.self)
+        count += 8
+    }
+
+    mutating func append(_ escape: JSONText.Escape) {
+        precondition(size - count >= 8, "there is room for the text and the slack")
+        unsafe room.storeBytes(of: escape.bytes.littleEndian, toByteOffset: count, as: UInt64.self)
+        count += Int(escape.length)
     }
 }

@@ -126,4 +126,58 @@ import Testing
         #expect(Array(decoded.utf8) == Array(text.utf8))
         #expect(json.utf8.allSatisfy { $0 < 0x80 })
     }
+
+    /// One byte at a time, as the table above has it.
+    private func escapedOneByOne(_ text: String) -> String {
+        var output = ""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"", "\\", "/": output += "\\\(scalar)"
+            case "\u{8}": output += "\\b"
+            case "\u{c}": output += "\\f"
+            case "\n": output += "\\n"
+            case "\r": output += "\\r"
+            case "\t": output += "\\t"
+            case "\u{20}"..."\u{7f}": output.unicodeScalars.append(scalar)
+            default:
+                for unit in String(scalar).utf16 {
+                    output += "\\u" + String(repeating: "0", count: 4 - String(unit, radix: 16).count)
+                    output += String(unit, radix: 16)
+                }
+            }
+        }
+        return output
+    }
+
+    @Test(
+        "long and short runs of every kind are escaped alike, wherever they begin", arguments: 0..<200 as Range<UInt64>)
+    func runs(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let kinds: [ClosedRange<UInt32>] = [
+            0x20...0x7f, 0x41...0x5a, 0...0x1f, 0x22...0x22, 0x2f...0x2f, 0x80...0x7ff, 0x800...0xffff,
+            0x10000...0x10ffff,
+        ]
+        var text = ""
+        for _ in 0..<12 {
+            guard let kind = kinds.randomElement(using: &random) else { return }
+            for _ in 0..<Int.random(in: 0...70, using: &random) {
+                if let scalar = Unicode.Scalar(UInt32.random(in: kind, using: &random)) {
+                    text.unicodeScalars.append(scalar)
+                }
+            }
+        }
+        let expected = escapedOneByOne(text)
+        #expect(escaped(Array(text.utf8)) == expected)
+        let length = JSONText.escapedLength(of: Array(text.utf8).span)
+        #expect(length == expected.utf8.count)
+    }
+
+    @Test("bytes that are not UTF-8 are as long as they are said to be", arguments: 0..<200 as Range<UInt64>)
+    func lengthOfAnything(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let bytes = (0..<Int.random(in: 0...9_000, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random)
+        }
+        let length = JSONText.escapedLength(of: bytes.span)
+        #expect(length == escaped(bytes).utf8.count)
+    }
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <linux/stat.h>
+#include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -36,6 +37,21 @@ static inline int clinux_file_identity(const char *path, unsigned long long *dev
 // prctl is variadic.
 static inline int clinux_set_dumpable(int value) {
     return prctl(PR_SET_DUMPABLE, value, 0, 0, 0);
+}
+
+// The heaps of the C library: mallopt(3), mallinfo(3), malloc_trim(3).
+static inline void clinux_set_heap(int mapped_block, int kept_end) {
+    // Setting the first one alone would keep the C library from raising both by itself.
+    mallopt(M_MMAP_THRESHOLD, mapped_block);
+    mallopt(M_TRIM_THRESHOLD, kept_end);
+}
+
+static inline __SIZE_TYPE__ clinux_free_heap_bytes(void) {
+    return mallinfo2().fordblks;
+}
+
+static inline void clinux_trim_heap(void) {
+    malloc_trim(0);
 }
 
 // The number of a path's file system as statfs(2) lists them, 0 when it cannot be told.

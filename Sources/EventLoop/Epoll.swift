@@ -46,10 +46,17 @@ internal import Glibc
         _ = epoll_ctl(descriptor.number, EPOLL_CTL_DEL, target, nil)
     }
 
-    /// Waits for events and returns how many there are, 0 when the time is over or a signal came.
+    /// Waits for events and returns how many there are, 0 when the time is over or a signal came and there are none.
     ///
     /// - Parameter timeoutInMilliseconds: 0 returns at once, -1 waits without limit.
     mutating func wait(timeoutInMilliseconds: Int32) -> Int {
+        if let count = waitOnce(timeoutInMilliseconds) { return count }
+        // A signal ends the wait whatever has happened meanwhile, and the caller takes 0 for nothing.
+        return waitOnce(0) ?? 0
+    }
+
+    /// Nil when a signal came.
+    private mutating func waitOnce(_ timeoutInMilliseconds: Int32) -> Int? {
         let capacity = unsafe Int32(buffer.count)
         let count = unsafe buffer.withUnsafeMutableBufferPointer { events in
             unsafe epoll_wait(descriptor.number, events.baseAddress, capacity, timeoutInMilliseconds)
@@ -57,7 +64,7 @@ internal import Glibc
         if count < 0 {
             // Anything but a signal means that the descriptor or the buffer is not what this type guarantees.
             precondition(errno == EINTR, "epoll_wait failed")
-            return 0
+            return nil
         }
         return Int(count)
     }

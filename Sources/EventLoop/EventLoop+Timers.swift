@@ -15,8 +15,12 @@ extension EventLoop {
         }
     }
 
+    /// Ends the waits whose time is over, as many as the time allows: what is due stays due in the next turn.
     func fireTimers() {
-        while let entry = timers.popDue(at: now) {
+        guard let first = timers.popDue(at: now) else { return }
+        let budget = TurnBudget(began: .now)
+        var due: TimerHeap.Entry? = first
+        while let entry = due {
             switch entry.target {
             case .row(let row): fire(row, scheduled: entry.deadline)
             case .sleeper(let place):
@@ -25,6 +29,7 @@ extension EventLoop {
                 freeSleepers.append(place)
                 sleeper?.resume(returning: ())
             }
+            due = budget.isSpent ? nil : timers.popDue(at: now)
         }
     }
 

@@ -5,7 +5,8 @@ internal import Synchronization
 ///
 /// A task started with `Task(executorPreference: loop)` runs on the loop's thread from its first line to its last and
 /// suspends only when it waits for a descriptor, a timer or another thread. A turn of the loop is: run what is ready,
-/// do what was left for the end of the turn, wait for events.
+/// do what was left for the end of the turn, wait for events. Each part of a turn has a time budget, beyond which the rest
+/// is left for the next turn: see `EventLoop+Turns.swift`.
 ///
 /// `enqueue`, `isCurrent`, `execute`, `beginDraining`, `endIdleWaits`, `abandon` and `stop` may be called on any thread; everything else
 /// belongs to tasks on the loop, which debug builds check.
@@ -24,7 +25,9 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     var sleepers: [Waiter<Void>?] = []  // loop
     var freeSleepers: [Int] = []  // loop
     private var jobs: [UnownedJob] = []  // loop
-    private var running: [UnownedJob] = []  // loop
+    /// Handlers that go on in the next turn, and those with long work, which share a smaller part of each turn.
+    var queue = TurnQueue()  // loop
+    var longQueue = TurnQueue()  // loop
     private var isStopping = false  // loop
 
     // Atomics, though only the loop writes them: each request asks several times, and a plain field of a class is guarded
@@ -33,6 +36,12 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     let draining = Atomic<Bool>(false)
     let idleWaitsEnded = Atomic<Bool>(false)
     let abandoned = Atomic<Bool>(false)
+    /// Set while there is a handler in a queue.
+    let hasQueued = Atomic<Bool>(false)
+    /// Set by what takes longer than a short request, so that the clock is looked at before anything else is begun.
+    let hasWorkedLong = Atomic<Bool>(false)
+    /// Counts turns, for whoever watches over the loop.
+    private let turns = Atomic<UInt64>(0)
     /// Called before each wait for events: the moment to hand over what a turn has gathered.
     ///
     /// Set it before `run`.
@@ -94,19 +103,39 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     /// Runs turns on the calling thread until `stop`.
     package func run() {
         thread.store(UInt(pthread_self()), ordering: .relaxed)
+        var left = LeftOver()
         while !isStopping {
             takeOverInbox()
-            runJobs()
+            runJobs(&left)
+            if hasQueued.load(ordering: .relaxed) { runQueues() }
             endOfTurn()
-            let count = epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds())
-            turnBegan.store(MonotonicTime.now.nanoseconds, ordering: .relaxed)
-            for index in 0..<count {
-                let (events, tag) = epoll.event(at: index)
-                if tag != Self.wakeUpTag { deliver(events, to: RegistrationID(tag: tag)) }
+            if left.events.isEmpty {
+                left.events = 0..<epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds(left))
             }
-            fireTimers()
+            // Only written here.
+            turns.store(turns.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
+            turnBegan.store(MonotonicTime.now.nanoseconds, ordering: .relaxed)
+            deliverEvents(&left)
+            // A wait whose event is still to be delivered has not come to nothing.
+            if left.events.isEmpty { fireTimers() }
         }
     }
+
+    /// What turns leave to the next ones.
+    ///
+    /// Not in fields of the loop, which would be guarded against overlapping accesses at run time.
+    private struct LeftOver {
+        /// Jobs that are being run, of which those before `nextJob` have been.
+        var jobs: [UnownedJob] = []
+        var nextJob = 0
+        /// Events of the last wait that have yet to be delivered.
+        var events = 0..<0
+
+        var hasJobs: Bool { nextJob < jobs.count }
+    }
+
+    /// Turns since the start; any thread.
+    package var turnCount: UInt64 { turns.load(ordering: .relaxed) }
 
     /// Checks in debug builds that the caller is on the loop's thread.
     @inline(__always)
@@ -126,21 +155,50 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
         }
     }
 
-    /// Runs what is ready now.
+    /// Runs the jobs that are ready now, as many as the time allows.
     ///
     /// Jobs that become ready meanwhile wait for the next turn, so that a task that never runs out of work cannot keep
     /// the loop from its descriptors.
-    private func runJobs() {
-        swap(&jobs, &running)
-        let executor = unsafe asUnownedTaskExecutor()
-        for job in running {
-            unsafe job.runSynchronously(on: executor)
+    private func runJobs(_ left: inout LeftOver) {
+        if !left.hasJobs {
+            guard !jobs.isEmpty else { return }
+            left.jobs.removeAll(keepingCapacity: true)
+            left.nextJob = 0
+            swap(&jobs, &left.jobs)
         }
-        running.removeAll(keepingCapacity: true)
+        let executor = unsafe asUnownedTaskExecutor()
+        // Most often there is one job, which needs no clock.
+        let budget = left.jobs.count - left.nextJob > 1 ? TurnBudget(began: .now) : nil
+        while left.hasJobs {
+            let job = left.jobs[left.nextJob]
+            left.nextJob += 1
+            unsafe job.runSynchronously(on: executor)
+            if let budget, budget.isSpent { return }
+        }
     }
 
-    private func timeoutInMilliseconds() -> Int32 {
-        if !jobs.isEmpty { return 0 }
+    /// Delivers the events of the last wait, as many as the time allows.
+    private func deliverEvents(_ left: inout LeftOver) {
+        var budget: TurnBudget?
+        for index in left.events {
+            let (events, tag) = epoll.event(at: index)
+            if tag != Self.wakeUpTag { deliver(events, to: RegistrationID(tag: tag)) }
+            guard index % Self.eventsPerLook == Self.eventsPerLook - 1 || takeHasWorkedLong() else { continue }
+            let current = budget ?? TurnBudget(began: now)
+            budget = current
+            if current.isSpent {
+                left.events = (index + 1)..<left.events.upperBound
+                return
+            }
+        }
+        left.events = 0..<0
+    }
+
+    /// Events of short requests between two looks at the clock, which takes as long as a hundredth of one.
+    private static let eventsPerLook = 16
+
+    private func timeoutInMilliseconds(_ left: borrowing LeftOver) -> Int32 {
+        if !jobs.isEmpty || left.hasJobs || hasQueued.load(ordering: .relaxed) { return 0 }
         let earliest = timers.earliest
         if earliest == .never { return -1 }
         // Rounded up: waking a moment early would mean a second wait for the rest.

@@ -3,6 +3,9 @@
 package protocol ReadinessHandler: AnyObject {
     /// Called once for each wait that was begun.
     func wake(_ reason: WakeReason)
+
+    /// Called once for each place in a queue of `EventLoop.enqueue`.
+    func takeTurn()
 }
 
 /// Whom a loop tells that a wait for a descriptor is over.

@@ -96,6 +96,9 @@ package struct TCPStream: ~Copyable {
         return 0
     }
 
+    /// Whether the peer is known to send no more than what is on the socket.
+    package var hasEnded: Bool { loop.isReady(.endOfInput, of: id) }
+
     /// Suspends until there is more than the last `peek` has seen, or the end of input.
     package func waitForMore(until deadline: MonotonicTime) async -> WakeReason {
         // What has been looked at is no news; what comes from now on is reported by the next wait for events.

@@ -99,6 +99,11 @@ package struct RequestReader {
         return Request(head: parser.head, body: ByteRange(parser.head.length, bodyEnd - start))
     }
 
+    /// Bytes of the body of the request at hand; 0 where there is none.
+    package var bodyCount: Int {
+        if case .complete(let bodyEnd, _) = state { bodyEnd - start - parser.head.length } else { 0 }
+    }
+
     /// Goes on with what is in the buffer.
     package mutating func next() -> Step {
         do throws(Refusal) {
@@ -123,10 +128,13 @@ package struct RequestReader {
     /// Whether the current request begins as a TLS connection does (RFC 8446, section 5.1: a record of type 22).
     package var beginsLikeTLS: Bool { start < bytes.count && bytes[start] == 22 }
 
-    /// Whether bytes of a further request are there behind the one at hand.
+    /// Whether bytes of a further request are there behind the one at hand, or the one that was just finished.
     package var hasFurtherBytes: Bool {
-        guard case .complete(_, let wireEnd) = state else { return false }
-        return wireEnd < bytes.count
+        switch state {
+        case .complete(_, let wireEnd): wireEnd < bytes.count
+        case .start: !isEmpty
+        default: false
+        }
     }
 
     /// Has the current request begin at an index; a buffer that is used up is emptied.

@@ -78,7 +78,7 @@ package final class ResponseEncoder: Sendable {
             if traits.omitsBody { return output.append(contentsOf: Parts.endOfHead) }
             output.append(contentsOf: Parts.contentLength)
         }
-        output.appendLengthAndEndOfHead(response.body.count)
+        output.appendLengthAndEndOfHead(response.body.count + response.laterBytes)
         output.append(contentsOf: response.body)
     }
 

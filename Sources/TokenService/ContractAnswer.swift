@@ -42,11 +42,14 @@ package enum ContractAnswer: Hashable, Sendable {
 
     /// Appends `{"status":"true","token_info":"..."}`.
     static func appendFound(_ tokenInfo: [UInt8], to body: inout [UInt8]) {
-        body.append(contentsOf: Constants.found)
+        body.append(contentsOf: startOfFound)
         JSONText.appendEscaped(tokenInfo, to: &body)
-        body.append(UInt8(ascii: "\""))
-        body.append(UInt8(ascii: "}"))
+        body.append(contentsOf: endOfFound)
     }
+
+    /// What stands before and after the escaped token info.
+    static var startOfFound: [UInt8] { Constants.found }
+    static var endOfFound: [UInt8] { Constants.endOfFound }
 
     private static func error(code: Int, message: [UInt8]) -> [UInt8] {
         var body = Array(#"{"status":"false","errorCode":"\#(code)","errorMessage":""#.utf8)
@@ -58,6 +61,7 @@ package enum ContractAnswer: Hashable, Sendable {
     private enum Constants {
         static let stored = Array(#"{"status":"true"}"#.utf8)
         static let found = Array(#"{"status":"true","token_info":""#.utf8)
+        static let endOfFound = Array(#""}"#.utf8)
         static let invalidInput = error(code: 30001, message: Array("Invalid data input.".utf8))
         static let writeFailed = error(code: 50001, message: Array("Could not write file contents.".utf8))
         static let notFound = error(code: 50002, message: Array("Could not read file contents or data empty.".utf8))

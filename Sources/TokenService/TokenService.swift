@@ -53,7 +53,21 @@ package final class TokenService {
         case answer(Response)
         /// Its answer is the one of `store`.
         case store(tokenInfo: [UInt8], id: [UInt8])
+        /// The token info is long: its answer is the one of `fetchLong`, when there is time for that.
+        case fetchLong(id: [UInt8])
     }
+
+    /// What `fetchLong` comes to.
+    package enum LongFetch {
+        /// There is nothing long any more.
+        case answer(Response)
+        case found(LongAnswer)
+    }
+
+    /// Token infos up to this many bytes are answered at once.
+    ///
+    /// Escaped for JSON they become six times as long at most.
+    package static let shortTokenInfo = 16 << 10
 
     /// Reads what a request asks for.
     ///
@@ -66,7 +80,7 @@ package final class TokenService {
             return .answer(Self.error(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
-        case .get: return .answer(get(request, in: bytes, requestID))
+        case .get: return get(request, in: bytes, requestID)
         case .post:
             let (uniqueID, tokenInfo) = read(request, in: bytes)
             return post(tokenInfo, under: uniqueID)
@@ -98,12 +112,16 @@ package final class TokenService {
         return fields.read(request, in: bytes, readsJSON: readsJSON)
     }
 
-    private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Response {
+    private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Operation {
         if let literal = Self.literalID(request, in: bytes) {
-            return recall(bytes.extracting(literal.indices)) ?? fetch([UInt8](literal, in: bytes), requestID)
+            if let known = recall(bytes.extracting(literal.indices)) { return .answer(known) }
+            return fetch([UInt8](literal, in: bytes), requestID)
         }
-        guard let id = read(request, in: bytes).uniqueID.flatMap(Self.storedID) else { return answer(.invalidInput) }
-        return recall(id.span) ?? fetch(id, requestID)
+        guard let id = read(request, in: bytes).uniqueID.flatMap(Self.storedID) else {
+            return .answer(answer(.invalidInput))
+        }
+        if let known = recall(id.span) { return .answer(known) }
+        return fetch(id, requestID)
     }
 
     /// Where the id of a GET lies, if it is stored as it is sent: nearly every one is, and is then looked up where it lies.
@@ -137,21 +155,40 @@ package final class TokenService {
     /// Room for an answer that is kept for the next one, in bytes.
     private static let keptRoom = 64 << 10
 
-    private func fetch(_ id: [UInt8], _ requestID: RequestID) -> Response {
+    private func fetch(_ id: [UInt8], _ requestID: RequestID) -> Operation {
         noteRead()
         var tokenInfo: [UInt8] = []
         do throws(StoreError) {
-            switch try session.fetch(id, appendingTo: &tokenInfo) {
-            case .nothing: return answer(.notFound)
+            switch try session.fetch(id, upTo: Self.shortTokenInfo, appendingTo: &tokenInfo) {
+            case .nothing: return .answer(answer(.notFound))
+            case .longer: return .fetchLong(id: id)
             case .found(let permit):
                 var body: [UInt8] = []
                 ContractAnswer.appendFound(tokenInfo, to: &body)
                 if let permit { session.remember(body, under: id, permit) }
-                return Response(body: body)
+                return .answer(Response(body: body))
             }
         } catch {
             report(error, requestID)
-            return answer(.notFound)
+            return .answer(answer(.notFound))
+        }
+    }
+
+    /// Carries out a `fetchLong` operation, which takes some milliseconds for each MiB.
+    ///
+    /// - Parameters:
+    ///   - id: The operation's id.
+    ///   - requestID: For reports.
+    package func fetchLong(_ id: [UInt8], requestID: RequestID = .none) -> LongFetch {
+        var tokenInfo: [UInt8] = []
+        do throws(StoreError) {
+            switch try session.fetch(id, upTo: .max, appendingTo: &tokenInfo) {
+            case .nothing, .longer: return .answer(answer(.notFound))
+            case .found: return .found(LongAnswer(tokenInfo))
+            }
+        } catch {
+            report(error, requestID)
+            return .answer(answer(.notFound))
         }
     }
 
@@ -173,6 +210,16 @@ package final class TokenService {
                 respond(answer(.writeFailed))
             }
         }
+    }
+
+    /// The answer to a `store` operation that is not carried out.
+    ///
+    /// - Parameters:
+    ///   - error: Why not.
+    ///   - requestID: For the report.
+    package func refuse(_ error: StoreError, requestID: RequestID = .none) -> Response {
+        report(error, requestID)
+        return answer(.writeFailed)
     }
 
     private func answer(_ answer: ContractAnswer) -> Response {

@@ -22,6 +22,8 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     case keyRing(KeyRingError)
     /// What was asked for does not fit the state of things; says which and what to do.
     case refused(String)
+    /// Too much waits already: nothing of it was written.
+    case overloaded(StoreOverload)
     /// The store is being closed.
     case closed
 
@@ -30,7 +32,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .write(let error): !error.isOfOneStatement
         case .full, .vanished, .unusable: true
-        case .read, .sealing, .staleKey, .newer, .keyRing, .refused, .closed: false
+        case .read, .sealing, .staleKey, .newer, .keyRing, .refused, .overloaded, .closed: false
         }
     }
 
@@ -46,7 +48,35 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case .unusable(let error): "\(error)"
         case .keyRing(let error): "\(error)"
         case .refused(let reason): reason
+        case .overloaded(let overload): "\(overload)"
         case .closed: "the store is closed"
+        }
+    }
+}
+
+/// Why a write is refused at once rather than made to wait.
+package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
+    /// Requests and answers that wait take all of `limits.buffers`.
+    case buffers
+    /// Rows that wait to be written take all of `store.queue.max_bytes`.
+    case queue(bytes: Int)
+    /// The disk has been at one write for longer than `store.queue.max_wait`.
+    case stalled(limit: Duration)
+
+    package var description: String {
+        switch self {
+        case .buffers:
+            "what waits for clients and for the disk takes all the memory that limits.buffers allows; the token was not stored"
+        case .queue(let bytes):
+            """
+            tokens that wait for the disk take the \(bytes) bytes that store.queue.max_bytes allows; \
+            the token was not stored
+            """
+        case .stalled(let limit):
+            """
+            the disk has not finished a write for longer than \(limit), which store.queue.max_wait allows; \
+            tokens are refused until it has
+            """
         }
     }
 }

@@ -64,6 +64,8 @@ extension StoreError {
         case vanished
         /// Anything else of the disk or the database.
         case database
+        /// Too much waited to be written already.
+        case overloaded
         /// What was asked for could not be done just then.
         case refused
     }
@@ -76,6 +78,7 @@ extension StoreError {
         case .vanished: .vanished
         case .unusable(.database(_, let error)): error.isDiskFull ? .diskFull : .database
         case .unusable: .database
+        case .overloaded: .overloaded
         case .newer, .staleKey, .refused, .closed: .refused
         }
     }

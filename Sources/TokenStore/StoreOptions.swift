@@ -10,6 +10,11 @@ package struct StoreOptions: Sendable {
     /// Bytes of the database, without what is free in it, beyond which new ids are refused; nil for no limit.
     package var byteLimit: Int?
 
+    /// Bytes of tokens that may wait to be written; beyond it writes fail at once.
+    package var queueLimit = 128 << 20
+    /// How long the disk may take for one write; beyond it those that wait behind it fail, and further ones at once.
+    package var queueTime = Duration.seconds(10)
+
     /// Bytes of memory for answers to ids that were asked for lately; 0 for none.
     package var cacheLimit = 64 << 20
 

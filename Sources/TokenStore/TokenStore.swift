@@ -25,6 +25,8 @@ package enum Fetched: Sendable {
     case nothing
     /// The token info was appended; what is made of it may be remembered, if there is a permit.
     case found(CachePermit?)
+    /// The token info is longer than was asked for, and was not read.
+    case longer
 }
 
 /// One thread's way to the store.
@@ -35,8 +37,11 @@ package protocol TokenSession: AnyObject {
     ///
     /// - Parameters:
     ///   - id: The unique id, any bytes.
+    ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
     ///   - tokenInfo: The token info is appended to it.
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Fetched
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, appendingTo tokenInfo: inout [UInt8]
+    ) throws(StoreError) -> Fetched
 
     /// Appends what `remember` was given for an id, if that is still the answer; never waits.
     ///
@@ -49,7 +54,8 @@ package protocol TokenSession: AnyObject {
     /// Stores a token info under an id, replacing what was there.
     ///
     /// - Parameter completion: Called once, on this thread: with success when the token would survive a power cut. After
-    ///   `flush` at the earliest, but for an error that comes before anything is written, which it is told at once.
+    ///   `flush` at the earliest, but for an error that comes before anything is written, which it is told at once: when too
+    ///   much waits to be written already, for instance.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
     )

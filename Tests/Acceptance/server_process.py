@@ -1,4 +1,5 @@
 """The server under test as a process of its own."""
+import contextlib
 import json
 import os
 import re
@@ -149,6 +150,18 @@ class Server:
         """Processor time used so far, in user and kernel mode."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @contextlib.contextmanager
+    def paused(self):
+        """While no thread of it runs, whatever is sent to it gathers."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            until(lambda: all(
+                status.read_text().rsplit(")", 1)[1].split()[0] == "T"
+                for status in Path(f"/proc/{self.process.pid}/task").glob("*/stat")))
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def send_signal(self, number=signal.SIGTERM):
         self.was_ended = True

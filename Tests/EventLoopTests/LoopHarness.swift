@@ -58,6 +58,8 @@ final class HandlerRecorder: ReadinessHandler, @unchecked Sendable {
         reasons.append(reason)
     }
 
+    func takeTurn() {}
+
     func wait(until deadline: MonotonicTime) -> WakeReason? {
         stream.waitUntilReadable(until: deadline, isIdle: true, calling: self)
     }

@@ -10,10 +10,13 @@ final class MemorySession: TokenSession {
     /// The ids that were asked for, in memory and in the store.
     private(set) var (recalled, fetched): ([[UInt8]], [[UInt8]]) = ([], [])
 
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Fetched {
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, appendingTo tokenInfo: inout [UInt8]
+    ) throws(StoreError) -> Fetched {
         fetched.append(id)
         if let failure { throw failure }
         guard let found = tokens[id] else { return .nothing }
+        guard found.count <= limit else { return .longer }
         tokenInfo += found
         return .found(nil)
     }

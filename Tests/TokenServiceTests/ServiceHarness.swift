@@ -23,6 +23,14 @@ struct ServiceHarness {
             case .request:
                 switch service.operation(for: reader.request, in: reader.requestBytes) {
                 case .answer(let response): return response
+                case .fetchLong(let id):
+                    switch service.fetchLong(id) {
+                    case .answer(let response): return response
+                    case .found(var answer):
+                        var body: [UInt8] = []
+                        while !answer.isComplete { answer.appendPiece(to: &body) }
+                        return Response(body: body)
+                    }
                 case .store(let tokenInfo, let id):
                     return await withCheckedContinuation { continuation in
                         service.store(tokenInfo, under: id) { continuation.resume(returning: $0) }

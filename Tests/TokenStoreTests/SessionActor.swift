@@ -22,7 +22,7 @@ actor SessionActor {
         var value: [UInt8] = []
         // As at the end of a turn: no read transaction stays open.
         defer { flush() }
-        guard let session, case .found = try session.fetch(Array(id.utf8), appendingTo: &value) else {
+        guard let session, case .found = try session.fetch(Array(id.utf8), upTo: .max, appendingTo: &value) else {
             return nil
         }
         return String(decoding: value, as: UTF8.self)
@@ -34,7 +34,7 @@ actor SessionActor {
         var value: [UInt8] = []
         guard let session else { return nil }
         if session.recall(id.span, appendingTo: &value) { return String(decoding: value, as: UTF8.self) }
-        guard case .found(let permit) = try session.fetch(id, appendingTo: &value) else { return nil }
+        guard case .found(let permit) = try session.fetch(id, upTo: .max, appendingTo: &value) else { return nil }
         if let permit { session.remember(value, under: id, permit) }
         return String(decoding: value, as: UTF8.self)
     }

@@ -163,6 +163,8 @@ package enum StoreAccess: Sendable {
         options.retention = settings.retention
         options.tokenLimit = settings.store.tokenLimit
         options.byteLimit = settings.store.byteLimit
+        options.queueLimit = settings.store.queueLimit
+        options.queueTime = settings.store.queueTime
         options.cacheLimit = settings.cacheLimit
         return options
     }

@@ -154,12 +154,20 @@ package struct ConfigurationLoader: Sendable {
                 """
             )
         }
-        // Escaped as JSON an answer may take six times its token info; twice that while its buffer grows.
-        guard settings.heldLimit >= 12 * settings.limits.body else {
+        // A body whose buffer has just doubled, and the row that is made of it.
+        guard settings.heldLimit >= 4 * settings.limits.body else {
             throw .contradiction(
                 """
                 limits.buffers is \(Quantities.text(bytes: settings.heldLimit)), too little for limits.body with \
-                \(Quantities.text(bytes: settings.limits.body)): one slow client can take twelve times a body
+                \(Quantities.text(bytes: settings.limits.body)): one client can take four times a body
+                """
+            )
+        }
+        guard settings.store.queueLimit >= 2 * settings.limits.body else {
+            throw .contradiction(
+                """
+                store.queue.max_bytes is \(Quantities.text(bytes: settings.store.queueLimit)), too little for limits.body \
+                with \(Quantities.text(bytes: settings.limits.body)): allowed is at least twice that
                 """
             )
         }

@@ -64,6 +64,8 @@ struct Setting: Sendable {
             { Quantities.bytes($0).flatMap { $0 >= 1 << 20 ? $0 : nil } }, Quantities.text(bytes:)
         ),
         choice("store.preload", \.store.isPreloaded),
+        size("store.queue.max_bytes", \.store.queueLimit, 1 << 20, 64 << 30),
+        duration("store.queue.max_wait", \.store.queueTime, .milliseconds(100), .seconds(3_600)),
         size("cache.max_bytes", \.cacheLimit, 0, 64 << 30),
         orOff(
             "retention.after_written", \.retention.sinceWritten, "a time of at least 1s, such as 90d",

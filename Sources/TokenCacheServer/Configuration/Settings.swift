@@ -64,6 +64,10 @@ package struct Settings: Sendable {
         package var byteLimit: Int?
         /// Whether a start has the system take the database into its memory.
         package var isPreloaded = true
+        /// Bytes of tokens that may wait to be written.
+        package var queueLimit = 128 << 20
+        /// How long the disk may take for one write before others fail.
+        package var queueTime = Duration.seconds(10)
     }
 
     /// What is asked of the way that requests come.

@@ -11,14 +11,15 @@ struct AccessLog: Sendable {
         /// Nil for a path that the server does not know.
         let path: String?
         let minorVersion: UInt8
-        let status: UInt16
-        /// Bytes of the answer's body.
-        let bytes: Int
-        /// From the request's last byte to the answer.
-        let microseconds: UInt64
-        let unixTime: Int64
-        /// Empty where requests have none.
+        /// Nil where requests have none.
         let requestID: String?
+        // Set when it is answered:
+        var status: UInt16 = 0
+        /// Bytes of the answer's body.
+        var bytes = 0
+        /// From the request's last byte to the answer.
+        var microseconds: UInt64 = 0
+        var unixTime: Int64 = 0
     }
 
     private let format: AccessLogFormat

@@ -2,19 +2,29 @@ internal import EventLoop
 
 /// Gives the service manager a sign of life for as long as every loop does its work (sd_watchdog_enabled(3)).
 ///
-/// Before each sign every loop has to run an empty task, behind what already waits for it. A loop that hangs keeps the
-/// sign from being given, and the manager restarts the server.
+/// Before each sign every loop has to have made a turn since the last one. A loop that hangs keeps the sign from being given,
+/// and the manager restarts the server.
 struct Watchdog: Sendable {
     let loops: [EventLoop]
     /// The time after which the manager gives the server up.
     let interval: Duration
     let giveSign: @Sendable () -> Void
 
-    /// Runs until its task is cancelled, and beyond that if a loop does not answer.
+    /// Between two looks at loops that have yet to make a turn, as a part of the interval.
+    private static let looksPerInterval = 40
+
+    /// Runs until its task is cancelled.
     func run() async {
+        var turns = loops.map(\.turnCount)
         while !Task.isCancelled {
-            for loop in loops { await Task(executorPreference: loop) {}.value }
+            // A loop at rest makes a turn for this; one at work makes them anyway, and is not asked to do anything first.
+            for loop in loops { loop.execute {} }
+            while !Task.isCancelled, zip(loops, turns).contains(where: { $0.turnCount == $1 }) {
+                try? await Task.sleep(for: interval / Self.looksPerInterval)
+            }
+            guard !Task.isCancelled else { return }
             giveSign()
+            turns = loops.map(\.turnCount)
             // Half of the time, as sd_watchdog_enabled(3) recommends: a sign may come late without harm.
             try? await Task.sleep(for: interval / 2)
         }

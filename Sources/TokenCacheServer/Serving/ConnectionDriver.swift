@@ -13,6 +13,8 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
 
     private var connection: Connection
     private let worker: Worker
+    /// Where in the loop's turn it is queued.
+    private var queuedPart = TurnPart.usual
 
     init(_ connection: consuming Connection, on worker: Worker) {
         self.connection = connection
@@ -20,6 +22,7 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
     }
 
     deinit {
+        worker.bufferBudget.giveBack(connection.countedBytes)
         worker.noteEnd()
     }
 
@@ -42,18 +45,24 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
         proceed(after: reason)
     }
 
-    private func proceed(after reason: WakeReason?) {
-        switch connection.proceed(after: reason, on: worker, calling: self) {
+    func takeTurn() {
+        proceed(after: nil, in: queuedPart)
+    }
+
+    private func proceed(after reason: WakeReason?, in part: TurnPart = .usual) {
+        switch connection.proceed(after: reason, in: part, on: worker, calling: self) {
         case .input, .end: break
         case .store(let tokenInfo, let id):
             let began = worker.loop.now
             connection.rules.service.store(tokenInfo, under: id, requestID: connection.requestID) { [self] response in
                 worker.metrics.postTime.add((worker.loop.now - began).count)
-                connection.write(response, on: worker)
+                connection.writeLater(response, on: worker)
                 proceed(after: nil)
             }
         case .output: perform { [self] in if await connection.flush(on: worker) { proceed(after: nil) } }
-        case .turn: perform { [self] in proceed(after: nil) }
+        case .turn(let part):
+            queuedPart = part
+            worker.loop.enqueue(self, for: part)
         case .refusal(let refusal): perform { [self] in await connection.refuse(refusal, on: worker) }
         case .finish: perform { [self] in await connection.finish(on: worker) }
         }

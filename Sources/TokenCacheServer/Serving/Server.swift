@@ -29,6 +29,7 @@ package final class Server: Sendable {
     private let watchdogInterval: Duration?
     private let distributor: ConnectionDistributor
     private let reserve: DescriptorReserve
+    private let heapMemory: HeapMemory
 
     /// The longest that nothing is heard of a conversion: while its last pages are written to the disk.
     private static let conversionPause = Duration.seconds(600)
@@ -53,6 +54,7 @@ package final class Server: Sendable {
         // A log's reader that has gone, or a file that may not grow, is an error of that one write, not our end.
         _ = signal(SIGPIPE, SIG_IGN)
         _ = signal(SIGXFSZ, SIG_IGN)
+        heapMemory = HeapMemory()
         CoreDumps.turnOff()
         let descriptorLimit = DescriptorLimit.raise()
         if let warning = DescriptorLimit.warning(forConnections: settings.connectionLimit) {
@@ -78,14 +80,14 @@ package final class Server: Sendable {
             try SettingsReloader.destination(settings), failures: RecurringFault(logger, .error))
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
-        let heldMemory = HeldMemory(limit: settings.heldLimit)
+        let bufferBudget = BufferBudget(limit: settings.heldLimit)
         do {
             var workers: [Worker] = []
             for _ in 0..<(settings.loops ?? Processors.usable) {
                 workers.append(
                     try Worker(
                         settings: settings, store: store,
-                        accessLog: AccessLog(settings.accessLogFormat, to: accessLog), heldMemory: heldMemory,
+                        accessLog: AccessLog(settings.accessLogFormat, to: accessLog), bufferBudget: bufferBudget,
                         totalCount: connectionCount, failures: failures, logger: logger
                     )
                 )
@@ -95,7 +97,7 @@ package final class Server: Sendable {
             throw .system("\(error)")
         }
         let parts = SettingsReloader.Parts(
-            store: store, log: log, accessLog: accessLog, connectionCount: connectionCount, heldMemory: heldMemory,
+            store: store, log: log, accessLog: accessLog, connectionCount: connectionCount, bufferBudget: bufferBudget,
             tls: tls
         )
         reloader = SettingsReloader(settings, from: loader, parts, workers)
@@ -182,6 +184,7 @@ package final class Server: Sendable {
         let stopping = Task { await self.stop(by: signals) }
         let reloading = Task { await self.reload(on: hangUps) }
         let watching = Task { await self.reloadOnChange() }
+        let givingBack = Task { await self.giveBackMemory() }
         for task in tasks { await task.value }
         // Only now, for each loop gives connections to the others.
         for worker in workers {
@@ -190,7 +193,7 @@ package final class Server: Sendable {
         // Until here those who run the server could ask what it waits for.
         first.abandon()
         await administering.value
-        for task in [stopping, reloading, watching, proving] { task.cancel() }
+        for task in [stopping, reloading, watching, proving, givingBack] { task.cancel() }
         for worker in workers { worker.loop.stop() }
         store.close()
         accessLog.close()
@@ -202,6 +205,13 @@ package final class Server: Sendable {
         administration.isEmpty
             ? "" : ", administration on " + administration.map { "http://\($0.name)" }.joined(separator: " ")
     }
+
+    private func giveBackMemory() async {
+        var heapMemory = heapMemory
+        while (try? await Task.sleep(for: Self.heapLookInterval)) != nil { heapMemory.giveBackFree() }
+    }
+
+    private static let heapLookInterval = Duration.seconds(10)
 
     private func giveSignsOfLife() async {
         guard let watchdogInterval else { return }

@@ -17,7 +17,7 @@ final class SettingsReloader: Sendable {
         let log: LogOutput
         let accessLog: LineWriter
         let connectionCount: ConnectionCount
-        let heldMemory: HeldMemory
+        let bufferBudget: BufferBudget
         /// Nil without TLS listeners.
         let tls: TLSContext?
     }
@@ -130,7 +130,7 @@ final class SettingsReloader: Sendable {
     private func apply(_ settings: Settings) {
         running.withLock { $0 = settings }
         parts.connectionCount.setLimit(settings.connectionLimit)
-        parts.heldMemory.setLimit(settings.heldLimit)
+        parts.bufferBudget.setLimit(settings.heldLimit)
         let accessLog = AccessLog(settings.accessLogFormat, to: parts.accessLog)
         for worker in workers { worker.loop.execute { worker.apply(settings, accessLog: accessLog) } }
     }

@@ -19,7 +19,7 @@ final class Worker: @unchecked Sendable {
     private let session: any TokenSession
     private let failures: RecurringFault
     /// Shared by all loops.
-    let heldMemory: HeldMemory
+    let bufferBudget: BufferBudget
     let metrics: LoopMetrics
     private let logger: Logger
     private var buffers = BufferPool()
@@ -38,7 +38,7 @@ final class Worker: @unchecked Sendable {
     private var whenOver: CheckedContinuation<Void, Never>?
 
     init(
-        settings: Settings, store: any TokenStore, accessLog: AccessLog?, heldMemory: HeldMemory,
+        settings: Settings, store: any TokenStore, accessLog: AccessLog?, bufferBudget: BufferBudget,
         totalCount: ConnectionCount, failures: RecurringFault, logger: Logger
     ) throws {
         let loop = try EventLoop()
@@ -48,7 +48,7 @@ final class Worker: @unchecked Sendable {
         self.loop = loop
         self.session = session
         self.failures = failures
-        self.heldMemory = heldMemory
+        self.bufferBudget = bufferBudget
         self.totalCount = totalCount
         self.logger = logger
         (rules, encoder) = Self.rules(settings, session, accessLog, failures, metrics)

@@ -61,7 +61,8 @@ package actor StoreAdministrator {
     /// The token info of an id; nil when there is none.
     package func fetch(_ id: [UInt8]) throws(StoreError) -> [UInt8]? {
         var tokenInfo: [UInt8] = []
-        return try reader().fetch(id, appendingTo: &tokenInfo) == nil ? nil : tokenInfo
+        guard case .found = try reader().fetch(id, appendingTo: &tokenInfo) else { return nil }
+        return tokenInfo
     }
 
     /// Stores tokens, replacing those of the same id; durable when it returns.

@@ -17,6 +17,8 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var coder: RowCoder
     private var gathered: [Row] = []
+    /// Bytes of them that were admitted.
+    private var gatheredBytes = 0
     /// Who waits for the gathered rows, in the same order.
     private var completions: [Completion] = []
     /// Who waits for the batches that the writer has, by their numbers.
@@ -44,13 +46,18 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         self.deliver = deliver
     }
 
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Fetched {
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, appendingTo tokenInfo: inout [UInt8]
+    ) throws(StoreError) -> Fetched {
         // Before the database is read, and before it is known which one.
         let ticket = state.cache.ticket(for: id.span)
         try refreshReader()
         try refreshSnapshot()
-        guard let deadline = try reader.fetch(id, appendingTo: &tokenInfo) else { return .nothing }
-        return .found(ticket.map { CachePermit(ticket: $0, deadline: deadline) })
+        switch try reader.fetch(id, upTo: limit, appendingTo: &tokenInfo) {
+        case .nothing: return .nothing
+        case .longer: return .longer
+        case .found(let deadline): return .found(ticket.map { CachePermit(ticket: $0, deadline: deadline) })
+        }
     }
 
     func recall(_ id: Span<UInt8>, appendingTo answer: inout [UInt8]) -> Bool {
@@ -66,13 +73,22 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
     ) {
+        let bytes = id.count + tokenInfo.count + Self.rowOverhead
+        if let overload = writer.admission.admit(bytes) { return completion(.failure(.overloaded(overload))) }
         do throws(SealingError) {
             gathered.append(try coder.row(of: Token(id: id, info: tokenInfo)))
+            gatheredBytes += bytes
             completions.append(completion)
         } catch {
+            writer.admission.release(bytes)
             completion(.failure(.sealing(error)))
         }
     }
+
+    /// Bytes that a row takes beside its id and its token info.
+    private static let rowOverhead = 512
+    /// Outcomes that are told in one piece of work, so that those of a large group do not hold the thread up.
+    private static let outcomesTogether = 64
 
     /// Opens the reader anew when the database was.
     private func refreshReader() throws(StoreError) {
@@ -106,16 +122,24 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
     func flush() {
         closeSnapshot()
         guard !gathered.isEmpty else { return }
-        let (rows, number) = (gathered, batchNumber)
+        let (rows, bytes, number) = (gathered, gatheredBytes, batchNumber)
         submitted[number] = completions
-        (gathered, completions) = ([], [])
+        (gathered, gatheredBytes, completions) = ([], 0, [])
         batchNumber += 1
-        writer.submit(WriteBatch(rows: rows) { [self] outcomes in deliver { self.complete(number, outcomes) } })
+        writer.submit(
+            WriteBatch(rows: rows, admittedBytes: bytes) { [self] outcomes in
+                for start in stride(from: 0, to: outcomes.count, by: Self.outcomesTogether) {
+                    deliver { self.complete(number, outcomes, from: start) }
+                }
+            }
+        )
     }
 
-    /// Tells those who wait for a batch what came of it.
-    private func complete(_ number: UInt64, _ outcomes: [Result<Void, StoreError>]) {
-        guard let completions = submitted.removeValue(forKey: number) else { return }
-        for (completion, outcome) in zip(completions, outcomes) { completion(outcome) }
+    /// Tells those who wait for a batch what came of it, from an index on.
+    private func complete(_ number: UInt64, _ outcomes: [Result<Void, StoreError>], from start: Int) {
+        let end = min(start + Self.outcomesTogether, outcomes.count)
+        let isLast = end == outcomes.count
+        guard let completions = isLast ? submitted.removeValue(forKey: number) : submitted[number] else { return }
+        for index in start..<end { completions[index](outcomes[index]) }
     }
 }

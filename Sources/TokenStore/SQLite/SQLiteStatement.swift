@@ -83,9 +83,13 @@ internal import CSQLite
         Int(unsafe sqlite3_column_int64(handle, column))
     }
 
+    func isNull(at column: Int32) -> Bool {
+        unsafe sqlite3_column_type(handle, column) == SQLITE_NULL
+    }
+
     /// Nil for NULL.
     func optionalInteger(at column: Int32) -> Int64? {
-        guard unsafe sqlite3_column_type(handle, column) != SQLITE_NULL else { return nil }
+        guard !isNull(at: column) else { return nil }
         return unsafe sqlite3_column_int64(handle, column)
     }
 

@@ -41,7 +41,10 @@ package final class SQLiteTokenStore: TokenStore {
         let opened = try opener.open()
         state = StoreState(sealing: Sealing(opened.keys), retention: options.retention, cacheLimit: options.cacheLimit)
         let database = WriterDatabase(opened.committer, opener: opener, state: state, lock: lock)
-        writer = SQLiteWriter(database, state: state, report: report)
+        writer = SQLiteWriter(
+            database, state: state,
+            admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report
+        )
     }
 
     package var summary: String {
@@ -62,7 +65,10 @@ package final class SQLiteTokenStore: TokenStore {
     }
 
     /// Why writes fail; nil while they do not, and again within two seconds of the cause being gone.
-    package var fault: StoreError? { state.fault }
+    package var fault: StoreError? { state.fault ?? writer.admission.stall.map { .overloaded($0) } }
+
+    /// Bytes of tokens that wait to be written.
+    package var queuedBytes: Int { writer.admission.waitingBytes }
 
     /// Keeps tokens for another time from now on.
     ///

@@ -7,7 +7,9 @@ internal import Synchronization
 /// Rows that wait to be committed together.
 struct WriteBatch: Sendable {
     let rows: [Row]
-    /// Told of an outcome for each row, on the writer's thread.
+    /// What was admitted of them, see `WriteAdmission`.
+    var admittedBytes = 0
+    /// Told of an outcome for each row, on the writer's thread, or, when it is stuck, another one.
     let finish: @Sendable ([Result<Void, StoreError>]) -> Void
 }
 
@@ -28,14 +30,22 @@ final class SQLiteWriter: Sendable {
     }
 
     private let queue = Mutex(Queue())
+    /// Whoever submits rows for clients asks it first.
+    let admission: WriteAdmission
+    /// Where it is looked now and then whether the disk still answers.
+    private let stallQueue = DispatchQueue(label: "stalled writes")
     /// Signalled when the queue stops being empty or is closed.
     private let available = DispatchSemaphore(value: 0)
     private let finished = DispatchSemaphore(value: 0)
     private let state: StoreState
     private let report: @Sendable (StoreEvent) -> Void
 
-    init(_ database: WriterDatabase, state: StoreState, report: @escaping @Sendable (StoreEvent) -> Void) {
+    init(
+        _ database: WriterDatabase, state: StoreState, admission: WriteAdmission,
+        report: @escaping @Sendable (StoreEvent) -> Void
+    ) {
         self.state = state
+        self.admission = admission
         self.report = report
         // The database is opened by whoever makes this, so that its errors stop the start; from now on it is the thread's.
         let handedOver = HandedOver(database)
@@ -45,15 +55,40 @@ final class SQLiteWriter: Sendable {
             // The database has gone, and its connection with it.
             finished.signal()
         }.start()
+        lookForStalls()
     }
+
+    /// Looks once a second, for as long as there is a writer.
+    private func lookForStalls() {
+        stallQueue.asyncAfter(deadline: .now() + Self.stallLook) { [weak self] in
+            self?.withdrawStalled()
+            self?.lookForStalls()
+        }
+    }
+
+    /// Between two looks whether the disk still answers.
+    private static let stallLook = DispatchTimeInterval.seconds(1)
 
     /// Queues a batch.
     ///
     /// Its outcomes come through its `finish`.
     func submit(_ batch: WriteBatch) {
-        if !enqueue({ $0.batches.append(batch) }) {
-            batch.finish(batch.rows.map { _ in .failure(.closed) })
+        if !enqueue({ $0.batches.append(batch) }) { fail(batch, .closed) }
+    }
+
+    private func fail(_ batch: WriteBatch, _ error: StoreError) {
+        admission.release(batch.admittedBytes)
+        batch.finish(batch.rows.map { _ in .failure(error) })
+    }
+
+    /// Takes back what waits behind something that has stopped: nothing of it has been written.
+    private func withdrawStalled() {
+        guard let stall = admission.lookForStall(at: .now) else { return }
+        let batches = queue.withLock { queue in
+            defer { queue.batches = [] }
+            return queue.batches
         }
+        for batch in batches { fail(batch, .overloaded(stall)) }
     }
 
     /// Does something with the database between two groups; what it stores is durable when this returns.
@@ -116,6 +151,8 @@ final class SQLiteWriter: Sendable {
         while true {
             if mayWait { wait(until: housekeeping.next) }
             let (batches, job, isIdle, isClosed) = take()
+            admission.noteBusy(since: .now)
+            defer { admission.noteBusy(since: nil) }
             if !batches.isEmpty {
                 // On a full disk a checkpoint may make room, which failing commits must not put off.
                 if commit(batches, to: database) {
@@ -163,11 +200,13 @@ final class SQLiteWriter: Sendable {
         if let batch = batches.first, batches.count == 1 {
             // One loop's, most often.
             outcomes = database.commit(batch.rows)
+            admission.release(batch.admittedBytes)
             batch.finish(outcomes)
         } else {
             outcomes = database.commit(batches.flatMap(\.rows))
             var start = 0
             for batch in batches {
+                admission.release(batch.admittedBytes)
                 batch.finish(Array(outcomes[start..<(start + batch.rows.count)]))
                 start += batch.rows.count
             }

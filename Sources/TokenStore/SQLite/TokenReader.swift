@@ -12,6 +12,8 @@ final class TokenReader {
     private let state: StoreState
     private var coder: RowCoder
     private var key = RowKey()
+    /// What the limit's parameter holds: it stays bound from one read to the next.
+    private var boundLimit: Int?
 
     init(path: String, state: StoreState) throws(SQLiteError) {
         connection = try SQLiteConnection(path: path, mode: .readOnly)
@@ -26,7 +28,8 @@ final class TokenReader {
         end = try SQLiteStatement("COMMIT", on: connection)
         select = try SQLiteStatement(
             """
-            SELECT value, key_number, written_at, expires_at FROM token WHERE \(Slots.condition("?2")) AND key = ?1
+            SELECT CASE WHEN length(value) <= ?3 THEN value END, key_number, written_at, expires_at
+            FROM token WHERE \(Slots.condition("?2")) AND key = ?1
             """,
             on: connection
         )
@@ -34,20 +37,41 @@ final class TokenReader {
         coder = RowCoder(state.sealing)
     }
 
-    /// Appends the token info of an id and returns the moment until which it is given; nil when there is none, or its time
-    /// is over.
-    func fetch(_ id: [UInt8], appendingTo tokenInfo: inout [UInt8]) throws(StoreError) -> Int64? {
+    /// What a read has found.
+    enum Found {
+        /// There is no row, or its time is over.
+        case nothing
+        /// The token info was appended; it is given until this moment, in seconds since 1970.
+        case found(until: Int64)
+        /// The row's value is longer than was asked for, and was not read.
+        case longer
+    }
+
+    /// Appends the token info of an id.
+    ///
+    /// - Parameters:
+    ///   - id: The unique id.
+    ///   - limit: Bytes that the row's value may have. A value that is not asked for costs no reading of its pages.
+    ///   - tokenInfo: Where the token info goes.
+    func fetch(
+        _ id: [UInt8], upTo limit: Int = .max, appendingTo tokenInfo: inout [UInt8]
+    ) throws(StoreError) -> Found {
         do throws(SealingError) {
             try coder.key(of: id, into: &key)
         } catch {
             throw .sealing(error)
         }
         var fault: SealingError?
-        let deadline: Int64?
+        let found: Found
         do throws(SQLiteError) {
             try select.bind(key.firstSlot, at: 2)
-            deadline = try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) -> Int64? in
-                guard try select.step(), let deadline = deadlineOfRow() else { return nil }
+            if limit != boundLimit {
+                try select.bind(Int64(limit), at: 3)
+                boundLimit = limit
+            }
+            found = try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) -> Found in
+                guard try select.step(), let deadline = deadlineOfRow() else { return .nothing }
+                guard !select.isNull(at: 0) else { return .longer }
                 do throws(SealingError) {
                     try select.withBlob(at: 0) { (value) throws(SealingError) in
                         try coder.appendTokenInfo(
@@ -57,7 +81,7 @@ final class TokenReader {
                 } catch {
                     fault = error
                 }
-                return deadline
+                return .found(until: deadline)
             }
         } catch {
             throw .read(error)
@@ -66,7 +90,7 @@ final class TokenReader {
             state.unreadableCount.add(1, ordering: .relaxed)
             throw .sealing(fault)
         }
-        return deadline
+        return found
     }
 
     /// Until when the current row is given; nil when it is only still there because nobody has come to drop it.

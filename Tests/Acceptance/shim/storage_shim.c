@@ -301,6 +301,16 @@ static void wait_for_writes(int descriptor)
     for (int milliseconds = 0; written_bytes < enough && milliseconds < 5000; milliseconds += 1) usleep(1000);
 }
 
+/* In short pieces, so that a disk that hangs goes on as soon as the tests turn the knob back. */
+static void delay_sync(void)
+{
+    const uint32_t piece = 10000;
+    for (uint32_t waited = 0; waited < control->sync_delay_microseconds; waited += piece) {
+        uint32_t rest = control->sync_delay_microseconds;
+        if (rest > waited) usleep(rest - waited < piece ? rest - waited : piece);
+    }
+}
+
 static int synchronize(int descriptor, uint32_t number, int (*real)(int))
 {
     pthread_mutex_lock(&order);
@@ -308,7 +318,7 @@ static int synchronize(int descriptor, uint32_t number, int (*real)(int))
     uint64_t covered = event_count;
     pthread_mutex_unlock(&order);
     /* Not under the lock: an answer that does not wait for the sync has to get past it. */
-    if (control->sync_delay_microseconds) usleep(control->sync_delay_microseconds);
+    delay_sync();
     wait_for_writes(descriptor);
     int fails = is_next_to_fail(descriptor) || strikes(control->sync_failures);
     int result = fails ? fail(&control->failed_syncs) : real(descriptor);

@@ -1,0 +1,61 @@
+internal import EventLoop
+internal import HTTP
+internal import TokenService
+
+/// What comes with the last answer.
+extension Connection {
+    /// Answers a request that cannot be read on, and closes.
+    mutating func refuse(_ refusal: Refusal, on worker: Worker) async {
+        if rules.accessLog != nil { started = .now }
+        let head = reader.partialHead
+        asked = RequestTraits(head)
+        requestID = Self.requestID(head, in: reader.requestBytes, from: origin, by: rules, on: worker)
+        switch rules.https.decision(on: head.forwarding, in: reader.requestBytes, from: origin) {
+        case .served(let isSecure): self.isSecure = isSecure
+        case .redirected: isSecure = false
+        }
+        encode(rules.service.answer(refusal), closes: true, on: worker)
+        lingers = true
+        await finish(on: worker)
+    }
+
+    /// Sends the last answer and ends the connection.
+    ///
+    /// Closing with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112, section 9.6);
+    /// where the client may still be sending the rest is read and dropped for a moment.
+    mutating func finish(on worker: Worker) async {
+        let isTaken = await sendAll(on: worker)
+        reader.dropAll()
+        releaseBuffers(to: worker)
+        _ = account(for: waitingBytes, on: worker)
+        if isTaken && lingers {
+            stream.finishSending()
+            await linger(on: worker)
+        }
+    }
+
+    private mutating func sendAll(on worker: Worker) async -> Bool {
+        switch send(on: worker) {
+        case nil: true
+        case .output: await flush(on: worker)
+        default: false
+        }
+    }
+
+    private mutating func linger(on worker: Worker) async {
+        let deadline = worker.loop.now + rules.deadlines.linger
+        while worker.loop.now < deadline {
+            if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
+            reader.bytes.removeAll(keepingCapacity: true)
+            switch try? stream.receive(into: &reader.bytes, room: BufferPool.bufferSize) {
+            case .received:
+                streak += 1
+                if streak.isMultiple(of: Self.streakLimit) { await Task.yield() }
+            case .wouldBlock:
+                releaseBuffers(to: worker)
+                guard await stream.waitUntilReadable(until: deadline, isIdle: false) == .ready else { return }
+            case .endOfInput, nil: return
+            }
+        }
+    }
+}

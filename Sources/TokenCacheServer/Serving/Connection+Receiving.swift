@@ -1,0 +1,88 @@
+internal import EventLoop
+internal import HTTP
+
+extension Connection {
+    /// Whether nothing of the next request is there.
+    private var isBetweenRequests: Bool {
+        if case .start = awaited { true } else { false }
+    }
+
+    /// Sends what was gathered and receives; nil when something has come.
+    mutating func receive(
+        _ part: RequestReader.Part, on worker: Worker, calling handler: any ReadinessHandler
+    ) -> Pause? {
+        if case .head = part, isTLSHello(on: worker) { return .end }
+        if let pause = send(on: worker) { return pause }
+        startDeadline(of: part, on: worker)
+        return waitForInput(on: worker, calling: handler)
+    }
+
+    /// Receives unless that has to be waited for; nil when something has come.
+    private mutating func waitForInput(on worker: Worker, calling handler: any ReadinessHandler) -> Pause? {
+        let isIdle = isBetweenRequests
+        if isIdle {
+            releaseBuffers(to: worker)
+        } else {
+            // Of a large answer, when a part of the next request is there.
+            if output.capacity > 2 * BufferPool.bufferSize { output = [] }
+            shrinkBuffers(on: worker)
+        }
+        guard account(for: waitingBytes, on: worker) else { return .refusal(.outOfBuffers) }
+        guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: handler) else {
+            return .input
+        }
+        return receive(after: reason, on: worker, calling: handler)
+    }
+
+    /// Receives after a wait; nil when something has come.
+    mutating func receive(
+        after reason: WakeReason, on worker: Worker, calling handler: any ReadinessHandler
+    ) -> Pause? {
+        switch reason {
+        case .ready:
+            switch receiveNow(on: worker) {
+            case .received:
+                // A client that always has more to send neither keeps others waiting nor outruns its deadline.
+                streak += 1
+                // What comes between two requests came in time, however late the loop looks at it.
+                return worker.loop.now < deadline || isBetweenRequests ? nil : timedOut()
+            case .wouldBlock: return waitForInput(on: worker, calling: handler)
+            // Closed in the middle of a request, or cut off: nobody is left to be told.
+            case .endOfInput, nil: return .end
+            }
+        case .timedOut: return timedOut()
+        case .draining:
+            // A request that the kernel already has counts as received, and is answered.
+            if case .received = receiveNow(on: worker) { return nil }
+            return .end
+        case .abandoned: return .end
+        }
+    }
+
+    private func timedOut() -> Pause {
+        switch awaited {
+        case .start, nil: .end
+        case .head: .refusal(.headTimeout)
+        case .body: .refusal(.bodyTimeout)
+        }
+    }
+
+    private mutating func startDeadline(of part: RequestReader.Part, on worker: Worker) {
+        switch (part, awaited) {
+        case (.start, .start), (.head, .head), (.body, .body): return
+        case (.start, _): deadline = worker.loop.now + rules.deadlines.idle
+        case (.head, _): deadline = worker.loop.now + rules.deadlines.head
+        case (.body, _): deadline = worker.loop.now + rules.deadlines.body
+        }
+        awaited = part
+    }
+
+    /// One read into the room at the buffer's end; nil when the connection is broken.
+    mutating func receiveNow(on worker: Worker) -> TCPStream.ReceiveResult? {
+        if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
+        let room = reader.makeRoom()
+        let result = try? stream.receive(into: &reader.bytes, room: room)
+        if case .received(let count) = result, count > Self.outputLimit { worker.loop.noteLongStep() }
+        return result
+    }
+}

@@ -1,0 +1,95 @@
+"""Whatever some clients ask for, a loop's turn is short: counted in answers that others get meanwhile, not in seconds."""
+import contextlib
+import json
+import time
+
+import pytest
+
+from contract import NOT_FOUND, STORED
+from http_client import Connection, exchange, get, post
+from server_process import until
+
+# Each takes milliseconds to be fetched, and six bytes in its answer for each of its own.
+LONG = "%01" * 340_000
+LONG_REQUESTS = 400
+SHORT_REQUESTS = 40
+
+
+def clients(stack, server, count, **options):
+    """Connections that are being served already."""
+    opened = [stack.enter_context(Connection(server.address, **options)) for _ in range(count)]
+    for client in opened:
+        assert client.exchange(get("nobody")).body == NOT_FOUND
+    return opened
+
+
+def order_of_answers(server, before):
+    """The bytes of each answer's body, in the order of the answers, without the first ones."""
+    return [int(line.split('"')[2].split()[1]) for line in server.output().splitlines()[before:]]
+
+
+@pytest.mark.parametrize("first", [b"", post("small", "x")], ids=["GET", "POST and GET"])
+def test_any_number_of_long_answers_hardly_hold_up_short_ones(serve, first):
+    server = serve({"loops": 1, "access_log": "combined", "limits": {"body": "2 MiB"}, "admin": {"listen": "127.0.0.1:0"}})
+    assert exchange(server.address, post("long", LONG)).body == STORED
+    with contextlib.ExitStack() as stack:
+        # The long ones first, so that they would be answered first.
+        asking = clients(stack, server, LONG_REQUESTS, receive_buffer=4096)
+        others = clients(stack, server, SHORT_REQUESTS)
+        before = 1 + LONG_REQUESTS + SHORT_REQUESTS
+        until(lambda: len(server.output().splitlines()) == before)
+        with server.paused():
+            for client in asking:
+                client.send(first + get("long"))
+            for client in others:
+                client.send(first + get("nobody"))
+        for client in others:
+            if first:
+                assert client.receive().body == STORED
+            assert client.receive().body == NOT_FOUND
+        # Administration does not wait for them either.
+        assert exchange(server.administration[0], get_path("/healthz")).status == 200
+        answers = order_of_answers(server, before)
+        long_answers = sum(size > 1_000_000 for size in answers)
+        assert long_answers < LONG_REQUESTS / 2, "short answers waited for long ones"
+        assert sum(size == len(NOT_FOUND) for size in answers) == SHORT_REQUESTS
+
+
+def get_path(path):
+    """A request of the administration."""
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def test_a_long_answer_comes_whole_and_what_is_behind_it_as_well(serve):
+    server = serve({"loops": 1, "limits": {"body": "4 MiB"}})
+    # Two-byte and four-byte characters lie across the ends of pieces.
+    text = "x" + "\u00e9\U0001f600/\"" * 120_000
+    with Connection(server.address) as client:
+        assert client.exchange(post("long", text_as_form(text))).body == STORED
+        client.send(get("nobody") + get("long") + get("nobody") + get("long"))
+        assert client.receive().body == NOT_FOUND
+        first = client.receive()
+        assert json.loads(first.body)["token_info"] == text
+        assert client.receive().body == NOT_FOUND
+        assert client.receive().body == first.body
+
+
+def text_as_form(text):
+    """Percent escapes, as the helper takes what is to be sent."""
+    return "".join(f"%{byte:02x}" for byte in text.encode())
+
+
+def test_long_work_that_does_not_get_its_turn_in_time_gets_503(serve):
+    server = serve({"loops": 1, "limits": {"body": "2 MiB"}, "timeouts": {"send": "100ms"}})
+    assert exchange(server.address, post("long", LONG)).body == STORED
+    statuses = set()
+    with contextlib.ExitStack() as stack:
+        asking = clients(stack, server, LONG_REQUESTS)
+        with server.paused():
+            for client in asking:
+                client.send(get("long"))
+        for client in asking:
+            statuses.add(client.receive().status)
+    # Each is answered or refused.
+    assert statuses <= {200, 503} and 503 in statuses
+    assert exchange(server.address, get("nobody")).body == NOT_FOUND

@@ -1,0 +1,159 @@
+"""Writes that wait for a slow or stopped disk take bounded memory and time, and reads go on meanwhile."""
+import contextlib
+import threading
+import time
+
+import pytest
+
+from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
+from http_client import Connection, exchange, get, post
+from server_process import until
+from storage_shim import StorageShim
+
+STOPPED = 600_000_000
+MEBIBYTE = 1 << 20
+LARGE = "x" * 1_000_000
+
+
+@pytest.fixture
+def disk(shim_library, tmp_path):
+    """A disk that can be stopped."""
+    with StorageShim(shim_library, tmp_path) as shim:
+        yield shim
+        shim.heal()
+        shim.set(sync_delay_microseconds=0)
+
+
+@contextlib.contextmanager
+def serving(disk, tmp_path, settings):
+    """A server on that disk."""
+    server = disk.serve(tmp_path / "server", {"loops": 1, "admin": {"listen": "127.0.0.1:0"}, **settings})
+    try:
+        yield server
+    finally:
+        disk.set(sync_delay_microseconds=0)
+        server.kill()
+
+
+def ready(server):
+    """The status of /readyz."""
+    return exchange(server.administration[0], b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").status
+
+
+class Posts:
+    """POSTs on connections of their own, and their answers as they come."""
+
+    def __init__(self, server, stack, count, token_info):
+        self.answers = {}
+        self.names = [f"id{number}" for number in range(count)]
+        clients = [stack.enter_context(Connection(server.address, timeout=60)) for _ in self.names]
+        self.threads = [
+            threading.Thread(target=self._post, args=(name, client, token_info), daemon=True)
+            for name, client in zip(self.names, clients)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def _post(self, name, client, token_info):
+        client.send_while_possible(post(name, token_info))
+        # What was refused with 503 may be cut off by a reset, as more was sent than is read.
+        with contextlib.suppress(ConnectionError):
+            self.answers[name] = client.receive().body
+
+    def join(self):
+        for thread in self.threads:
+            thread.join(60)
+
+    def with_answer(self, body):
+        return [name for name, answer in self.answers.items() if answer == body]
+
+
+def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tmp_path):
+    limits = {"limits": {"buffers": "64 MiB"}, "store": {"queue": {"max_bytes": "16 MiB", "max_wait": "60s"}}}
+    with serving(disk, tmp_path, limits) as server, contextlib.ExitStack() as stack:
+        assert exchange(server.address, post("known", "kept")).body == STORED
+        assert exchange(server.address, get("known")).body == found("kept")
+        before = server.resident_bytes()
+        disk.set(sync_delay_microseconds=STOPPED)
+        posts = Posts(server, stack, 120, LARGE)
+        # All but those that fit into the queue are answered while the disk stands still.
+        until(lambda: len(posts.answers) >= 120 - 16)
+        assert STORED not in posts.answers.values()
+        assert len(posts.with_answer(WRITE_FAILED)) >= 40
+        assert server.resident_bytes() - before < 120 * MEBIBYTE
+        # What is in memory is given as ever, and so is what lies on the disk.
+        for _ in range(50):
+            assert exchange(server.address, get("known")).body == found("kept")
+            assert exchange(server.address, get("nobody")).body == NOT_FOUND
+        disk.set(sync_delay_microseconds=0)
+        posts.join()
+        stored = posts.with_answer(STORED)
+        assert 8 <= len(stored) <= 16
+        # An answer says what has happened.
+        for name in posts.names:
+            expected = found(LARGE) if name in stored else NOT_FOUND
+            if name in posts.answers:
+                assert exchange(server.address, get(name)).body == expected
+        assert exchange(server.address, post("later", "x")).body == STORED
+
+
+def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_once(disk, tmp_path):
+    with serving(disk, tmp_path, {"store": {"queue": {"max_wait": "1s"}}}) as server, contextlib.ExitStack() as stack:
+        disk.set(sync_delay_microseconds=STOPPED)
+        first = stack.enter_context(Connection(server.address, timeout=60))
+        first.send(post("first", "1"))
+        time.sleep(0.3)
+        second = stack.enter_context(Connection(server.address, timeout=60))
+        assert second.exchange(post("second", "2")).body == WRITE_FAILED
+        assert ready(server) == 503
+        assert exchange(server.address, post("third", "3")).body == WRITE_FAILED
+        assert "store.queue.max_wait" in server.log()
+        disk.set(sync_delay_microseconds=0)
+        assert first.receive().body == STORED
+        until(lambda: ready(server) == 200)
+        assert exchange(server.address, post("fourth", "4")).body == STORED
+        assert exchange(server.address, get("first")).body == found("1")
+        for name in ("second", "third"):
+            assert exchange(server.address, get(name)).body == NOT_FOUND
+
+
+def test_requests_behind_a_write_that_waits_are_answered_in_their_order(disk, tmp_path):
+    with serving(disk, tmp_path, {"access_log": "combined"}) as server, Connection(server.address) as client:
+        disk.set(sync_delay_microseconds=300_000)
+        client.send(get("nobody") + post("a", "1") + get("a") + post("a", LARGE) + get("a") + post("a", "3") + get("a"))
+        expected = [NOT_FOUND, STORED, found("1"), STORED, found(LARGE), STORED, found("3")]
+        assert [client.receive().body for _ in expected] == expected
+        lines = until(lambda: len(server.output().splitlines()) == 7 and server.output().splitlines())
+        assert [line.split('"')[1].split()[0] for line in lines] == ["GET", "POST", "GET", "POST", "GET", "POST", "GET"]
+        assert [int(line.split('"')[2].split()[1]) for line in lines] == [len(body) for body in expected]
+
+
+def test_memory_of_large_requests_goes_back_to_the_system(serve):
+    server = serve({"loops": 1})
+    assert exchange(server.address, get("nobody")).body == NOT_FOUND
+    before = server.resident_bytes()
+    # The C library would keep for the second round what it was given back of the first.
+    for _ in range(2):
+        with contextlib.ExitStack() as stack:
+            # Bodies that do not come to their end, each in a buffer of a MiB or two.
+            clients = [stack.enter_context(Connection(server.address)) for _ in range(100)]
+            for number, client in enumerate(clients):
+                client.send(post(f"id{number}", LARGE)[:-1])
+            until(lambda: server.resident_bytes() - before > 80 * MEBIBYTE)
+            for client in clients:
+                client.send(b"x")
+                assert client.receive().body == STORED
+    until(lambda: server.resident_bytes() - before < 24 * MEBIBYTE)
+
+
+def test_slow_heads_count_as_what_waits(serve):
+    server = serve({"loops": 1, "limits": {"buffers": "4 MiB"}})
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(600):
+            client = stack.enter_context(Connection(server.address))
+            client.send_while_possible(b"GET /token?unique_id=a HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 14_000)
+            clients.append(client)
+        # Beyond the limit they are told so.
+        check_http_error(clients[-1].receive(), 503)
+    assert exchange(server.address, get("nobody")).body == NOT_FOUND

@@ -1,0 +1,186 @@
+import Foundation
+import Testing
+
+@testable import EventLoop
+
+@Suite struct TurnTests {
+    /// Notes its number with each turn; on its loop's thread.
+    private final class Turns: ReadinessHandler, @unchecked Sendable {
+        private let number: Int
+        private let notes: Notes
+        private let work: () -> Void
+
+        init(_ number: Int, _ notes: Notes, work: @escaping () -> Void = {}) {
+            self.number = number
+            self.notes = notes
+            self.work = work
+        }
+
+        func wake(_ reason: WakeReason) {
+            notes.add(number)
+            work()
+        }
+
+        func takeTurn() {
+            notes.add(number)
+            work()
+        }
+    }
+
+    /// Longer than any part of a turn may go on.
+    private static func workLong() {
+        usleep(5_000)
+    }
+
+    /// Waits until so many notes are there.
+    private func collect(_ count: Int, _ notes: Notes, on loop: EventLoop) async throws {
+        while notes.all.count < count { try await loop.perform { await Task.yield() } }
+    }
+
+    @Test("between two steps of long work others have their turn")
+    func longWork() async throws {
+        try await withLoop { loop in
+            let notes = Notes()
+            try await loop.perform {
+                let usual = Turns(9, notes)
+                for number in 1...3 {
+                    let long = Turns(number, notes) {
+                        Self.workLong()
+                        loop.enqueue(usual, for: .usual)
+                    }
+                    loop.enqueue(long, for: .long)
+                }
+            }
+            try await collect(6, notes, on: loop)
+            #expect(notes.all == [1, 9, 2, 9, 3, 9])
+        }
+    }
+
+    @Test("a handler that queues again waits for those behind it")
+    func fairness() async throws {
+        try await withLoop { loop in
+            let notes = Notes()
+            try await loop.perform {
+                final class Again: ReadinessHandler {
+                    let loop: EventLoop
+                    let notes: Notes
+                    let number: Int
+                    var left = 3
+                    init(_ number: Int, _ notes: Notes, _ loop: EventLoop) {
+                        (self.number, self.notes, self.loop) = (number, notes, loop)
+                    }
+                    func wake(_ reason: WakeReason) {}
+                    func takeTurn() {
+                        notes.add(number)
+                        left -= 1
+                        if left > 0 { loop.enqueue(self, for: .usual) }
+                    }
+                }
+                for number in 1...2 { loop.enqueue(Again(number, notes, loop), for: .usual) }
+            }
+            try await collect(6, notes, on: loop)
+            #expect(notes.all == [1, 2, 1, 2, 1, 2])
+        }
+    }
+
+    @Test("tasks that take long leave queued handlers and events their part of the turn")
+    func jobs() async throws {
+        let (server, client) = try socketPair()
+        defer { close(client) }
+        try await withLoop { loop in
+            let notes = Notes()
+            let waiting = Turns(9, notes)
+            // On the loop alone, which also closes it there.
+            let keeper = Keeper()
+            try await loop.perform {
+                let stream = Box(try TCPStream(FileDescriptor(owning: server), on: loop))
+                keeper.box = stream
+                stream.receive()
+                #expect(stream.wait(calling: waiting) == nil)
+                _ = write(client, "x", 1)
+                for number in 1...3 {
+                    Task(executorPreference: loop) {
+                        notes.add(number)
+                        Self.workLong()
+                    }
+                }
+            }
+            try await collect(4, notes, on: loop)
+            try await loop.perform { keeper.box = nil }
+            // The event is there before the first task ends, and is delivered before the last one begins.
+            #expect(notes.all.firstIndex(of: 9) ?? 4 < 3)
+            #expect(notes.all.filter { $0 != 9 } == [1, 2, 3])
+        }
+    }
+
+    @Test("events that are left over are delivered in the next turns, in their order")
+    func events() async throws {
+        let count = 6
+        let pairs = try (0..<count).map { _ in try socketPair() }
+        defer { for (_, client) in pairs { close(client) } }
+        try await withLoop { loop in
+            let notes = Notes()
+            let keeper = Keeper()
+            try await loop.perform {
+                for (number, pair) in pairs.enumerated() {
+                    let stream = Box(try TCPStream(FileDescriptor(owning: pair.0), on: loop))
+                    keeper.boxes.append(stream)
+                    stream.receive()
+                    let handler = Turns(number, notes) {
+                        Self.workLong()
+                        loop.noteLongStep()
+                        Task(executorPreference: loop) { notes.add(100 + number) }
+                    }
+                    #expect(stream.wait(calling: handler) == nil)
+                }
+                for (_, client) in pairs { _ = write(client, "x", 1) }
+            }
+            try await collect(2 * count, notes, on: loop)
+            try await loop.perform { keeper.boxes = [] }
+            // After each event what it has made ready, which would otherwise wait for all events.
+            #expect(notes.all == (0..<count).flatMap { [$0, 100 + $0] })
+        }
+    }
+
+    @Test("the queue gives out in order what was put in, however long it gets")
+    func queue() {
+        var queue = TurnQueue()
+        let notes = Notes()
+        var put = 0
+        for round in 0..<50 {
+            for _ in 0..<(round * 7) {
+                queue.append(Turns(put, notes))
+                put += 1
+            }
+            for _ in 0..<min(queue.count, round * 5) { queue.popFirst()?.takeTurn() }
+        }
+        #expect(queue.count == put - notes.all.count)
+        while let next = queue.popFirst() { next.takeTurn() }
+        #expect(queue.isEmpty)
+        #expect(notes.all == Array(0..<put))
+    }
+}
+
+/// A stream that a class can hold; on its loop's thread.
+private final class Box {
+    private let stream: TCPStream
+
+    init(_ stream: consuming TCPStream) {
+        self.stream = stream
+    }
+
+    func receive() {
+        var buffer: [UInt8] = []
+        _ = try? stream.receive(into: &buffer, room: 16)
+    }
+
+    func wait(calling handler: any ReadinessHandler) -> WakeReason? {
+        stream.waitUntilReadable(until: .never, isIdle: false, calling: handler)
+    }
+}
+
+/// Keeps streams between two visits to their loop, where they also have to end.
+private final class Keeper: @unchecked Sendable {
+    var box: Box?
+    var boxes: [Box] = []
+}

@@ -1,0 +1,270 @@
+"""What clients that mean harm take from others: waiting times and memory under two attacks.
+
+Long answers: many connections that each store a short token and ask for a long one, with little traffic, and never read.
+Large writes: many connections that each store a token of almost 1 MiB while the disk stands still.
+"""
+
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import re
+import resource
+import socket
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from client import ask
+from machine import BenchmarkError, raise_descriptor_limit
+from sync_delay import SyncDelay
+
+ATTACKERS = 3
+"""Processes that attack, for each may have only so many files open."""
+PERIOD_SECONDS = 8.0
+"""Between two requests of a connection for a long answer."""
+SERVES = re.compile(r"serves on http://127\.0\.0\.1:(\d+), administration on http://127\.0\.0\.1:(\d+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How much of an attack, and for how long."""
+
+    long_answers: int
+    seconds: float
+    large_writes: int
+
+
+FULL = Plan(long_answers=18_000, seconds=30, large_writes=10_000)
+QUICK = Plan(long_answers=6_000, seconds=12, large_writes=2_000)
+
+
+@dataclasses.dataclass
+class Waits:
+    """How long one kind of request took, in seconds."""
+
+    name: str
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    failures: int = 0
+
+    def __str__(self) -> str:
+        if len(self.seconds) < 2:
+            return f"{self.name}: {len(self.seconds)} answers, {self.failures} failures"
+        percentiles = statistics.quantiles(self.seconds, n=100)
+        return (
+            f"{self.name}: {len(self.seconds)} answers, {self.failures} failures, p50 {percentiles[49] * 1e3:.1f} ms, "
+            f"p99 {percentiles[98] * 1e3:.1f} ms, longest {max(self.seconds) * 1e3:.1f} ms"
+        )
+
+
+def get(unique_id: str) -> bytes:
+    """A GET for an id."""
+    return f"GET /token?unique_id={unique_id} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def post(unique_id: str, token_info: bytes) -> bytes:
+    """A POST of a token info that is encoded already."""
+    body = b"unique_id=" + unique_id.encode() + b"&token_info=" + token_info
+    head = (
+        "POST /token HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+class Target:
+    """A server under attack, with its signs of life."""
+
+    def __init__(self, binary: Path, folder: Path, **variables: str) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.signs: list[float] = []
+        self.notifications = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notifications.bind(str(folder / "notify"))
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
+        environment |= {
+            "NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "2000000", "TOKEN_CACHE_LISTEN": "127.0.0.1:0",
+            "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_DATA_DIRECTORY": str(folder / "data"),
+            "TOKEN_CACHE_LIMITS_CONNECTIONS": "19000", "TOKEN_CACHE_LIMITS_BODY": "4 MiB", **variables,
+        }
+        with open(folder / "log", "wb") as log:
+            self.process = subprocess.Popen([str(binary), "serve"], env=environment, stdout=log, stderr=log)
+        threading.Thread(target=self._listen, daemon=True).start()
+        deadline = time.monotonic() + 30
+        while not (found := SERVES.search((folder / "log").read_text())):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise BenchmarkError(f"the server does not start:\n{(folder / 'log').read_text()}")
+            time.sleep(0.01)
+        self.port, self.administration = int(found[1]), int(found[2])
+
+    def _listen(self) -> None:
+        while message := self.notifications.recv(4096):
+            if b"WATCHDOG=1" in message:
+                self.signs.append(time.monotonic())
+
+    def longest_silence(self, since: float) -> float:
+        """Between two signs of life, in seconds."""
+        moments = [since, *(sign for sign in self.signs if sign > since), time.monotonic()]
+        return max(later - earlier for earlier, later in zip(moments, moments[1:]))
+
+    def resident_mebibytes(self) -> float:
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize() / (1 << 20)
+
+    def ask(self, request: bytes) -> bytes:
+        """Over a connection of its own."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            return ask(connection, request)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def asking(waits: Waits, port: int, request: bytes, pause: float) -> Iterator[None]:
+    """Sends a request again and again, each time over a new connection, and measures how long it takes."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(pause):
+            begin = time.monotonic()
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                    ask(connection, request)
+                waits.seconds.append(time.monotonic() - begin)
+            except OSError:
+                waits.failures += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def demand(port: int, count: int, seconds: float, data: bytes) -> None:
+    """Has so many connections send the data once in each period, each in place of the one before."""
+    raise_descriptor_limit()
+    slots: list[socket.socket | None] = [None] * count
+    begin, turn = time.monotonic(), 0
+    while (elapsed := time.monotonic() - begin) < seconds:
+        if turn * PERIOD_SECONDS / count > elapsed:
+            time.sleep(0.002)
+            continue
+        slot = turn % count
+        if (old := slots[slot]) is not None:
+            old.close()
+        slots[slot] = None
+        with contextlib.suppress(OSError):
+            new = socket.create_connection(("127.0.0.1", port), timeout=5)
+            new.sendall(data)
+            slots[slot] = new
+        turn += 1
+
+
+def flood(port: int, count: int, seconds: float, data: bytes) -> None:
+    """Has so many connections send the data, as far as the server takes it, and stay."""
+    raise_descriptor_limit()
+    begin, pending, answered = time.monotonic(), {}, []
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+            connection.setblocking(False)
+            pending[connection] = 0
+    while time.monotonic() - begin < seconds:
+        for connection, sent in list(pending.items()):
+            with contextlib.suppress(BlockingIOError):
+                try:
+                    pending[connection] += connection.send(data[sent:sent + 262_144])
+                except BlockingIOError:
+                    raise
+                except OSError:
+                    pending[connection] = len(data)
+            if pending[connection] >= len(data):
+                # It stays open, as one does that waits for its answer.
+                answered.append(connection)
+                del pending[connection]
+        time.sleep(0.001 if pending else 0.05)
+
+
+@contextlib.contextmanager
+def attacked(attack: Callable[..., None], port: int, count: int, seconds: float, data: bytes) -> Iterator[None]:
+    """While processes attack, for their time."""
+    share = count // ATTACKERS
+    processes = [multiprocessing.Process(target=attack, args=(port, share, seconds, data)) for _ in range(ATTACKERS)]
+    for process in processes:
+        process.start()
+    try:
+        yield
+        for process in processes:
+            process.join()
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def long_answers(binary: Path, folder: Path, plan: Plan) -> None:
+    """Measures what others wait for while long answers are asked for."""
+    target = Target(binary, folder / "long-answers")
+    try:
+        for name, first in (("POST and GET", post("small", b"x")), ("GET", b"")):
+            target.ask(post("long", b"%01" * 1_048_000))
+            target.ask(post("other", b"x"))
+            others, health = Waits("others' GET"), Waits("/healthz")
+            begin = time.monotonic()
+            with (
+                attacked(demand, target.port, plan.long_answers, plan.seconds, first + get("long")),
+                asking(others, target.port, get("other"), 0.01),
+                asking(health, target.administration, get("x").replace(b"/token?unique_id=x", b"/healthz"), 0.1),
+            ):
+                time.sleep(plan.seconds)
+            print(
+                f"long answers, {name}, {plan.long_answers} connections: {others}; {health}; "
+                f"longest time without a sign of life {target.longest_silence(begin):.1f} s; "
+                f"resident {target.resident_mebibytes():.0f} MiB",
+                flush=True,
+            )
+    finally:
+        target.close()
+
+
+def large_writes(binary: Path, folder: Path, plan: Plan) -> None:
+    """Measures memory, and reads, while large writes wait for a disk that stands still."""
+    disk = SyncDelay(folder)
+    target = Target(binary, folder / "large-writes", TOKEN_CACHE_LIMITS_BUFFERS="256 MiB", **disk.settings)
+    try:
+        target.ask(post("other", b"x"))
+        print(f"large writes: resident before {target.resident_mebibytes():.0f} MiB", flush=True)
+        calm, others = Waits("GET before"), Waits("GET meanwhile")
+        with asking(calm, target.port, get("other"), 0.01):
+            time.sleep(5)
+        disk.set(int(plan.seconds * 1e3))
+        peak = 0.0
+        with (
+            attacked(flood, target.port, plan.large_writes, plan.seconds, post("large", b"x" * 1_000_000)),
+            asking(others, target.port, get("other"), 0.01),
+        ):
+            end = time.monotonic() + plan.seconds
+            while time.monotonic() < end:
+                peak = max(peak, target.resident_mebibytes())
+                time.sleep(0.1)
+        disk.set(0)
+        print(f"large writes, {plan.large_writes} connections: at most {peak:.0f} MiB resident; {calm}; {others}", flush=True)
+        for seconds in (10, 50):
+            time.sleep(seconds)
+            print(f"{seconds} s later: {target.resident_mebibytes():.0f} MiB resident", flush=True)
+    finally:
+        target.close()
+
+
+def measure(binary: Path, folder: Path, plan: Plan) -> None:
+    """Carries out both attacks, one after the other, and prints what they came to."""
+    raise_descriptor_limit()
+    long_answers(binary, folder, plan)
+    large_writes(binary, folder, plan)

@@ -35,8 +35,8 @@ package struct ByteClass: Sendable {
         low: 0xffff_fff6_0000_0000, high: 0x7fff_ffff_ffff_ffff, hasHighBytes: false,
         plain: PlainBytes(from: 0x21, but: UInt8(ascii: "#")))
 
-    /// `reg-name` of RFC 3986, section 3.2.2, with the percent sign of its escapes: letters, digits and -._~!$&'()*+,;=%.
-    static let host = ByteClass(low: 0x2bff_7ff2_0000_0000, high: 0x47ff_fffe_87ff_fffe, hasHighBytes: false)
+    /// `reg-name` of RFC 3986, section 3.2.2, but for its escapes: letters, digits and -._~!$&'()*+,;=.
+    static let host = ByteClass(low: 0x2bff_7fd2_0000_0000, high: 0x47ff_fffe_87ff_fffe, hasHighBytes: false)
 
     /// What stands for itself in a form's value and is no part of a tag there: ASCII from `,` on but `<` and DEL.
     ///

@@ -20,8 +20,8 @@ extension Span<UInt8> {
         return elements
     }
 
-    /// Whether a range is a host with an optional port: a name, an IPv4 address, or an IP literal in brackets
-    /// (RFC 3986, section 3.2; no user information, which RFC 9110 section 4.2.4 forbids).
+    /// Whether a range is a host with an optional port: a name, whose percent signs begin escapes, an IPv4 address, or an IP
+    /// literal in brackets (RFC 3986, section 3.2; no user information, which RFC 9110 section 4.2.4 forbids).
     package func isAuthority(_ range: ByteRange) -> Bool {
         var index = Int(range.start)
         let end = Int(range.end)
@@ -33,7 +33,17 @@ extension Span<UInt8> {
             index = close + 1
         } else {
             let start = index
-            while index < end && ByteClass.host.contains(self[index]) { index += 1 }
+            while index < end {
+                if ByteClass.host.contains(self[index]) {
+                    index += 1
+                } else if self[index] == UInt8(ascii: "%"), index + 2 < end, ByteClass.hexValue(self[index + 1]) != nil,
+                    ByteClass.hexValue(self[index + 2]) != nil
+                {
+                    index += 3
+                } else {
+                    break
+                }
+            }
             guard index > start else { return false }
         }
         guard index < end else { return true }

@@ -54,6 +54,9 @@ REFUSALS = {
     "absolute target of another scheme": (lines("GET ftp://localhost/token HTTP/1.1", HOST), 400, "target"),
     "absolute target without a host": (lines("GET http:///token HTTP/1.1", HOST), 400, "host"),
     "absolute target with user information": (lines("GET http://me@localhost/token HTTP/1.1", HOST), 400, "host"),
+    "percent sign without an escape in an absolute target's host": (
+        lines("GET http://a%zz/token HTTP/1.1", HOST), 400, "host"),
+    "percent sign without an escape in the host": (lines(GET, "Host: a%zz"), 400, "host"),
     "absolute target without Host": (lines("GET http://localhost/token HTTP/1.1"), 400, "Host"),
     "http/1.1 in lower case": (lines("GET /token http/1.1", HOST), 400, "version"),
     "HTTP/1": (lines("GET /token HTTP/1", HOST), 400, "version"),

@@ -17,7 +17,7 @@ import Testing
         ("fieldValue", .fieldValue, { $0 == 0x09 || $0 >= 0x20 && $0 != 0x7f }),
         ("target", .target, { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: "#") }),
         ("literal", .literal, { $0 >= UInt8(ascii: ",") && $0 < 0x7f && $0 != UInt8(ascii: "<") }),
-        ("host", .host, { isLetterOrDigit($0) || "-._~!$&'()*+,;=%".utf8.contains($0) }),
+        ("host", .host, { isLetterOrDigit($0) || "-._~!$&'()*+,;=".utf8.contains($0) }),
     ]
 
     @Test("the bits of each class are those of its rule")

@@ -4,6 +4,8 @@ package struct MultipartForm {
     private let delimiter: [UInt8]
     private let end: Int
     private var position: Int
+    /// How many more fields and parts count: PHP's `max_input_vars`, and that with its `max_file_uploads`.
+    private var (fieldsLeft, partsLeft) = (1_000, 1_020)
 
     /// - Parameters:
     ///   - range: The body.
@@ -16,21 +18,27 @@ package struct MultipartForm {
 
     /// The next field in order, nil after the last.
     ///
-    /// A part that the body's end cuts off is no field.
+    /// A part that the body's end cuts off is no field, and neither is any behind the 1,000th field or the 1,020th part, files
+    /// included.
     package mutating func nextField(of bytes: Span<UInt8>) -> (name: [UInt8], value: ByteRange)? {
         while skipToDelimiterLine(of: bytes) {
             guard let header = readHeaders(of: bytes) else { continue }
+            partsLeft -= 1
+            guard partsLeft >= 0 else { break }
             let disposition = ContentDisposition(header)
             if let fileName = disposition.fileName {
                 // PHP leaves the content of a part with an empty one where it is.
                 if !fileName.isEmpty { _ = readValue(of: bytes) }
             } else if let name = disposition.name {
+                fieldsLeft -= 1
+                guard fieldsLeft >= 0 else { break }
                 return readValue(of: bytes).map { (name, $0) }
             } else {
                 // PHP reads no further than such a part.
-                position = end
+                break
             }
         }
+        position = end
         return nil
     }
 

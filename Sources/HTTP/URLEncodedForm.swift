@@ -1,16 +1,33 @@
 /// `application/x-www-form-urlencoded`, in a query or a body, as PHP reads it: split at `&`, then at the first `=`; `+` is
 /// a space, `%` with two hexadecimal digits a byte, any other `%` itself.
 package enum URLEncodedForm {
-    /// Calls `body` with the undecoded name and value of each pair, in order.
+    /// Where a form comes from, for PHP counts the pairs of each in its own way (`max_input_vars`, by default 1,000).
+    package enum Source: Sendable {
+        /// The first 1,000 pairs count; empty segments are none.
+        case query
+        /// The first 1,001 segments count, empty ones included.
+        case body
+    }
+
+    /// Calls `body` with the undecoded name and value of each pair that counts, in order.
     ///
     /// Empty segments are skipped; without `=` the value is empty.
     package static func forEachPair(
-        in range: ByteRange, of bytes: Span<UInt8>, _ body: (_ name: ByteRange, _ value: ByteRange) -> Void
+        in range: ByteRange, of bytes: Span<UInt8>, from source: Source,
+        _ body: (_ name: ByteRange, _ value: ByteRange) -> Void
     ) {
         var start = Int(range.start)
         let end = Int(range.end)
-        while start < end {
+        var left: Int
+        let emptyCost: Int
+        (left, emptyCost) =
+            switch source {
+            case .query: (1_000, 0)
+            case .body: (1_001, 1)
+            }
+        while start < end, left > 0 {
             let segmentEnd = bytes.firstIndex(of: UInt8(ascii: "&"), in: start..<end) ?? end
+            left -= segmentEnd > start ? 1 : emptyCost
             if segmentEnd > start {
                 let equals = bytes.firstIndex(of: UInt8(ascii: "="), in: start..<segmentEnd)
                 body(
@@ -22,15 +39,22 @@ package enum URLEncodedForm {
         }
     }
 
-    /// Whether an undecoded name stands for `name`.
-    package static func name(_ range: ByteRange, of bytes: Span<UInt8>, standsFor name: StaticString) -> Bool {
-        if bytes.equals(range, name) { return true }
-        // Decoding never makes a name longer, so that most strangers are dismissed by their length.
-        let count = name.utf8CodeUnitCount
-        guard range.count > count, range.count <= count * 3 else { return false }
+    /// What an undecoded name is to the parameter `parameter`.
+    package static func role(
+        of name: ByteRange, in bytes: Span<UInt8>, for parameter: StaticString
+    ) -> ParameterRole {
+        if bytes.equals(name, parameter) { return .parameter }
+        // Decoding never makes a name longer, and only escapes make another name of what is not the parameter's already.
+        let count = parameter.utf8CodeUnitCount
+        guard name.count > count else { return .other }
+        let start = Int(name.start)
+        let mayMatch =
+            bytes.equals(ByteRange(start, start + count), parameter)
+            || bytes.firstIndex(of: UInt8(ascii: "%"), in: start..<min(start + 3 * count, Int(name.end))) != nil
+        guard mayMatch else { return .other }
         var decoded: [UInt8] = []
-        appendDecoded(range, of: bytes, to: &decoded)
-        return decoded.span.equals(ByteRange(0, decoded.count), name)
+        appendDecoded(name, of: bytes, to: &decoded)
+        return ParameterRole(of: decoded, for: parameter)
     }
 
     /// Appends the bytes that a name or value stands for.

@@ -2,7 +2,8 @@ internal import HTTP
 
 /// The contract's two parameters as a request carries them, decoded and not yet checked.
 ///
-/// They come from the query and, in a POST, from a form body, which wins; of equal names in one source the last counts.
+/// They come from the query and, in a POST, from a form body, which wins; of equal names in one source the last counts. An
+/// array (`unique_id[]`) is a value as well, but none that the contract takes: the parameter is then absent.
 ///
 /// One is used again and again, so that most requests need no allocation.
 struct RequestFields {
@@ -26,18 +27,25 @@ struct RequestFields {
     }
 
     private mutating func readFields(_ request: Request, in bytes: Span<UInt8>, readsJSON: Bool) {
-        readURLEncoded(request.head.query, of: bytes)
+        readURLEncoded(request.head.query, of: bytes, from: .query)
         guard request.head.method == .post, !request.body.isEmpty, let contentType = request.head.contentType else {
             return
         }
         switch MediaType(contentType, of: bytes) {
-        case .urlEncodedForm: readURLEncoded(request.body, of: bytes)
+        case .urlEncodedForm: readURLEncoded(request.body, of: bytes, from: .body)
         case .multipartForm(.some(let boundary)):
             var form = MultipartForm(in: request.body, boundary: boundary)
             while let (name, value) = form.nextField(of: bytes) {
-                let whole = ByteRange(0, name.count)
-                if name.span.equals(whole, Names.uniqueID) { setUniqueID([UInt8](value, in: bytes)) }
-                if name.span.equals(whole, Names.tokenInfo) { tokenInfo = [UInt8](value, in: bytes) }
+                switch ParameterRole(of: name, for: Names.uniqueID) {
+                case .parameter: setUniqueID([UInt8](value, in: bytes))
+                case .element: hasUniqueID = false
+                case .other: break
+                }
+                switch ParameterRole(of: name, for: Names.tokenInfo) {
+                case .parameter: tokenInfo = [UInt8](value, in: bytes)
+                case .element: tokenInfo = nil
+                case .other: break
+                }
             }
         case .json where readsJSON:
             guard let body = JSONBody(request.body, of: bytes) else { return }
@@ -49,32 +57,53 @@ struct RequestFields {
 
     /// Where the id of a query lies, undecoded; nil when it has none.
     static func uniqueID(in query: ByteRange, of bytes: Span<UInt8>) -> ByteRange? {
-        var last: ByteRange?
-        URLEncodedForm.forEachPair(in: query, of: bytes) { name, value in
-            if URLEncodedForm.name(name, of: bytes, standsFor: Names.uniqueID) { last = value }
+        var last = Last.none
+        URLEncodedForm.forEachPair(in: query, of: bytes, from: .query) { name, value in
+            last.note(value, as: URLEncodedForm.role(of: name, in: bytes, for: Names.uniqueID))
         }
-        return last
+        return if case .value(let id) = last { id } else { nil }
     }
 
-    private mutating func readURLEncoded(_ range: ByteRange, of bytes: Span<UInt8>) {
-        var lastID: ByteRange?
-        var lastInfo: ByteRange?
-        URLEncodedForm.forEachPair(in: range, of: bytes) { name, value in
-            if URLEncodedForm.name(name, of: bytes, standsFor: Names.uniqueID) {
-                lastID = value
-            } else if URLEncodedForm.name(name, of: bytes, standsFor: Names.tokenInfo) {
-                lastInfo = value
+    /// What the last pair of a name in a form makes of its parameter.
+    private enum Last {
+        /// There is no such pair.
+        case none
+        /// The undecoded value.
+        case value(ByteRange)
+        case array
+
+        mutating func note(_ value: ByteRange, as role: ParameterRole) {
+            switch role {
+            case .parameter: self = .value(value)
+            case .element: self = .array
+            case .other: break
             }
         }
+    }
+
+    private mutating func readURLEncoded(
+        _ range: ByteRange, of bytes: Span<UInt8>, from source: URLEncodedForm.Source
+    ) {
+        var (lastID, lastInfo) = (Last.none, Last.none)
+        URLEncodedForm.forEachPair(in: range, of: bytes, from: source) { name, value in
+            lastID.note(value, as: URLEncodedForm.role(of: name, in: bytes, for: Names.uniqueID))
+            lastInfo.note(value, as: URLEncodedForm.role(of: name, in: bytes, for: Names.tokenInfo))
+        }
         // Only what counts is decoded.
-        if let lastID {
+        switch lastID {
+        case .none: break
+        case .array: hasUniqueID = false
+        case .value(let id):
             hasUniqueID = true
             uniqueIDBytes.removeAll(keepingCapacity: true)
-            URLEncodedForm.appendDecoded(lastID, of: bytes, to: &uniqueIDBytes)
+            URLEncodedForm.appendDecoded(id, of: bytes, to: &uniqueIDBytes)
         }
-        if let lastInfo {
+        switch lastInfo {
+        case .none: break
+        case .array: tokenInfo = nil
+        case .value(let info):
             var decoded: [UInt8] = []
-            URLEncodedForm.appendDecoded(lastInfo, of: bytes, to: &decoded)
+            URLEncodedForm.appendDecoded(info, of: bytes, to: &decoded)
             tokenInfo = decoded
         }
     }

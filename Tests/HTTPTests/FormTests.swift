@@ -4,10 +4,10 @@ import Testing
 private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
 
 @Suite struct URLEncodedFormTests {
-    private func pairs(_ text: String) -> [String] {
+    private func pairs(_ text: String, from source: URLEncodedForm.Source = .query) -> [String] {
         let bytes = Array(text.utf8)
         var pairs: [String] = []
-        URLEncodedForm.forEachPair(in: whole(bytes), of: bytes.span) { name, value in
+        URLEncodedForm.forEachPair(in: whole(bytes), of: bytes.span, from: source) { name, value in
             var decoded: [UInt8] = []
             URLEncodedForm.appendDecoded(value, of: bytes.span, to: &decoded)
             pairs.append("\(bytes.span.text(name))=\(String(decoding: decoded, as: UTF8.self))")
@@ -28,16 +28,34 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
         #expect(pairs(text) == expected)
     }
 
+    @Test("of a query the first 1,000 pairs count, of a body the first 1,001 segments, as in PHP")
+    func mostPairs() {
+        for count in [999, 1_000, 1_001, 1_002] {
+            let (pairs, empty) = (String(repeating: "a&", count: count), String(repeating: "&", count: count))
+            #expect(self.pairs(pairs + "b").contains("b=") == (count < 1_000))
+            #expect(self.pairs(empty + "b").contains("b="))
+            #expect(self.pairs(pairs + "b", from: .body).contains("b=") == (count < 1_001))
+            #expect(self.pairs(empty + "b", from: .body).contains("b=") == (count < 1_001))
+        }
+    }
+
     @Test(
-        "a name counts when it is the name after decoding",
+        "a name is the parameter's after decoding, an element of an array of that name, or another one",
         arguments: [
-            ("unique_id", true), ("unique%5Fid", true), ("%75nique_i%64", true), ("unique+id", false),
-            ("Unique_id", false), ("unique_id%00", false), ("unique_id[]", false), ("unique_i", false),
-        ]
+            ("unique_id", .parameter), ("unique%5Fid", .parameter), ("%75nique_i%64", .parameter),
+            (String("unique_id".flatMap { "%" + String($0.asciiValue ?? 0, radix: 16) }), .parameter),
+            ("unique+id", .other), ("Unique_id", .other), ("unique_i", .other), ("unique_idx", .other),
+            ("unique_id%00", .other), ("", .other), ("%", .other), ("unique_ie", .other),
+            ("unique_id[]", .element), ("unique%5Fid%5B%5d", .element), ("unique_id[a]", .element),
+            ("unique_id[a]b", .element), ("unique_id[a][b]", .element), ("unique_id[[]", .element),
+            ("unique_id[+]", .element), ("unique_id[" + String(repeating: "a", count: 100) + "]", .element),
+            ("unique_id[", .other), ("unique_id[a", .other), ("unique_id]", .other), ("unique_id[%00]", .other),
+            ("unique_id[]%00", .other), ("+unique_id[]", .other), ("unique_id+[]", .other),
+        ] as [(String, ParameterRole)]
     )
-    func names(name: String, matches: Bool) {
+    func names(name: String, role: ParameterRole) {
         let bytes = Array(name.utf8)
-        #expect(URLEncodedForm.name(whole(bytes), of: bytes.span, standsFor: "unique_id") == matches)
+        #expect(URLEncodedForm.role(of: whole(bytes), in: bytes.span, for: "unique_id") == role)
     }
 }
 
@@ -85,6 +103,23 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
         #expect(fields(text) == ["a=1+%20", "b=x\r\ny"])
         #expect(fields(text.replacing("\r\n", with: "\n")) == ["a=1+%20", "b=x\ny"])
         #expect(fields("before\r\n" + text + "after") == ["a=1+%20", "b=x\r\ny"])
+    }
+
+    @Test("the first 1,000 fields count, and of all parts the first 1,020, as in PHP")
+    func mostFields() {
+        for count in [998, 999, 1_000, 1_001] {
+            let text = String(repeating: part("name=a", "1"), count: count) + part("name=b", "2") + "--b--\r\n"
+            #expect(fields(text).contains("b=2") == (count < 1_000))
+        }
+        for count in [1_018, 1_019, 1_020, 1_021] {
+            let file = part("name=a; filename=\"\"", "")
+            let text = String(repeating: file, count: count) + part("name=b", "2") + "--b--\r\n"
+            #expect(fields(text).contains("b=2") == (count < 1_020))
+            // What lies before them stays.
+            #expect(fields(part("name=b", "2") + text).contains("b=2"))
+        }
+        let nothing = String(repeating: "--b\r\nContent-Type: a/b\r\n\r\n1\r\n", count: 1_100)
+        #expect(fields(nothing + part("name=b", "2") + "--b--\r\n") == ["b=2"])
     }
 
     @Test(

@@ -105,6 +105,48 @@ import TokenStore
         #expect(await harness.get("unique_id=a") == #"{"status":"true","token_info":"1"}"#)
     }
 
+    /// As recorded from PHP 8.2, whose array or lack of a value has the script fail with status 500.
+    @Test(
+        "of a plain value and an array of one name the last counts, and an array is no value",
+        arguments: [
+            ("unique_id=v&unique_id[]=q", "nothing"), ("unique_id[]=q&unique_id=v", "v"), ("unique_id[]=", "nothing"),
+            ("unique_id=v&unique_id[]", "nothing"), ("unique_id=v&unique_id%5B%5D=q", "nothing"),
+            ("unique_id=v&unique_id[a]b=q", "nothing"), ("unique_id=v&unique_id[a%5D=q", "nothing"),
+            ("unique_id=v&unique_id[=q", "v"), ("unique_id=v&unique_id[", "v"), ("unique_id=v&unique_id[%00]=q", "v"),
+            ("unique_id=v&unique_id]=q", "v"), ("unique_id[=v", "nothing"),
+        ]
+    )
+    func arrays(query: String, found: String) async {
+        let harness = ServiceHarness()
+        #expect(await harness.post("unique_id=v&token_info=1") == stored)
+        let expected = found == "v" ? #"{"status":"true","token_info":"1"}"# : invalid
+        #expect(await harness.get(query) == expected)
+        // In a body as in a query, and its array comes before a plain value of the query.
+        #expect(await harness.post("\(query)&token_info=1") == (found == "v" ? stored : invalid))
+        #expect(await harness.post("token_info=1&token_info[]=2", query: "unique_id=v") == invalid)
+        #expect(await harness.post("unique_id=v&token_info=1", query: "unique_id[]=q&token_info[]=q") == stored)
+        let part = { (name: String) in "--b\r\nContent-Disposition: form-data; name=\(name)\r\n\r\nx\r\n" }
+        let form = part("token_info") + part("unique_id[]") + "--b--\r\n"
+        #expect(await harness.post(form, type: "multipart/form-data; boundary=b", query: "unique_id=v") == invalid)
+        let plain = part("token_info[]") + part("token_info") + "--b--\r\n"
+        #expect(await harness.post(plain, type: "multipart/form-data; boundary=b", query: "unique_id=v") == stored)
+    }
+
+    @Test("a parameter behind those that PHP reads is absent")
+    func mostParameters() async {
+        let harness = ServiceHarness()
+        #expect(await harness.post("unique_id=v&token_info=1") == stored)
+        let others = { (count: Int) in String(repeating: "a=1&", count: count) }
+        #expect(await harness.get(others(999) + "unique_id=v") == #"{"status":"true","token_info":"1"}"#)
+        #expect(await harness.get(others(1_000) + "unique_id=v") == invalid)
+        let repeated = "unique_id=v&" + others(999) + "unique_id=w"
+        #expect(await harness.get(repeated) == #"{"status":"true","token_info":"1"}"#)
+        #expect(await harness.post("token_info=1&" + others(999) + "unique_id=v") == stored)
+        #expect(await harness.post("token_info=1&" + others(1_000) + "unique_id=v") == invalid)
+        // Each of the two has its own.
+        #expect(await harness.post("token_info=1&" + others(900) + "unique_id=v", query: others(900)) == stored)
+    }
+
     @Test("the length of an id counts after tags are removed")
     func idLength() async {
         let harness = ServiceHarness()

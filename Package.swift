@@ -29,6 +29,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0", traits: ["YAML"]),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
     ],
@@ -54,6 +55,7 @@ let package = Package(
                 "CLinux", "EventLoop", "HTTP", "Metrics", "TokenService", "TokenStore",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "SystemPackage", package: "swift-system"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "Yams", package: "Yams"),
             ],
@@ -84,7 +86,11 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "TokenCacheServerTests", dependencies: ["TokenCacheServer", "HTTP", "TokenService", "TestSupport"],
+            name: "TokenCacheServerTests",
+            dependencies: [
+                "TokenCacheServer", "EventLoop", "HTTP", "Metrics", "TokenService", "TestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ],
             swiftSettings: tested
         ),
     ],

@@ -1,0 +1,65 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenCacheServer
+
+@Suite struct ProcessorTests {
+    /// Writes files below a folder that stands for `/sys/fs/cgroup`, and asks for the quota of a process.
+    private func quota(_ groups: String, _ files: [String: String]) throws -> Double? {
+        let folder = try TemporaryDirectory()
+        for (name, text) in files {
+            let file = URL(fileURLWithPath: "\(folder.path)/\(name)")
+            try FileManager.default.createDirectory(
+                at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+            try text.write(to: file, atomically: false, encoding: .utf8)
+        }
+        return Processors.quota(of: groups, under: folder.path)
+    }
+
+    @Test(
+        "the least quota of a process's own control group and its ancestors counts",
+        arguments: [
+            ("0::/\n", ["cpu.max": "max 100000\n"], nil), ("0::/\n", ["cpu.max": "150000 100000\n"], 1.5),
+            // CPUQuota= of a service, which the root of the hierarchy knows nothing of.
+            ("0::/system.slice/a.service\n", ["system.slice/a.service/cpu.max": "50000 100000\n"], 0.5),
+            (
+                "0::/system.slice/a.service\n",
+                ["system.slice/cpu.max": "200000 100000\n", "system.slice/a.service/cpu.max": "max 100000\n"], 2
+            ),
+            (
+                "0::/a/b\n",
+                ["cpu.max": "400000 100000\n", "a/cpu.max": "100000 100000\n", "a/b/cpu.max": "300000 100000\n"], 1
+            ),
+            // Another service's.
+            ("0::/a/b\n", ["a/c/cpu.max": "100000 100000\n", "b/cpu.max": "100000 100000\n"], nil),
+            ("0::/../../a\n", ["a/cpu.max": "100000 100000\n"], 1),
+            ("0::/a:b\n", ["a:b/cpu.max": "100000 100000\n"], 1),
+            ("0::/a\n", ["a/cpu.max": "1 0\n"], nil), ("0::/a\n", ["a/cpu.max": "x y\n"], nil), ("", [:], nil),
+            ("nonsense\n0::/a\n", ["a/cpu.max": "100000 50000\n"], 2),
+            // Version 1, alone and beside version 2.
+            (
+                "5:memory:/m\n4:cpu,cpuacct:/a/b\n",
+                [
+                    "cpu,cpuacct/a/cpu.cfs_quota_us": "50000\n", "cpu,cpuacct/a/cpu.cfs_period_us": "100000\n",
+                    "cpu,cpuacct/a/b/cpu.cfs_quota_us": "-1\n", "cpu,cpuacct/a/b/cpu.cfs_period_us": "100000\n",
+                    "memory/m/cpu.cfs_quota_us": "1\n", "memory/m/cpu.cfs_period_us": "100000\n",
+                ], 0.5
+            ),
+            (
+                "4:cpuacct,cpu:/docker/1\n0::/docker/1\n",
+                ["cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"], 3
+            ),
+            ("1:name=systemd:/a\n0::/a\n", ["unified/a/cpu.max": "100000 100000\n"], 1),
+            ("3:cpuset:/a\n", ["cpu/a/cpu.cfs_quota_us": "1\n", "cpu/a/cpu.cfs_period_us": "1\n"], nil),
+        ] as [(String, [String: String], Double?)]
+    )
+    func quotas(groups: String, files: [String: String], expected: Double?) throws {
+        #expect(try quota(groups, files) == expected)
+    }
+
+    @Test("there is at least one core")
+    func usable() {
+        #expect(Processors.usable >= 1)
+    }
+}

@@ -9,12 +9,19 @@ internal import Synchronization
 /// Any thread.
 final class LineWriter: Sendable {
     private struct State {
-        var lines: [UInt8] = []
+        /// What waits to be written: the last is what further lines are added to.
+        var batches: [Batch]
+        /// Of all batches together.
+        var count = 0
         var dropped = 0
         var isRunning = false
         var isClosed = false
-        /// What is written to from now on, once the lines that are there are written.
-        var next: Destination?
+    }
+
+    /// Lines of one destination.
+    private struct Batch {
+        let destination: Destination
+        var lines: [UInt8] = []
     }
 
     /// Where lines go; a file that was opened is closed with the last reference.
@@ -49,39 +56,41 @@ final class LineWriter: Sendable {
     /// Lines that wait to be written are dropped beyond this many bytes, and counted.
     private static let limit = 4 << 20
 
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     private let available = DispatchSemaphore(value: 0)
     private let finished = DispatchSemaphore(value: 0)
-    private let first: Destination
     /// Told of lines that are lost.
     private let failures: RecurringFault
 
     init(_ destination: Destination, failures: RecurringFault) {
-        first = destination
+        state = Mutex(State(batches: [Batch(destination: destination)]))
         self.failures = failures
     }
 
     /// Takes one line with its end.
     func append(_ line: [UInt8]) {
         let (isFirst, starts) = state.withLock { state in
-            guard state.lines.count + line.count <= Self.limit else {
+            guard state.count + line.count <= Self.limit else {
                 state.dropped += 1
                 return (false, false)
             }
-            state.lines.append(contentsOf: line)
+            state.batches[state.batches.count - 1].lines.append(contentsOf: line)
+            state.count += line.count
             defer { state.isRunning = true }
-            return (state.lines.count == line.count, !state.isRunning)
+            return (state.count == line.count, !state.isRunning)
         }
         if starts { start() }
         if isFirst { available.signal() }
     }
 
-    /// Has all lines from now on go elsewhere, after those that are there have gone where they were meant to go.
+    /// Has all lines from now on go elsewhere; those that are there still go where they were meant to go.
     ///
     /// The same path opened again is how a file is left to who has renamed it.
     func change(to destination: Destination) {
         let starts = state.withLock { state in
-            state.next = destination
+            // A destination that has got no line yet gets none any more.
+            if state.batches[state.batches.count - 1].lines.isEmpty { state.batches.removeLast() }
+            state.batches.append(Batch(destination: destination))
             defer { state.isRunning = true }
             return !state.isRunning
         }
@@ -109,22 +118,19 @@ final class LineWriter: Sendable {
     }
 
     private func run() {
-        var destination = first
         while true {
             available.wait()
-            let (lines, dropped, isClosed, next) = state.withLock { state in
-                defer {
-                    state.lines = []
-                    state.dropped = 0
-                    state.next = nil
-                }
-                return (state.lines, state.dropped, state.isClosed, state.next)
+            let (batches, dropped, isClosed) = state.withLock { state in
+                let taken = state.batches
+                // What comes from now on goes to the last destination, if there is no further change.
+                state.batches = taken.suffix(1).map { Batch(destination: $0.destination) }
+                defer { (state.count, state.dropped) = (0, 0) }
+                return (taken, state.dropped, state.isClosed)
             }
-            write(lines, to: destination)
+            for batch in batches { write(batch.lines, to: batch.destination) }
             if dropped > 0 {
                 failures.note("\(dropped) lines of the access log were dropped, its reader or its disk is too slow")
             }
-            if let next { destination = next }
             if isClosed { return }
         }
     }

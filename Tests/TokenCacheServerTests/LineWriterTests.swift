@@ -1,0 +1,56 @@
+import Foundation
+import Glibc
+import Logging
+import TestSupport
+import Testing
+
+@testable import TokenCacheServer
+
+@Suite struct LineWriterTests {
+    @Test("a line goes to the destination that was in force when it was written, however late it is written out")
+    func changes() throws {
+        let folder = try TemporaryDirectory()
+        let path = { (name: String) in "\(folder.path)/\(name)" }
+        // A pipe that nobody has read from yet holds the writer up, once it is full.
+        #expect(mkfifo(path("pipe"), 0o600) == 0)
+        let reader = open(path("pipe"), O_RDONLY | O_NONBLOCK)
+        #expect(reader >= 0)
+        defer { close(reader) }
+        let failures = RecurringFault(Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, .error)
+        let writer = LineWriter(try LineWriter.Destination(path("pipe")), failures: failures)
+        let filling = [UInt8](repeating: UInt8(ascii: "x"), count: 1 << 20)
+        writer.append(filling)
+        // It waits with what it has taken; what follows stays where a change finds it.
+        var piped = read(1, from: reader)
+        writer.append(Array("before\n".utf8))
+        writer.change(to: try LineWriter.Destination(path("first")))
+        writer.append(Array("first\n".utf8))
+        writer.change(to: try LineWriter.Destination(path("unused")))
+        writer.change(to: try LineWriter.Destination(path("second")))
+        writer.append(Array("second\n".utf8))
+        // To the end of the pipe, which is there when the writer has closed it after the change.
+        while true {
+            let count = read(1 << 16, from: reader)
+            if count == 0 { break }
+            piped += count
+        }
+        try #require(piped == filling.count + "before\n".utf8.count)
+        while try text(path("second")).isEmpty { usleep(1_000) }
+        #expect(try text(path("first")) == "first\n")
+        #expect(try text(path("unused")).isEmpty)
+        #expect(try text(path("second")) == "second\n")
+        writer.close()
+    }
+
+    private func text(_ path: String) throws -> String { try String(contentsOfFile: path, encoding: .utf8) }
+
+    /// Waits for something to read, and returns how much that was; 0 at the end.
+    private func read(_ most: Int, from descriptor: Int32) -> Int {
+        var piece = [UInt8](repeating: 0, count: most)
+        while true {
+            let count = Glibc.read(descriptor, &piece, most)
+            if count >= 0 { return count }
+            usleep(1_000)
+        }
+    }
+}

@@ -7,12 +7,21 @@ internal import Metrics
 final class RequestCounts: Sendable {
     /// How a request was answered.
     struct Outcome: Sendable {
-        let status: Status
+        /// Nil for an answer that has no column of its own.
+        let status: Status?
         /// 0 for none.
         let code: UInt16
 
-        /// That nothing is stored under an id is none.
-        var isError: Bool { status == .ok ? code != 0 && code != 50002 : status.rawValue >= 400 }
+        /// That nothing is stored under an id is none; an answer that nobody has thought of here is one.
+        var isError: Bool {
+            guard let status else { return true }
+            return status == .ok ? code != 0 && code != 50002 : status.rawValue >= 400
+        }
+
+        fileprivate var labels: (status: String, code: String) {
+            guard let status else { return ("other", "other") }
+            return ("\(status.rawValue)", code == 0 ? "none" : "\(code)")
+        }
     }
 
     /// Of all GET together.
@@ -20,10 +29,12 @@ final class RequestCounts: Sendable {
     /// A row for each method, with a column for each outcome.
     private let counts = InlineArray<160, Counter> { _ in Counter() }
 
-    /// Those of the contract, which come with status 200, before the other statuses with the code that each stands for.
+    /// Those of the contract, which come with status 200, the other statuses with the code that each stands for, and last all
+    /// that is none of these.
     static let outcomes: [Outcome] =
         [0, 30001, 50001, 50002, 50003].map { Outcome(status: .ok, code: $0) }
         + others.map { Outcome(status: $0, code: $0.rawValue < 400 ? 0 : $0.rawValue * 100) }
+        + [Outcome(status: nil, code: 0)]
     private static let others = Status.allCases.filter { $0 != .ok }
     private static let methods: [(Method, String)] = [
         (.get, "GET"), (.post, "POST"), (.head, "HEAD"), (.options, "OPTIONS"), (.connect, "CONNECT"),
@@ -44,7 +55,7 @@ final class RequestCounts: Sendable {
         if case .get = method { gets.add() }
     }
 
-    private static let outcomeCount = 5 + Status.allCases.count - 1
+    private static let outcomeCount = 5 + Status.allCases.count
 
     @inline(__always)
     private static func row(of method: Method) -> Int {
@@ -61,18 +72,20 @@ final class RequestCounts: Sendable {
     @inline(__always)
     private static func column(of code: UInt16) -> Int {
         switch code {
+        case 0: 0
         case 30001: 1
         case 50001: 2
         case 50002: 3
         case 50003: 4
-        default: 0
+        // A success is only what is known to be one.
+        default: outcomeCount - 1
         }
     }
 
     /// Of a status other than 200, where there is time to look.
     @inline(never)
     private static func column(of status: Status) -> Int {
-        5 + (others.firstIndex(of: status) ?? 0)
+        others.firstIndex(of: status).map { 5 + $0 } ?? outcomeCount - 1
     }
 
     /// Adds what was counted to a table of all methods and outcomes.
@@ -89,8 +102,8 @@ final class RequestCounts: Sendable {
             for (column, outcome) in outcomes.enumerated() {
                 let count = table[row * outcomes.count + column]
                 guard count > 0 || (row < 2 && outcome.status == .ok) else { continue }
-                let code = outcome.code == 0 ? "none" : "\(outcome.code)"
-                text.add(name, ["method": method.1, "status": "\(outcome.status.rawValue)", "code": code], count)
+                let labels = outcome.labels
+                text.add(name, ["method": method.1, "status": labels.status, "code": labels.code], count)
             }
         }
     }

@@ -1,0 +1,35 @@
+import HTTP
+import Metrics
+import Testing
+
+@testable import TokenCacheServer
+
+@Suite struct RequestCountsTests {
+    private func samples(_ responses: [Response]) -> (text: String, errors: UInt64) {
+        let counts = RequestCounts()
+        for response in responses { counts.note(response, to: .get) }
+        var table = RequestCounts.table
+        counts.add(to: &table)
+        var text = MetricsText()
+        RequestCounts.write(table, "r", to: &text)
+        let columns = RequestCounts.outcomes.count
+        let errors = table.indices.filter { RequestCounts.outcomes[$0 % columns].isError }.map { table[$0] }
+        return (text.text, errors.reduce(0, +))
+    }
+
+    @Test("an answer counts as a success only when it is known to be one")
+    func unknownCode() {
+        let (text, errors) = samples([Response(body: [], code: 60001), Response(body: [])])
+        #expect(text.contains("r{method=\"GET\",status=\"200\",code=\"none\"} 1\n"))
+        #expect(text.contains("r{method=\"GET\",status=\"other\",code=\"other\"} 1\n"))
+        #expect(errors == 1)
+    }
+
+    @Test("each status has a count of its own", arguments: Status.allCases)
+    func statuses(status: Status) {
+        let (text, errors) = samples([Response(status: status, body: [])])
+        let code = status.rawValue < 400 ? "none" : "\(status.rawValue * 100)"
+        #expect(text.contains("r{method=\"GET\",status=\"\(status.rawValue)\",code=\"\(code)\"} 1\n"))
+        #expect(errors == (status.rawValue < 400 ? 0 : 1))
+    }
+}

@@ -52,6 +52,37 @@ extension Span<UInt8> {
         return true
     }
 
+    /// Whether a valid authority, or none, has a name that somebody else's DNS may lead to this machine.
+    ///
+    /// Neither addresses nor `localhost` and the names below it (RFC 6761, section 6.3) can be led anywhere, and a name without
+    /// a dot is one of this machine's own network.
+    func hasForeignName(_ authority: ByteRange) -> Bool {
+        // A span of its own: no step has to check its bounds.
+        let text = extracting(authority.indices)
+        guard !text.isEmpty, text[0] != UInt8(ascii: "[") else { return false }
+        var (isNumeric, hasDot) = (true, false)
+        var end = 0
+        while end < text.count, text[end] != UInt8(ascii: ":") {
+            // What an escape stands for is left open, as no client writes one.
+            if text[end] == UInt8(ascii: ".") || text[end] == UInt8(ascii: "%") {
+                hasDot = true
+            } else if !ByteClass.isDigit(text[end]) {
+                isNumeric = false
+            }
+            end += 1
+        }
+        guard hasDot && !isNumeric else { return false }
+        // The root's, behind which no name comes.
+        if text[end - 1] == UInt8(ascii: ".") { end -= 1 }
+        guard
+            text.firstIndex(of: UInt8(ascii: "."), in: 0..<end) != nil
+                || text.firstIndex(of: UInt8(ascii: "%"), in: 0..<end) != nil
+        else { return false }
+        let suffix: StaticString = ".localhost"
+        let start = end - suffix.utf8CodeUnitCount
+        return start < 0 || !text.equalsIgnoringCase(ByteRange(start, end), suffix)
+    }
+
     /// Hexadecimal digits, colons, and the dots of an IPv4 address at the end.
     private static func isAddressCharacter(_ byte: UInt8) -> Bool {
         ByteClass.hexValue(byte) != nil || byte == UInt8(ascii: ":") || byte == UInt8(ascii: ".")

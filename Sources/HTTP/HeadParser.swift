@@ -95,7 +95,7 @@ struct HeadParser {
         while end < range.upperBound && bytes[end] != UInt8(ascii: "/") && bytes[end] != UInt8(ascii: "?") { end += 1 }
         let authority = ByteRange(start, end)
         guard !authority.isEmpty, bytes.isAuthority(authority) else { throw .malformedHost }
-        head.authority = authority
+        takeAuthority(authority, of: bytes)
         hasAbsoluteTarget = true
         return end
     }
@@ -114,11 +114,13 @@ struct HeadParser {
         switch name.count {
         case 4 where bytes.equalsIgnoringCase(name, Names.host): try readHost(value, of: bytes)
         case 6 where bytes.equalsIgnoringCase(name, Names.expect): try readExpect(value, of: bytes)
+        case 6 where bytes.equalsIgnoringCase(name, Names.origin): head.page.addOrigin(value)
         case 10 where bytes.equalsIgnoringCase(name, Names.connection): readConnection(value, of: bytes)
         case 12 where bytes.equalsIgnoringCase(name, Names.contentType):
             try once(.contentType, else: .repeatedContentType)
             head.contentType = value
         case 14 where bytes.equalsIgnoringCase(name, Names.contentLength): try readContentLength(value, of: bytes)
+        case 14 where bytes.equalsIgnoringCase(name, Names.fetchSite): head.page.addSite(value, of: bytes)
         case 17 where bytes.equalsIgnoringCase(name, Names.transferEncoding): try readTransferEncoding(value, of: bytes)
         case 9... where bytes[line.lowerBound] | 0x20 == UInt8(ascii: "x") || name.count == 9:
             readForwarding(name, value, of: bytes)
@@ -184,7 +186,12 @@ struct HeadParser {
         try once(.host, else: .repeatedHost)
         guard value.isEmpty || bytes.isAuthority(value) else { throw .malformedHost }
         // An absolute target's own authority counts (RFC 9112, section 3.2.2).
-        if !hasAbsoluteTarget { head.authority = value }
+        if !hasAbsoluteTarget { takeAuthority(value, of: bytes) }
+    }
+
+    private mutating func takeAuthority(_ authority: ByteRange, of bytes: Span<UInt8>) {
+        head.authority = authority
+        head.hasForeignName = bytes.hasForeignName(authority)
     }
 
     private mutating func readExpect(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
@@ -252,9 +259,11 @@ private enum Names {
     static let httpsScheme: StaticString = "https://"
     static let host: StaticString = "host"
     static let expect: StaticString = "expect"
+    static let origin: StaticString = "origin"
     static let connection: StaticString = "connection"
     static let contentType: StaticString = "content-type"
     static let contentLength: StaticString = "content-length"
+    static let fetchSite: StaticString = "sec-fetch-site"
     static let transferEncoding: StaticString = "transfer-encoding"
     static let forwardedPrefix: StaticString = "x-forwarded-"
     static let realAddress: StaticString = "x-real-ip"

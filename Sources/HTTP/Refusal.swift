@@ -29,6 +29,9 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
     case plainRequest
     // The others, a status each.
     case connectMethod
+    /// A page of another site had a browser on this machine send it; with the next one the connection is left open.
+    case foreignPage
+    case foreignHost
     case headTimeout
     case bodyTimeout
     case bodyTooLarge
@@ -44,6 +47,8 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
     package var status: Status {
         switch self {
         case .connectMethod: .methodNotAllowed
+        case .foreignPage: .forbidden
+        case .foreignHost: .misdirected
         case .headTimeout, .bodyTimeout: .requestTimeout
         case .bodyTooLarge: .contentTooLarge
         case .targetTooLong: .targetTooLong
@@ -85,6 +90,9 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
         case .malformedChunkEnd: "A chunk is not followed by CR LF."
         case .plainRequest: "This port speaks TLS: use https."
         case .connectMethod: "CONNECT is not supported: this is no proxy."
+        case .foreignPage: "On this machine, plain HTTP is for programs: a page of another site must not send this."
+        case .foreignHost:
+            "On this machine, plain HTTP is answered under an address, localhost and https.public_host, not under this host."
         case .headTimeout: "The request head did not arrive in time."
         case .bodyTimeout: "The request body did not arrive in time."
         case .bodyTooLarge: "The request body is too large."

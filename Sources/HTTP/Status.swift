@@ -11,6 +11,7 @@ package enum Status: UInt16, Sendable, CaseIterable {
     case contentTooLarge = 413
     case targetTooLong = 414
     case expectationFailed = 417
+    case misdirected = 421
     case headTooLarge = 431
     case internalError = 500
     case notImplemented = 501
@@ -31,6 +32,7 @@ package enum Status: UInt16, Sendable, CaseIterable {
         case .contentTooLarge: "Content Too Large"
         case .targetTooLong: "URI Too Long"
         case .expectationFailed: "Expectation Failed"
+        case .misdirected: "Misdirected Request"
         case .headTooLarge: "Request Header Fields Too Large"
         case .internalError: "Internal Server Error"
         case .notImplemented: "Not Implemented"

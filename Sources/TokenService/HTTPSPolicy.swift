@@ -5,7 +5,8 @@ package import HTTP
 /// Clients send tokens: over plain HTTP anybody on the way reads them. The decision comes before any parameter is looked at.
 package struct HTTPSPolicy: Sendable {
     package enum Mode: String, Sendable, CaseIterable {
-        /// Answers what came over TLS, what a trusted proxy says came by https, and what came straight from this machine.
+        /// Answers what came over TLS, what a trusted proxy says came by https, and what came straight from this machine but
+        /// not from a page of another site in a browser there.
         case strict
         /// The rule of `token.php`: redirects what says `X-Forwarded-Proto: http`, unless it comes from 127.0.0.1.
         case proxy
@@ -51,6 +52,7 @@ package struct HTTPSPolicy: Sendable {
         /// `isSecure`: the answer goes out over https, as far as is known.
         case served(isSecure: Bool)
         case redirected
+        case refused(Refusal)
     }
 
     private let mode: Mode
@@ -71,11 +73,17 @@ package struct HTTPSPolicy: Sendable {
 
     // MARK: - Decision
 
-    package func decision(on forwarding: Forwarding, in bytes: Span<UInt8>, from origin: Origin) -> Decision {
+    package func decision(on head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Decision {
         // What most requests are: straight from a client or a program here, and nobody says anything about it.
-        if !forwarding.isPresent {
-            return origin.isTLS || mode != .strict || origin.isLocal ? .served(isSecure: origin.isTLS) : .redirected
+        if !head.forwarding.isPresent {
+            if origin.isTLS || mode != .strict { return .served(isSecure: origin.isTLS) }
+            guard origin.isLocal else { return .redirected }
+            if head.hasForeignName || head.page.isPresent, let refusal = refusal(of: head, in: bytes, from: origin) {
+                return .refused(refusal)
+            }
+            return .served(isSecure: false)
         }
+        let forwarding = head.forwarding
         let claims = claims(of: forwarding, in: bytes)
         let isSecure = origin.isTLS || origin.isTrusted && claims == [.https]
         switch mode {
@@ -120,6 +128,26 @@ package struct HTTPSPolicy: Sendable {
     private static func claim(_ word: ByteRange, in bytes: Span<UInt8>) -> Claims {
         if bytes.equalsIgnoringCase(word, Words.http) { return .http }
         return bytes.equalsIgnoringCase(word, Words.https) ? .https : .other
+    }
+
+    // MARK: - Pages
+
+    /// Why a request that came straight from this machine is not answered; nil when it is.
+    ///
+    /// A browser on this machine reaches what other machines do not, and any site's page can have it send a form there; with a
+    /// name of its own DNS that leads here, the page can read the answer as well.
+    @inline(never)
+    private func refusal(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Refusal? {
+        // Pages cannot reach a Unix socket.
+        guard origin.address != nil else { return nil }
+        if head.hasForeignName && !isPublicHost(head.authority, in: bytes) { return .foreignHost }
+        return head.page.isForeign(to: head.authority, in: bytes) ? .foreignPage : nil
+    }
+
+    /// Whether an authority has the host of redirects, with any port.
+    private func isPublicHost(_ authority: ByteRange, in bytes: Span<UInt8>) -> Bool {
+        func name(_ authority: String) -> Substring { authority.lowercased().prefix { $0 != ":" } }
+        return !publicHost.isEmpty && name(bytes.text(authority)) == name(String(decoding: publicHost, as: UTF8.self))
     }
 
     // MARK: - Redirect

@@ -103,6 +103,8 @@ def test_the_examples_for_clients_are_what_the_server_answers(serve):
         (post("", "a"), "post", "200", "noID"),
         (lines("DELETE /token HTTP/1.1", "Host: a"), "delete", "200", "delete"),
         (lines("GET /token HTTP/1.1"), "get", "400", None),
+        (get("a", "Origin: https://evil.example"), "get", "403", None),
+        (lines("GET /token HTTP/1.1", "Host: evil.example"), "get", "421", None),
     ]:
         shown = example(document, "/token", method, status, name)
         assert json.loads(exchange(server.address, request).body) == shown, (method, name)
@@ -138,8 +140,8 @@ def test_every_refusal_is_described():
     source = (FILE.parents[1] / "Sources/HTTP/Status.swift").read_text(encoding="utf-8")
     statuses = set(re.findall(r"case \w+ = (\d+)$", source, re.M))
     assert {"400", "408", "503"} <= statuses
-    # Those of redirects differ by method; 403 and 500 are for those who run it, 404 for other paths.
-    statuses -= {"302", "308", "403", "404", "405", "500"}
+    # Those of redirects differ by method; 500 is for those who run it, 404 for other paths.
+    statuses -= {"302", "308", "404", "405", "500"}
     for method, operation in description()["components"]["pathItems"]["Token"].items():
         answers = operation["responses"].keys()
         assert statuses <= answers, method

@@ -230,7 +230,7 @@ SERVED = {
     "blanks around a value": (lines(GET, "Host: \t localhost \t "), NOT_FOUND),
     "empty Host": (lines(GET, "Host:"), NOT_FOUND),
     "Host with an address": (lines(GET, "Host: [::1]:8080"), NOT_FOUND),
-    "Host with a port": (lines(GET, "Host: a.example:8080"), NOT_FOUND),
+    "Host with a port": (lines(GET, "Host: a.localhost:8080"), NOT_FOUND),
     "empty header value": (lines(GET, HOST, "X:"), NOT_FOUND),
     "bytes from 0x80 in a value": (lines(GET, HOST, "X: \xff\x80"), NOT_FOUND),
     "tab in a value": (lines(GET, HOST, "X: a\tb"), NOT_FOUND),

@@ -16,8 +16,9 @@ private func outcome(
     reader.bytes = Array(request.utf8)
     guard case .request = reader.next() else { return "no request" }
     let origin = policy.origin(address: address.flatMap(IPAddress.init), isTLS: isTLS)
-    switch policy.decision(on: reader.request.head.forwarding, in: reader.requestBytes, from: origin) {
+    switch policy.decision(on: reader.request.head, in: reader.requestBytes, from: origin) {
     case .served(let isSecure): return isSecure ? "secure" : "served"
+    case .refused(let refusal): return "\(refusal.status.rawValue)"
     case .redirected:
         guard let redirect = policy.redirect(reader.request.head, in: reader.requestBytes) else { return "no host" }
         return "\(redirect.status.rawValue) \(String(decoding: redirect.location ?? [], as: UTF8.self))"
@@ -99,7 +100,101 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
     )
     func strict(address: String?, isTLS: Bool, headers: String, expected: String) {
         let trusted = ["127.0.0.0/8", "::1", "10.0.0.0/8"]
-        #expect(outcome(.strict, from: address, isTLS: isTLS, get(headers), trusted: trusted) == expected)
+        let found = outcome(
+            .strict, from: address, isTLS: isTLS, get(headers), trusted: trusted, publicHost: "example.com")
+        #expect(found == expected)
+    }
+
+    @Test(
+        "mode strict refuses what a page of another site has a browser on this machine send",
+        arguments: [
+            ("Origin: http://127.0.0.1:8080", "served"), ("origin:HTTP://127.0.0.1:8080", "served"),
+            ("Origin: https://127.0.0.1:8080", "403"), ("Origin: http://127.0.0.1", "403"),
+            ("Origin: http://127.0.0.1:80801", "403"), ("Origin: http://127.0.0.1:808", "403"),
+            ("Origin: http://localhost:8080", "403"), ("Origin: http://evil.example", "403"),
+            ("Origin: https://evil.example", "403"), ("Origin: null", "403"), ("Origin:", "403"),
+            ("Origin: http://", "403"), ("Origin: http://127.0.0.1:8080\u{301}", "403"),
+            ("Origin: http://127.0.0.1:8080, http://127.0.0.1:8080", "403"),
+            ("Origin: http://127.0.0.1:8080\r\nOrigin: http://127.0.0.1:8080", "403"),
+            ("Sec-Fetch-Site: none", "served"), ("Sec-Fetch-Site: same-origin", "served"),
+            ("sec-fetch-site: cross-site", "403"), ("Sec-Fetch-Site: same-site", "403"), ("Sec-Fetch-Site:", "403"),
+            ("Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site", "403"),
+            ("Origin: http://127.0.0.1:8080\r\nSec-Fetch-Site: cross-site", "403"),
+            ("Origin: http://evil.example\r\nSec-Fetch-Site: same-origin", "403"),
+            // What no browser says of a page.
+            ("Origins: http://evil.example", "served"), ("Sec-Fetch-Mode: navigate", "served"),
+            ("Referer: http://evil.example/", "served"),
+        ]
+    )
+    func pages(fields: String, expected: String) {
+        for method in ["GET", "HEAD", "POST", "DELETE"] {
+            let request = "\(method) /token HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\(fields)\r\n\r\n"
+            #expect(outcome(.strict, from: "127.0.0.1", request) == expected, "\(method)")
+            // Who knows an id needs no browser there, and programs that show pages send an Origin.
+            #expect(outcome(.strict, from: "192.0.2.1", isTLS: true, request) == "secure")
+            #expect(outcome(.strict, from: nil, request) == "served")
+            #expect(outcome(.proxy, from: "127.0.0.1", request) == "served")
+            #expect(outcome(.off, from: "127.0.0.1", request) == "served")
+            let forwarded = request.replacing("\r\n\r\n", with: "\r\nX-Forwarded-Proto: https\r\n\r\n")
+            #expect(outcome(.strict, from: "127.0.0.1", forwarded) == "secure")
+        }
+    }
+
+    @Test(
+        "mode strict refuses a host that somebody's DNS may have led to this machine",
+        arguments: [
+            ("evil.example", "421"), ("evil.example:8080", "421"), ("EVIL.example.", "421"), ("127.0.0.1.evil", "421"),
+            ("1.2.3.4.x:1", "421"), ("localhost.evil", "421"), ("evillocalhost.a", "421"), ("a.evillocalhost", "421"),
+            ("evil%2Eexample", "421"), ("t.example.evil", "421"), ("x.t.example", "421"), (".localhost", "served"),
+            ("127.0.0.1", "served"), ("127.0.0.1:8080", "served"), ("127.1:80", "served"), ("[::1]:8080", "served"),
+            ("[::ffff:127.0.0.1]", "served"), ("localhost", "served"), ("LOCALHOST:8080", "served"),
+            ("localhost.", "served"), ("localhost.:80", "served"), ("a.b.localhost", "served"),
+            ("a.LocalHost.:8080", "served"), ("machine", "served"), ("machine:8080", "served"), ("", "served"),
+            ("t.example", "served"), ("T.example:8080", "served"),
+        ]
+    )
+    func hosts(host: String, expected: String) {
+        let headers = "HTTP/1.1\r\nHost: \(host)\r\n\r\n"
+        for method in ["GET", "POST"] {
+            let found = outcome(.strict, from: "127.0.0.1", "\(method) /token \(headers)", publicHost: "t.example:8443")
+            #expect(found == expected)
+        }
+        // The page of such a host is not another site's.
+        let page = "GET / HTTP/1.1\r\nHost: \(host)\r\nOrigin: http://\(host)\r\n\r\n"
+        if !host.isEmpty {
+            #expect(outcome(.strict, from: "127.0.0.1", page, publicHost: "t.example:8443") == expected)
+            let absolute = "GET http://\(host)/token HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+            #expect(outcome(.strict, from: "127.0.0.1", absolute, publicHost: "t.example:8443") == expected)
+        }
+        #expect(outcome(.strict, from: nil, "GET /token \(headers)") == "served")
+        #expect(outcome(.strict, from: "192.0.2.1", isTLS: true, "GET /token \(headers)") == "secure")
+        #expect(outcome(.off, from: "127.0.0.1", "GET /token \(headers)") == "served")
+        #expect(outcome(.proxy, from: "127.0.0.1", "GET /token \(headers)") == "served")
+    }
+
+    @Test("what a page has sent is still known when a connection's head repeats")
+    func repeatedHead() {
+        let policy = HTTPSPolicy(
+            mode: .strict, trusted: HTTPSPolicy.TrustedProxies(ranges: [], includesUnixSockets: true), publicHost: "")
+        let origin = policy.origin(address: IPAddress("127.0.0.1"), isTLS: false)
+        for (fields, refusal) in [
+            ("Host: a\r\nOrigin: http://b\r\n", Refusal.foreignPage), ("Host: a.b\r\n", .foreignHost),
+            ("Host: a\r\nSec-Fetch-Site: cross-site\r\n", .foreignPage),
+        ] {
+            var reader = RequestReader(limits: RequestLimits())
+            for count in 1...4 {
+                // Where the fields lie differs from one to the next.
+                let path = String(repeating: "a", count: count)
+                reader.bytes += Array("GET /\(path) HTTP/1.1\r\n\(fields)\r\n".utf8)
+                guard case .request = reader.next() else {
+                    Issue.record("no request")
+                    return
+                }
+                let decision = policy.decision(on: reader.request.head, in: reader.requestBytes, from: origin)
+                #expect(decision == .refused(refusal))
+                reader.finishRequest()
+            }
+        }
     }
 
     @Test("redirects keep path, query and method, and go to the public host")

@@ -10,9 +10,9 @@ extension Connection {
         let head = reader.partialHead
         asked = RequestTraits(head)
         requestID = Self.requestID(head, in: reader.requestBytes, from: origin, by: rules, on: worker)
-        switch rules.https.decision(on: head.forwarding, in: reader.requestBytes, from: origin) {
+        switch rules.https.decision(on: head, in: reader.requestBytes, from: origin) {
         case .served(let isSecure): self.isSecure = isSecure
-        case .redirected: isSecure = false
+        case .redirected, .refused: isSecure = false
         }
         encode(rules.service.answer(refusal), closes: true, on: worker)
         lingers = true

@@ -180,12 +180,14 @@ struct Connection: ~Copyable {
         let (request, bytes) = (reader.request, reader.requestBytes)
         let asked = RequestTraits(request.head)
         let requestID = requestID(request.head, in: bytes, from: origin, by: rules, on: worker)
-        switch rules.https.decision(on: request.head.forwarding, in: bytes, from: origin) {
+        switch rules.https.decision(on: request.head, in: bytes, from: origin) {
         case .served(let isSecure):
             return (rules.service.operation(for: request, in: bytes, requestID: requestID), asked, requestID, isSecure)
         case .redirected:
             let redirect = rules.https.redirect(request.head, in: bytes) ?? rules.service.answer(.missingHost)
             return (.answer(redirect), asked, requestID, false)
+        case .refused(let refusal):
+            return (.answer(rules.service.answer(refusal)), asked, requestID, false)
         }
     }
 

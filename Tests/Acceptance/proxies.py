@@ -70,6 +70,10 @@ class Proxy:
     """A running proxy with its own folder; a subclass knows one program."""
     configuration = ""
     own = ()
+    # Where the configuration names how long the proxy waits for the server's answer.
+    patience = ("", "")
+    # The statuses and the type of answers that are built into the program.
+    fixed_answers = (set(), "")
 
     def __init__(self, folder, server_port, certificate):
         self.folder = Path(folder)
@@ -154,6 +158,7 @@ def user():
 
 class Nginx(Proxy):
     configuration = "nginx/token-cache.conf"
+    patience = ("proxy_read_timeout 60s;", "proxy_read_timeout 1s;")
 
     def command(self):
         site = self.write("token-cache.conf", self.site())
@@ -201,6 +206,8 @@ class LoggingSocket:
 
 class HAProxy(Proxy):
     configuration = "haproxy/haproxy.cfg"
+    patience = ("timeout server 60s", "timeout server 1s")
+    fixed_answers = ({400, 408, 501}, "text/html")
 
     def command(self):
         # /dev/log is looked for in the new root, where systemd puts it in Debian.
@@ -228,6 +235,7 @@ class HAProxy(Proxy):
 
 class Apache(Proxy):
     configuration = "apache/token-cache.conf"
+    patience = (" timeout=60 ", " timeout=1 ")
     # What Debian enables, and what the configuration asks for.
     enabled = ["access_compat", "alias", "authz_core", "authz_host", "deflate", "dir", "env", "filter", "mime",
                "mpm_event", "negotiation", "reqtimeout", "setenvif", "status"]
@@ -263,6 +271,8 @@ class Apache(Proxy):
 
 class Caddy(Proxy):
     configuration = "caddy/Caddyfile"
+    patience = ("response_header_timeout 60s", "response_header_timeout 1s")
+    fixed_answers = ({400, 431, 501}, "text/plain")
     own = ("admin",)
 
     def command(self):

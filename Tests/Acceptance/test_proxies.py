@@ -2,6 +2,7 @@
 import concurrent.futures
 import contextlib
 import http.client
+import json
 import re
 import socket
 import ssl
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from contract import STORED, found, fresh_id
+from contract import STORED, check_http_error, error, found, fresh_id
 from http_client import FORM, Connection, Response, chunks, form, get, lines, post
 from proxies import HOST, PROXIES, Certificate, Nginx, TLSConnection, free_ports, install_packages
 from server_process import Server, until
@@ -102,6 +103,11 @@ class Site:
         with Connection(self.server.address) as connection:
             return connection.exchange(get(unique_id)).body
 
+    def speaks_for_itself(self, response):
+        """Whether an answer is one that the program cannot be told to change: to what it does not take for HTTP."""
+        statuses, media_type = self.proxy.fixed_answers
+        return response.status in statuses and response.headers["content-type"].startswith(media_type)
+
     def works(self):
         """Checks a round trip through the proxy."""
         unique_id = fresh_id()
@@ -120,6 +126,13 @@ class Site:
 
     def _logged(self):
         return re.findall(r'"(\S+) (\S+) \S+" (\d+) ', self.server.output())
+
+
+def check_error(response, status):
+    """Checks an error that the proxy has made by itself."""
+    check_http_error(response, status)
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["cache-control"] == "no-store"
 
 
 def send_all(connection, data):
@@ -194,7 +207,8 @@ def test_plain_http_is_redirected_whatever_it_claims(site, method, status, heade
     response = site.request(method, target, body, {**FORM_HEADERS, **headers}, open_connection=site.plain)
     assert response.status == status
     assert response.headers["location"] == f"https://{HOST}{target}"
-    assert b'"status"' not in response.body, "no answer of the server"
+    if method != "HEAD":
+        check_error(response, status)
     assert len(site.server_log()) == before, "nothing reached the server"
     assert NOTHING.fullmatch(site.stored(unique_id))
 
@@ -290,6 +304,139 @@ def test_the_server_is_told_the_truth_about_the_client(site, heads, claim):
     assert told["x-forwarded-host"] in ([], [HOST])
     for name in "forwarded", "x-forwarded-port", "x-forwarded-server", "x-real-ip":
         assert told[name] == [], name
+
+
+# Errors of the proxy itself
+
+def raw_answer(connection, data, method="GET"):
+    """The answer to bytes that need not be a request."""
+    send_all(connection, data)
+    client = http.client.HTTPResponse(connection.socket, method=method)
+    client.begin()
+    return Response(client.status, {name.lower(): value for name, value in client.getheaders()}, client.read())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_an_unknown_path_gets_an_error_in_the_contracts_shape(site, method):
+    body = form("a", "b") if method == "POST" else None
+    check_error(site.request(method, "/other?unique_id=a", body, FORM_HEADERS), 404)
+    assert site.works()
+
+
+# Bytes, and the statuses of which the proxies answer one
+BROKEN = {
+    "malformed header": (lines("GET /token HTTP/1.1", f"Host: {HOST}", "a b: c"), {400}),
+    "no host": (lines("GET /token HTTP/1.1"), {400}),
+    "two hosts": (lines("GET /token HTTP/1.1", f"Host: {HOST}", "Host: evil.test"), {400}),
+    "malformed length": (lines("POST /token HTTP/1.1", f"Host: {HOST}", "Content-Length: x"), {400}),
+    "unknown coding": (lines("POST /token HTTP/1.1", f"Host: {HOST}", "Transfer-Encoding: x"), {400, 422, 501}),
+    "long header": (lines("GET /token HTTP/1.1", f"Host: {HOST}", f"X: {'x' * 70_000}"), {400, 431}),
+    "long target": (lines(f"GET /token?{'x' * 70_000} HTTP/1.1", f"Host: {HOST}"), {400, 414, 431}),
+    "large body": (lines("POST /token HTTP/1.1", f"Host: {HOST}", FORM, f"Content-Length: {BODY_LIMIT + 1}"), {413}),
+}
+
+
+@pytest.mark.parametrize("data, statuses", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("kind", ["plain", "secure"])
+def test_what_a_proxy_refuses_gets_an_error_in_the_contracts_shape(site, kind, data, statuses):
+    with getattr(site, kind)() as connection:
+        response = raw_answer(connection, data)
+    if kind == "plain" and response.status in (302, 308):
+        # Such as a large body: nothing of it is read.
+        statuses = {302, 308}
+    assert response.status in statuses, response
+    if site.speaks_for_itself(response):
+        return
+    check_error(response, response.status)
+
+
+def test_plain_http_on_the_port_of_tls_gets_an_error_or_nothing(site):
+    with Connection(("127.0.0.1", site.proxy.https_port)) as connection:
+        connection.send(get("a"))
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            answer = connection.receive_to_end()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    fixed = {400} <= site.proxy.fixed_answers[0] and head.startswith(b"HTTP/1.0 400")
+    assert not answer or fixed or json.loads(body)["errorCode"] == "40000", answer
+
+
+class Backend:
+    """Stands in the server's place: answers each request with the same bytes, or with none at all."""
+
+    def __init__(self, port, answer):
+        self.answer = answer
+        self.connections = []
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            connection.recv(65536)
+            if self.answer is None:
+                self.connections.append(connection)
+            else:
+                connection.sendall(self.answer)
+                connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+        for connection in self.connections:
+            connection.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_server_that_is_down_or_breaks_off_gives_errors_in_the_contracts_shape(site, method):
+    body = form("a", "b") if method == "POST" else None
+    with site.without_server():
+        response = site.request(method, "/token?unique_id=a", body, FORM_HEADERS)
+        assert response.status in (502, 503)
+        check_error(response, response.status)
+        with Backend(site.port, b"HTTP/1.1 200 OK\r\nContent-Le"):
+            response = site.request(method, "/token?unique_id=a", body, FORM_HEADERS)
+        assert response.status == 502
+        check_error(response, 502)
+    assert site.works()
+
+
+@pytest.mark.parametrize("status", [302, 308, 400, 403, 404, 405, 408, 413, 414, 417, 421, 431, 500, 501, 503, 505])
+def test_what_the_server_answers_passes_through_as_it_is(site, status):
+    body = error(status * 100, "Said by the server.")
+    answer = lines(f"HTTP/1.1 {status} Said", "Content-Type: application/json", f"Content-Length: {len(body)}",
+                   "Cache-Control: no-store", "Location: https://elsewhere.test/", "Connection: close", body=body)
+    with site.without_server(), Backend(site.port, answer):
+        response = site.request("GET", "/token?unique_id=a")
+    assert (response.status, response.body) == (status, body)
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["location"] == "https://elsewhere.test/"
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_server_that_does_not_answer_gives_an_error_in_the_contracts_shape(tmp_path, certificate, name):
+    """With a second instead of the minute that the proxy waits."""
+    old, new = PROXIES[name].patience
+    port, = free_ports(1)
+    hasty = type("Hasty", (PROXIES[name],), {
+        "deployed": lambda self, replacements: PROXIES[name].deployed(self, {**replacements, old: new})})
+    with Backend(port, None):
+        proxy = hasty(tmp_path / "proxy", port, certificate)
+        try:
+            with TLSConnection(("127.0.0.1", proxy.https_port), certificate.context) as connection:
+                response = raw_answer(connection, lines("GET /token?unique_id=a HTTP/1.1", f"Host: {HOST}"))
+        finally:
+            proxy.stop()
+    assert response.status in (502, 504)
+    check_error(response, response.status)
 
 
 # Limits

@@ -14,8 +14,9 @@ struct TokenCache: AsyncParsableCommand {
               token-cache serve --listen 0.0.0.0:8080 --data-directory /var/lib/token-cache
               token-cache serve --config /etc/token-cache/token-cache.yaml
               token-cache check-config --config /etc/token-cache/token-cache.yaml
-              curl -d unique_id=me -d token_info=hello http://127.0.0.1:8080/token
-              curl 'http://127.0.0.1:8080/token?unique_id=me'
+              # Whoever knows an id reads and replaces its token: make ids with openssl rand -hex 16
+              curl -d unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306 -d token_info=hello http://127.0.0.1:8080/token
+              curl 'http://127.0.0.1:8080/token?unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306'
             """,
         version: version,
         subcommands: [Serve.self, CheckConfig.self, Health.self, Diagnose.self],

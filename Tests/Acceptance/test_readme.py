@@ -102,3 +102,20 @@ def test_the_commands_print_what_the_readme_shows(ask):
         assert normalised(ask(command)) == normalised(shown), command
     assert ask.server.wait() == 0
     ask.server.was_ended = True
+
+
+# E-mail addresses, names and numbers: what somebody may know of a user
+GUESSABLE = re.compile(r"""unique_?id(?:=|: |": ")(?!"?[0-9a-f]{32}\b|<|\.\.\.|\$\()[^&'" ]|[\w.]+@example""")
+
+
+@pytest.mark.parametrize("text", [
+    README, *(README.parent / name for name in ("config/openapi.yaml", "deploy/debian/manual")),
+    *sorted((README.parent / "Sources/token-cache").rglob("*.swift")),
+], ids=lambda file: file.name)
+def test_no_example_has_an_id_that_can_be_guessed(text):
+    assert not GUESSABLE.findall(text.read_text(encoding="utf-8"))
+
+
+def test_the_first_screen_says_that_clients_are_not_authenticated():
+    screen = "\n".join(README.read_text(encoding="utf-8").splitlines()[:24])
+    assert "Clients are not authenticated" in screen and "128 random bits" in " ".join(screen.split())

@@ -8,7 +8,7 @@ internal import TokenStore
 /// JSON, the last of which is the reply or an error: see `ControlLine`. What `AdministrationEndpoints` answers is answered
 /// here as well, and `GET /server` with `ServerFacts`. By hand:
 ///
-///     curl --unix-socket data/control.sock -d '{"id": "me"}' http://localhost/store/get
+///     curl --unix-socket data/control.sock -d '{"id": "9f8a4c1e7b3d60528cd1e5f27a94b306"}' http://localhost/store/get
 ///     curl --unix-socket data/control.sock http://localhost/readyz
 final class ControlSocket: Sendable {
     private let listener: AdministrationListener

@@ -7,7 +7,7 @@ struct Delete: AsyncParsableCommand {
         abstract: "Remove tokens, and what the files still hold of them; the status is 1 when there was none.",
         discussion: """
             EXAMPLES
-              token-cache delete me you
+              token-cache delete 9f8a4c1e7b3d60528cd1e5f27a94b306 c41d09b7e2f85a6330d7b19e4ac5f862
               token-cache delete - < ids.txt
             """
     )

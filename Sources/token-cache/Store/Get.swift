@@ -7,8 +7,8 @@ struct Get: AsyncParsableCommand {
         abstract: "Print the token info of an id; the status is 1 when there is none.",
         discussion: """
             EXAMPLES
-              token-cache get me
-              echo me | token-cache get -
+              token-cache get 9f8a4c1e7b3d60528cd1e5f27a94b306
+              echo 9f8a4c1e7b3d60528cd1e5f27a94b306 | token-cache get -
             """
     )
 

@@ -7,9 +7,9 @@ struct Put: AsyncParsableCommand {
         abstract: "Store a token info under an id, as a POST does.",
         discussion: """
             EXAMPLES
-              token-cache put me hello
-              token-cache put me - < token.json
-              printf '%s\\n%s' me hello | token-cache put -
+              token-cache put 9f8a4c1e7b3d60528cd1e5f27a94b306 hello
+              token-cache put 9f8a4c1e7b3d60528cd1e5f27a94b306 - < token.json
+              printf '%s\\n%s' 9f8a4c1e7b3d60528cd1e5f27a94b306 hello | token-cache put -
             """
     )
 

@@ -95,7 +95,7 @@ struct HeadParser {
         while end < range.upperBound && bytes[end] != UInt8(ascii: "/") && bytes[end] != UInt8(ascii: "?") { end += 1 }
         let authority = ByteRange(start, end)
         guard !authority.isEmpty, bytes.isAuthority(authority) else { throw .malformedHost }
-        takeAuthority(authority, of: bytes)
+        head.authority = authority
         hasAbsoluteTarget = true
         return end
     }
@@ -186,12 +186,7 @@ struct HeadParser {
         try once(.host, else: .repeatedHost)
         guard value.isEmpty || bytes.isAuthority(value) else { throw .malformedHost }
         // An absolute target's own authority counts (RFC 9112, section 3.2.2).
-        if !hasAbsoluteTarget { takeAuthority(value, of: bytes) }
-    }
-
-    private mutating func takeAuthority(_ authority: ByteRange, of bytes: Span<UInt8>) {
-        head.authority = authority
-        head.hasForeignName = bytes.hasForeignName(authority)
+        if !hasAbsoluteTarget { head.authority = value }
     }
 
     private mutating func readExpect(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
@@ -228,6 +223,12 @@ struct HeadParser {
     }
 
     // MARK: - End
+
+    /// Looks at what only all fields together tell; the parameters are those of `readRequestLine`.
+    mutating func finishFields(of buffer: [UInt8], from start: Int) {
+        guard !head.forwarding.isPresent else { return }
+        head.hasForeignName = buffer.span.extracting(start..<buffer.count).hasForeignName(head.authority)
+    }
 
     /// Decides what follows the head.
     ///

@@ -25,7 +25,8 @@ package struct RequestHead: Sendable {
     ///
     /// Valid, perhaps empty.
     package internal(set) var authority = ByteRange.empty
-    /// Whether `authority` has a name that anybody's DNS may lead here, as `Span.hasForeignName` says.
+    /// Whether `authority` has a name that anybody's DNS may lead here, as `Span.hasForeignName` says; not looked at where
+    /// `forwarding` is present.
     package internal(set) var hasForeignName = false
     /// 0 or 1; later minor versions are read as 1 (RFC 9110, section 6.2).
     package internal(set) var minorVersion: UInt8 = 1

@@ -215,6 +215,7 @@ package struct RequestReader {
                     return .needsMore(.head)
                 }
                 if line.isEmpty {
+                    parser.finishFields(of: bytes, from: start)
                     noteFields()
                     try finishHead()
                 } else {

@@ -88,7 +88,7 @@ let package = Package(
         .testTarget(
             name: "TokenCacheServerTests",
             dependencies: [
-                "TokenCacheServer", "EventLoop", "HTTP", "Metrics", "TokenService", "TestSupport",
+                "TokenCacheServer", "EventLoop", "HTTP", "Metrics", "TokenService", "TokenStore", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: tested

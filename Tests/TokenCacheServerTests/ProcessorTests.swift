@@ -1,6 +1,7 @@
 import Foundation
 import TestSupport
 import Testing
+import TokenStore
 
 @testable import TokenCacheServer
 
@@ -14,7 +15,7 @@ import Testing
                 at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
             try text.write(to: file, atomically: false, encoding: .utf8)
         }
-        return Processors.quota(of: groups, under: folder.path)
+        return Processors.quota(ControlGroups(groups, under: folder.path))
     }
 
     @Test(

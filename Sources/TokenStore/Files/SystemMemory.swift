@@ -1,4 +1,3 @@
-internal import Foundation
 internal import Glibc
 
 /// The memory that this process may use.
@@ -6,15 +5,17 @@ enum SystemMemory {
     /// In bytes: the machine's, or less where a control group allows less; 0 when it cannot be told.
     static var bytes: Int {
         let machine = max(0, sysconf(Int32(_SC_PHYS_PAGES))) * max(0, sysconf(Int32(_SC_PAGESIZE)))
-        return min(machine, controlGroupLimit ?? .max)
+        return min(machine, ControlGroups.own.flatMap(limit) ?? .max)
     }
 
-    /// `memory.max` of control groups v2, a number or `max` (kernel: admin-guide/cgroup-v2).
-    private static var controlGroupLimit: Int? {
-        guard let groups = try? String(contentsOfFile: "/proc/self/cgroup", encoding: .utf8),
-            let group = groups.split(separator: "\n").first(where: { $0.hasPrefix("0::") }),
-            let limit = try? String(contentsOfFile: "/sys/fs/cgroup\(group.dropFirst(3))/memory.max", encoding: .utf8)
-        else { return nil }
-        return Int(limit.trimmingCharacters(in: .whitespacesAndNewlines))
+    /// What control groups allow, in bytes; nil for no limit.
+    ///
+    /// `memory.max` is a number or `max` (kernel: admin-guide/cgroup-v2), `memory.limit_in_bytes` of version 1 a number, which
+    /// without a limit is larger than any memory.
+    static func limit(_ groups: ControlGroups) -> Int? {
+        let texts =
+            groups.texts(of: "memory.max")
+            + groups.texts(of: ["memory.limit_in_bytes"], controller: "memory").flatMap(\.self)
+        return texts.compactMap { Int($0) }.min()
     }
 }

@@ -1,0 +1,68 @@
+internal import Foundation
+
+/// Where the limits of a process's control groups are (cgroups(7)).
+///
+/// A group's limit holds for all groups below it, so that the least of the group's own and its ancestors' counts.
+package struct ControlGroups {
+    /// The hierarchies that the process is in: the controllers of version 1, none for version 2, and the group's path.
+    private var memberships: [(controllers: [Substring], path: Substring)] = []
+    /// Where the hierarchies are mounted.
+    private let folder: String
+
+    /// Those of this process; nil where the system tells of none.
+    package static var own: ControlGroups? {
+        guard let text = try? String(contentsOfFile: "/proc/self/cgroup", encoding: .utf8) else { return nil }
+        return ControlGroups(text, under: "/sys/fs/cgroup")
+    }
+
+    /// - Parameters:
+    ///   - text: The process's `/proc/PID/cgroup`: a line `number:controllers:path` for each hierarchy.
+    ///   - folder: Has version 2 itself or in `unified`, and the hierarchies of version 1 in folders named after their
+    ///     controllers.
+    package init(_ text: String, under folder: String) {
+        self.folder = folder
+        for line in text.split(separator: "\n") {
+            let parts = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+            guard parts.count == 3 else { continue }
+            memberships.append((parts[1].split(separator: ","), parts[2]))
+        }
+    }
+
+    /// The texts of a file of version 2: one for each group that has it.
+    package func texts(of file: String) -> [String] {
+        memberships.filter(\.controllers.isEmpty).flatMap { membership in
+            lineage(of: membership.path, in: [folder, "\(folder)/unified"]).compactMap { Self.text("\($0)/\(file)") }
+        }
+    }
+
+    /// The texts of files of version 1: one of each for each group that has them all.
+    package func texts(of files: [String], controller: String) -> [[String]] {
+        memberships.filter { $0.controllers.contains { $0 == controller } }.flatMap { membership in
+            let mounts = ["\(folder)/\(membership.controllers.joined(separator: ","))", "\(folder)/\(controller)"]
+            return lineage(of: membership.path, in: mounts).compactMap { group in
+                let texts = files.compactMap { Self.text("\(group)/\($0)") }
+                return texts.count == files.count ? texts : nil
+            }
+        }
+    }
+
+    /// The folders of a group and its ancestors.
+    ///
+    /// In a container the mount may begin at the container's own group, of which the path does not know: the folders of the
+    /// path are then missing, and the root has the limit.
+    private func lineage(of path: Substring, in mounts: [String]) -> [String] {
+        mounts.flatMap { mount in
+            var lineage = [mount]
+            // A process that was moved out of its namespace has a path that leads up and out of it.
+            for name in path.split(separator: "/") where name != ".." {
+                lineage.append("\(lineage[lineage.count - 1])/\(name)")
+            }
+            return lineage
+        }
+    }
+
+    private static func text(_ path: String) -> String? {
+        guard let text = try? String(contentsOfFile: path, encoding: .utf8) else { return nil }
+        return text.trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+}

@@ -409,6 +409,15 @@ def test_a_server_that_is_down_or_breaks_off_gives_errors_in_the_contracts_shape
     assert site.works()
 
 
+def test_what_fails_is_logged_under_its_path(site):
+    failed = re.compile(r'"GET /token HTTP/1\.1" 50[23] |"uri":"/token".*"status":50[23]')
+    before = len(failed.findall(site.proxy.log()))
+    with site.without_server():
+        site.request("GET", f"/token?unique_id={CANARY}")
+    until(lambda: len(failed.findall(site.proxy.log())) > before)
+    assert CANARY not in site.proxy.log()
+
+
 @pytest.mark.parametrize("status", [302, 308, 400, 403, 404, 405, 408, 413, 414, 417, 421, 431, 500, 501, 503, 505])
 def test_what_the_server_answers_passes_through_as_it_is(site, status):
     body = error(status * 100, "Said by the server.")

@@ -6,6 +6,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case madeStoreBesideRing(path: String, keyRing: String)
     /// An earlier version has written the database, which becomes one of this version.
     case converting(path: String)
+    /// An earlier version has written the database, which has become one of this version without being copied.
+    case upgraded(path: String, from: Int, to: Int)
     /// So many tokens of it have been taken over; told every few seconds.
     case converted(tokens: Int)
     /// The system has the database in its memory.
@@ -26,6 +28,10 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case belowLimit
     /// So many tokens were dropped because their time was over.
     case expired(count: Int)
+    /// The clock has jumped, by so many seconds: nothing is dropped for now.
+    case expiryHeld(seconds: Int64)
+    /// Tokens are dropped again.
+    case expiryGoesOn
 
     /// Whether somebody has to do something.
     package enum Weight: Sendable {
@@ -40,8 +46,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     package var weight: Weight {
         switch self {
         case .writesFail, .vanished: .fault
-        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached: .warning
-        case .converted, .writesRecovered, .returned, .belowLimit: .note
+        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld: .warning
+        case .converted, .upgraded, .writesRecovered, .returned, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
         }
@@ -64,6 +70,10 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             converting the store \(path), which an earlier version has written, to the form of this one; \
             ten million tokens take a minute or two, and as much room again meanwhile
             """
+        case .upgraded(let path, let from, let to):
+            """
+            the store \(path) had schema \(from) and has schema \(to) now, which earlier versions of token-cache cannot read
+            """
         case .converted(let tokens): "\(tokens) tokens have been converted so far"
         case .preloaded(let bytes, let duration):
             "the system has the database in its memory, \(bytes) bytes after \(Int(duration / .milliseconds(1))) ms"
@@ -79,7 +89,17 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .returned(let path): "the store \(path) is back"
         case .limitReached(let limit): "\(limit)"
         case .belowLimit: "the store is below its limits, new ids are accepted again"
+        case .expiryHeld(let seconds):
+            """
+            no token is dropped for now, as the clock is \(Self.hours(seconds)) of where it should be by the last look at \
+            it: set it right if it is wrong; if it stays as it is, dropping begins in \(ExpiryClock.confirmation / 3_600) hours
+            """
+        case .expiryGoesOn: "tokens whose time is over are dropped again"
         case .expired(let count): "dropped \(count) \(count == 1 ? "token" : "tokens") whose time was over"
         }
+    }
+
+    private static func hours(_ seconds: Int64) -> String {
+        "\(seconds.magnitude / 3_600) hours \(seconds < 0 ? "behind" : "ahead")"
     }
 }

@@ -14,6 +14,8 @@ package final class StoreMetrics: Sendable {
     package let groupSize = Histogram.sizes()
     /// Tokens that were dropped because their time was over.
     package let expired = Counter()
+    /// 1 while no token is dropped because the clock has jumped, otherwise 0.
+    package let expiryHeld = Counter()
     /// Tokens in the store as of the last look.
     package let tokens = Counter()
 

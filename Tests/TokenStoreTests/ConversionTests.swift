@@ -121,7 +121,7 @@ import Testing
             #expect(events.all.filter { $0 == .converting(path: path) }.count == 1, "the first time: \(isFirst)")
         }
         let connection = try SQLiteConnection(path: path, mode: .readOnly)
-        #expect(try connection.integer("PRAGMA user_version") == 3)
+        #expect(try connection.integer("PRAGMA user_version") == Schema.version)
         #expect(
             try connection.text("SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index'")
                 == "token_by_expiration")

@@ -135,6 +135,10 @@ struct MetricsReport {
             metrics.expired.value
         )
         text.single(
+            "token_cache_store_expiry_held", .gauge,
+            "1 while no token is dropped because the clock has jumped, otherwise 0.", metrics.expiryHeld.value
+        )
+        text.single(
             "token_cache_store_unreadable_reads_total", .counter,
             "Rows that did not open when they were asked for: changed, or sealed with a key that is not there.",
             UInt64(max(0, store.unreadableCount))

@@ -22,6 +22,19 @@ extension Committer {
         return (removed, removed < Self.expiryBatch)
     }
 
+    /// When the clock was last looked at and found right, in seconds since 1970; nil when it was not stored.
+    var lastClockLook: Int64? {
+        guard let select = try? SQLiteStatement("SELECT looked_at FROM store", on: connection) else { return nil }
+        defer { select.reset() }
+        return (try? select.step()) == true ? select.optionalInteger(at: 0) : nil
+    }
+
+    func saveClockLook(_ time: Int64) throws(SQLiteError) {
+        try transaction { () throws(SQLiteError) in
+            try connection.execute("UPDATE store SET looked_at = \(time)")
+        }
+    }
+
     private func remove(_ condition: String, _ moment: Int64) throws(SQLiteError) -> Int {
         let statement = try SQLiteStatement(
             "DELETE FROM token WHERE slot IN (SELECT slot FROM token WHERE \(condition) LIMIT \(Self.expiryBatch))",

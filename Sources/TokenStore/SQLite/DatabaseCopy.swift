@@ -15,7 +15,7 @@ internal import CSQLite
     init(of source: SQLiteConnection, to path: String) throws(SQLiteError) {
         target = try SQLiteConnection(path: path, mode: .readWrite)
         // Nobody sees the copy before it is complete and synced: what a crash leaves behind is thrown away.
-        try target.execute("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF")
+        try target.giveUpSafety()
         guard let handle = unsafe sqlite3_backup_init(target.handle, "main", source.handle, "main") else {
             throw target.lastError("backup")
         }

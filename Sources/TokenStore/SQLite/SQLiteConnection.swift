@@ -224,13 +224,19 @@ internal import Metrics
 
     /// Gives up safety for speed, for a file that is thrown away after an error or a crash.
     ///
-    /// There is no journal, so that a transaction cannot be taken back, no sync, and 128 MiB of pages stay in memory.
-    func prepareForBulkWriting() throws(SQLiteError) {
+    /// There is no journal, so that a transaction cannot be taken back, and no sync.
+    func giveUpSafety() throws(SQLiteError) {
         unsafe csqlite_allow_no_journal(handle)
         guard try text("PRAGMA journal_mode = OFF") == "off" else {
             throw SQLiteError(code: SQLITE_ERROR, message: "the journal stays", sql: "journal_mode")
         }
-        try execute("PRAGMA synchronous = OFF; PRAGMA cache_size = -131072")
+        try execute("PRAGMA synchronous = OFF")
+    }
+
+    /// Gives up safety for speed, and keeps 128 MiB of pages in memory.
+    func prepareForBulkWriting() throws(SQLiteError) {
+        try giveUpSafety()
+        try execute("PRAGMA cache_size = -131072")
     }
 
     /// Runs statements that return nothing of interest.

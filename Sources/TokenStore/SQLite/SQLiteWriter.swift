@@ -147,6 +147,7 @@ final class SQLiteWriter: Sendable {
 
     private func run(_ database: WriterDatabase) {
         var housekeeping = Housekeeping(retention: state.retention, at: .now)
+        var expiry = Expiry(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
         var mayWait = true
         while true {
             if mayWait { wait(until: housekeeping.next) }
@@ -157,6 +158,7 @@ final class SQLiteWriter: Sendable {
                 // On a full disk a checkpoint may make room, which failing commits must not put off.
                 if commit(batches, to: database) {
                     housekeeping.noteCommit(at: .now)
+                    expiry.clock.noteWrite()
                 } else {
                     housekeeping.noteFailure(at: .now)
                 }
@@ -172,7 +174,7 @@ final class SQLiteWriter: Sendable {
             }
             housekeeping.noteLog(size: database.logSize, isSynchronizing: database.isSynchronizing)
             let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
-            if let step { take(step, &housekeeping, database) }
+            if let step { take(step, &housekeeping, &expiry, database) }
             // A job may have followers, and a step another one.
             mayWait = isIdle && step == nil
         }
@@ -214,12 +216,17 @@ final class SQLiteWriter: Sendable {
         return outcomes.contains { (try? $0.get()) != nil }
     }
 
-    private func take(_ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ database: WriterDatabase) {
+    private func take(
+        _ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ expiry: inout Expiry,
+        _ database: WriterDatabase
+    ) {
         do throws(StoreError) {
             switch step {
             case .lookAfterFiles:
                 housekeeping.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
+                expiry.clock.look(at: .now)
+                try saveClockLook(&expiry, database)
             case .holdLog:
                 housekeeping.noteHold(logSize: database.logSize)
                 try database.perform(provesWriting: false) { (committer) throws(SQLiteError) in
@@ -243,7 +250,9 @@ final class SQLiteWriter: Sendable {
                 }
             case .expire:
                 housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)
-                guard let horizon = state.retention.horizon(at: Int64(time(nil))) else { return }
+                let now = ExpiryClock.Reading.now
+                expiry.clock.look(at: now)
+                guard let horizon = state.retention.horizon(at: now.wall), mayExpire(&expiry) else { return }
                 let (removed, isDone) = try database.perform { (committer) throws(SQLiteError) in
                     try committer.expire(horizon)
                 }
@@ -258,5 +267,31 @@ final class SQLiteWriter: Sendable {
         } catch {
             // The database has reported it, as it does the first of a row of failures, and it is tried again.
         }
+    }
+
+    // MARK: - The clock
+
+    private struct Expiry {
+        var clock: ExpiryClock
+        /// It was told that nothing is dropped.
+        var isToldToHold = false
+    }
+
+    /// Whether the clock is trusted; tells when that changes.
+    private func mayExpire(_ expiry: inout Expiry) -> Bool {
+        let isHeld = expiry.clock.holdsExpiry
+        if isHeld != expiry.isToldToHold {
+            expiry.isToldToHold = isHeld
+            state.metrics.expiryHeld.set(isHeld ? 1 : 0)
+            report(isHeld ? .expiryHeld(seconds: expiry.clock.deviation) : .expiryGoesOn)
+        }
+        return !isHeld
+    }
+
+    private func saveClockLook(_ expiry: inout Expiry, _ database: WriterDatabase) throws(StoreError) {
+        // While writes fail it can wait.
+        guard state.fault == nil, let time = expiry.clock.due(isExpiring: !state.retention.isUnlimited) else { return }
+        try database.perform { (committer) throws(SQLiteError) in try committer.saveClockLook(time) }
+        expiry.clock.noteSaved(time)
     }
 }

@@ -13,8 +13,8 @@ enum Schema {
     /// The version, as `PRAGMA user_version` has it.
     ///
     /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
-    /// primary key was `key`, and there was no `slot_key`.
-    static let version = 3
+    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at`.
+    static let version = 4
 
     private static let tables = """
         CREATE TABLE token (
@@ -29,9 +29,11 @@ enum Schema {
             one INTEGER PRIMARY KEY CHECK (one = 1),
             key_ring BLOB,
             tokens INTEGER NOT NULL,
-            slot_key BLOB NOT NULL
+            slot_key BLOB NOT NULL,
+            looked_at INTEGER
         ) STRICT;
-        INSERT INTO store (one, key_ring, tokens, slot_key) VALUES (1, NULL, 0, randomblob(32))
+        INSERT INTO store (one, key_ring, tokens, slot_key, looked_at)
+        VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER))
         """
 
     /// Whose database this is and which version it has: 0 for a new one.
@@ -64,6 +66,27 @@ enum Schema {
             COMMIT
             """
         )
+    }
+
+    /// The first version that is changed in its place; earlier ones are copied, see `SchemaConversion`.
+    static let firstInPlace = 3
+
+    /// Adds what this version has beyond version 3: no row is touched, so that it takes a moment whatever the store's size.
+    static func upgrade(_ connection: SQLiteConnection) throws(SQLiteError) {
+        do throws(SQLiteError) {
+            try connection.execute(
+                """
+                BEGIN IMMEDIATE;
+                ALTER TABLE store ADD COLUMN looked_at INTEGER;
+                PRAGMA user_version = \(version);
+                COMMIT
+                """
+            )
+        } catch {
+            // SQLite has already rolled back after some errors.
+            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+            throw error
+        }
     }
 
     /// Has a database able to give back the pages that tokens leave behind one by one.

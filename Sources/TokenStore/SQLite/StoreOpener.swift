@@ -71,7 +71,13 @@ struct StoreOpener: Sendable {
         let (connection, version) = try connect(mode)
         try Schema.opening(database) { () throws(SQLiteError) in
             try configure(connection)
-            if version == 0 { try Schema.create(connection) }
+            switch version {
+            case 0: try Schema.create(connection)
+            case Schema.version: break
+            default:
+                try Schema.upgrade(connection)
+                report(.upgraded(path: database, from: version, to: Schema.version))
+            }
             try Schema.enableRelease(connection)
         }
         let keys = try keys(of: connection)
@@ -81,7 +87,7 @@ struct StoreOpener: Sendable {
         }
     }
 
-    /// Opens the database: one of this version, into which an earlier one is converted, or a new one, whose version is 0.
+    /// Opens the database: one that needs no copying to become one of this version, or a new one, whose version is 0.
     private func connect(
         _ mode: SQLiteConnection.Mode
     ) throws(StoreOpenError) -> (connection: SQLiteConnection, version: Int) {
@@ -95,6 +101,7 @@ struct StoreOpener: Sendable {
             // What is refused stays as it is, for the earlier version.
             let (identity, isEmpty) = try ringIdentity(in: connection, version)
             if !isEmpty { _ = try ring(fitting: identity, isEmpty: false) }
+            if version >= Schema.firstInPlace { return (connection, version) }
             earlier = version
         }
         report(.converting(path: database))

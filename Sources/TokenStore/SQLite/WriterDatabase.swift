@@ -56,6 +56,9 @@ final class WriterDatabase {
     /// Bytes of what is in the log, whose file may be longer.
     var logSize: Int { committer?.logSize ?? 0 }
 
+    /// When the clock was last looked at, as the store has it; see ExpiryClock.
+    var lastClockLook: Int64? { committer?.lastClockLook }
+
     /// Whether what was moved ahead of a checkpoint is being synced in the background.
     var isSynchronizing: Bool { committer?.mover?.isSynchronizing ?? false }
 

@@ -1,0 +1,101 @@
+internal import Glibc
+
+/// Decides whether the wall clock may be trusted to delete tokens whose time is over, which cannot be undone.
+///
+/// The wall clock is compared with the time that the system has been running, suspension included. When the two part by
+/// more than a day since the last look, nothing is deleted until one of these has happened:
+/// - the wall clock is back where it should be, give or take a day;
+/// - both have agreed for twelve hours since the jump: nobody has set the clock back, so it is taken as right.
+///
+/// Over a stop of the server nobody can tell how long it was. So the time of the last look is kept in the store, and a
+/// start more than a day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
+///
+/// Only a table of times: it takes the time and returns what to do.
+struct ExpiryClock {
+    /// What the clocks say, in seconds.
+    struct Reading: Equatable {
+        /// Since 1970.
+        var wall: Int64
+        /// Since the system's start.
+        var running: Int64
+
+        static var now: Reading {
+            var time = timespec()
+            _ = unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+            return Reading(wall: Int64(Glibc.time(nil)), running: Int64(time.tv_sec))
+        }
+    }
+
+    /// Seconds by which the clocks may part between two looks.
+    static let tolerance: Int64 = 86_400
+    /// Seconds for which they have to agree after that.
+    static let confirmation: Int64 = 12 * 3_600
+    /// Seconds after which the time of the last look is due to be stored again.
+    static let savingInterval: Int64 = 3_600
+
+    /// The last look at a clock that was trusted.
+    private var trusted: Reading
+    /// Since the jump, while it is not known whether that was right.
+    private var jump: (first: Reading, last: Reading)?
+    private var saved: Int64?
+    private var hasWritten = false
+
+    /// - Parameters:
+    ///   - saved: The time of the last look, as the store has it; nil when it has none, and the clock is taken as right.
+    ///   - now: What the clocks say now.
+    init(saved: Int64?, at now: Reading) {
+        // A changed file may hold any number.
+        let saved = saved.map { min(max($0, 0), 1 << 40) }
+        self.saved = saved
+        trusted = Reading(wall: saved ?? now.wall, running: now.running)
+        look(at: now)
+    }
+
+    /// Whether nothing is to be deleted for now.
+    var holdsExpiry: Bool { jump != nil }
+
+    /// Seconds by which the wall clock is ahead of where it should be, less than 0 behind it.
+    var deviation: Int64 { jump.map { Self.deviation($0.last, from: trusted) } ?? 0 }
+
+    /// Compares the clocks; to be done at least before each expiry.
+    mutating func look(at now: Reading) {
+        guard Self.isFar(now, from: trusted) else {
+            (trusted, jump) = (now, nil)
+            return
+        }
+        if let first = jump?.first, let last = jump?.last, !Self.isFar(now, from: last) {
+            jump = (first, now)
+            if now.running - first.running >= Self.confirmation { (trusted, jump) = (now, nil) }
+        } else {
+            jump = (now, now)
+        }
+    }
+
+    private static func isFar(_ now: Reading, from last: Reading) -> Bool {
+        !(-tolerance...tolerance).contains(deviation(now, from: last))
+    }
+
+    private static func deviation(_ now: Reading, from last: Reading) -> Int64 {
+        (now.wall - last.wall) - (now.running - last.running)
+    }
+
+    // MARK: - Storing the last look
+
+    /// Something was written to the store.
+    mutating func noteWrite() {
+        hasWritten = true
+    }
+
+    /// The time to be stored as that of the last look; nil when that is not due.
+    ///
+    /// A store that keeps everything and that nobody writes to is left alone.
+    func due(isExpiring: Bool) -> Int64? {
+        guard jump == nil, isExpiring || hasWritten else { return nil }
+        guard let saved, (saved...(saved + Self.savingInterval)).contains(trusted.wall) else { return trusted.wall }
+        return nil
+    }
+
+    mutating func noteSaved(_ time: Int64) {
+        (saved, hasWritten) = (time, false)
+    }
+}

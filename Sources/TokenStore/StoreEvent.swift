@@ -32,6 +32,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case expiryHeld(seconds: Int64)
     /// Tokens are dropped again.
     case expiryGoesOn
+    /// The newest key has sealed a quarter as often as it may, or more.
+    case manySeals(keyNumber: Int, count: Int64)
 
     /// Whether somebody has to do something.
     package enum Weight: Sendable {
@@ -46,7 +48,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     package var weight: Weight {
         switch self {
         case .writesFail, .vanished: .fault
-        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld: .warning
+        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals: .warning
         case .converted, .upgraded, .writesRecovered, .returned, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
@@ -93,6 +95,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             """
             no token is dropped for now, as the clock is \(Self.hours(seconds)) of where it should be by the last look at \
             it: set it right if it is wrong; if it stays as it is, dropping begins in \(ExpiryClock.confirmation / 3_600) hours
+            """
+        case .manySeals(let number, let count):
+            """
+            key \(number) has sealed \(count) times, and may do so \(SealCounts.limit) times: then no token is stored any more. \
+            Make a new one with token-cache keys add; token-cache rekey and token-cache keys retire \(number) do away with it
             """
         case .expiryGoesOn: "tokens whose time is over are dropped again"
         case .expired(let count): "dropped \(count) \(count == 1 ? "token" : "tokens") whose time was over"

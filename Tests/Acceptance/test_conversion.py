@@ -66,7 +66,7 @@ def test_a_store_of_the_second_version_is_converted_once(serve, settings):
     server.stop()
     set_back(server.data)
     report = command(server.data, "doctor", environment=environment(settings)).stdout
-    assert "schema 2, which the next start converts to 3" in report
+    assert "schema 2, which the next start converts to 4" in report
     for is_first in (True, False):
         server = serve(settings, data=server.data)
         assert (f"converting the store {server.data}/tokens.db" in server.log()) == is_first

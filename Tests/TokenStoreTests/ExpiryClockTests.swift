@@ -144,13 +144,13 @@ import Testing
     func journal() throws {
         let folder = try TemporaryDirectory()
         let source = try SQLiteConnection(path: folder.path + "/source", mode: .readWriteCreate)
-        try source.execute("CREATE TABLE page (number, value); INSERT INTO page VALUES (1, zeroblob(1000000))")
+        try source.execute("CREATE TABLE page (number, value); INSERT INTO page VALUES (1, zeroblob(100000))")
         let copy = folder.path + "/copy"
         #expect(FileManager.default.createFile(atPath: copy, contents: nil))
         var files: Set<String> = []
         do {
             let copying = try DatabaseCopy(of: source, to: copy)
-            while try copying.step(pages: 10).remaining > 0 {
+            while try copying.step(pages: 5).remaining > 0 {
                 files.formUnion(try FileManager.default.contentsOfDirectory(atPath: folder.path))
                 try source.execute("UPDATE page SET number = number + 1")
             }

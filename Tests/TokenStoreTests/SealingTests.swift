@@ -24,7 +24,7 @@ import Testing
     private func open(
         _ value: [UInt8], _ number: Int, _ rowKey: [UInt8], with ring: KeyRing
     ) throws(SealingError) -> Token {
-        var sealer = try TokenSealer(ring)
+        var sealer = try TokenSealer(ring, SealCount(keyNumber: ring.newest.number))
         var text: [UInt8] = []
         try sealer.open(value.span, keyNumber: number, rowKey: rowKey.span, into: &text)
         let (id, info) = TokenSealer.split(text)
@@ -72,7 +72,7 @@ import Testing
     @Test("what was sealed opens again, whatever its length, and never looks the same twice")
     func roundTrip() throws {
         let ring = try ring([1, 7])
-        var sealer = try TokenSealer(ring)
+        var sealer = try TokenSealer(ring, SealCount(keyNumber: ring.newest.number))
         var values = Set<[UInt8]>()
         for (id, length) in [("me", 0), ("me", 1), (String(repeating: "i", count: 1_024), 330), ("é", 1 << 20)] {
             let rowKey = [UInt8](repeating: 9, count: 32)
@@ -89,7 +89,7 @@ import Testing
     @Test("a change of any byte is noticed")
     func tampering() throws {
         let ring = try ring()
-        var sealer = try TokenSealer(ring)
+        var sealer = try TokenSealer(ring, SealCount(keyNumber: ring.newest.number))
         let rowKey = [UInt8](repeating: 9, count: 32)
         let value = try sealer.seal(Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span)
         for index in value.indices {
@@ -110,7 +110,7 @@ import Testing
     @Test("a value opens in its own row alone, under its own key alone")
     func moving() throws {
         let ring = try ring([1, 2])
-        var sealer = try TokenSealer(ring)
+        var sealer = try TokenSealer(ring, SealCount(keyNumber: ring.newest.number))
         let rowKey = [UInt8](repeating: 9, count: 32)
         let value = try sealer.seal(Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span)
         #expect(throws: SealingError.tampered(keyNumber: 2)) {

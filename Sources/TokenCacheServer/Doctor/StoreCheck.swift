@@ -54,8 +54,9 @@ struct StoreCheck {
                 )
             }
             guard found.isSealed else { return findings + [.ok(Self.ringTopic, "sealing is off: there is none")] }
-            let numbers = try client.perform(ListKeys()) { _ in }.keys.map(\.number)
-            findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(numbers))"))
+            let keys = try client.perform(ListKeys()) { _ in }.keys
+            findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(keys.map(\.number)))"))
+            findings += keys.filter(\.isNewest).flatMap { Self.seals(of: $0.number, $0.seals) }
         } catch {
             findings.append(
                 .problem(Self.topic, "the server does not tell of its store", "ask again, or look into its log"))
@@ -90,7 +91,9 @@ struct StoreCheck {
             findings.append(.problem(Self.topic, StoreOpenError.sealed(path: path)))
         default: break
         }
-        return findings + ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
+        findings += ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
+        if let newest = found.seals.keys.max() { findings += Self.seals(of: newest, found.seals[newest] ?? 0) }
+        return findings
     }
 
     private func absentStore(_ file: KeyRingFile) -> Finding {
@@ -175,6 +178,17 @@ struct StoreCheck {
         let conversion = schema < current ? ", which the next start converts to \(current)" : ""
         return
             "\(tokens) \(tokens == 1 ? "token" : "tokens") in \(databaseBytes) bytes, schema \(schema)\(conversion)\(log)"
+    }
+
+    /// What is to be said of the key that seals.
+    private static func seals(of number: Int, _ count: Int64) -> [Finding] {
+        let limit = StoreAdministrator.Key.sealLimit
+        guard count >= StoreAdministrator.Key.sealConcern else { return [] }
+        let (text, advice) = (
+            "key \(number) has sealed \(count) of \(limit) times that it may",
+            "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"
+        )
+        return [count < limit ? .warning(ringTopic, text, advice) : .problem(ringTopic, text, advice)]
     }
 
     private static func keys(_ numbers: [Int]) -> String {

@@ -138,6 +138,15 @@ struct MetricsReport {
             "token_cache_store_expiry_held", .gauge,
             "1 while no token is dropped because the clock has jumped, otherwise 0.", metrics.expiryHeld.value
         )
+        let seals = "token_cache_store_key_seals"
+        text.begin(seals, .gauge, "How often each key has sealed a token, of 4294967296 times that it may.")
+        let counts = store.sealCounts
+        for (number, count) in counts {
+            text.add(
+                seals, ["key": "\(number)", "newest": number == counts.last?.keyNumber ? "yes" : "no"],
+                UInt64(max(0, count))
+            )
+        }
         text.single(
             "token_cache_store_unreadable_reads_total", .counter,
             "Rows that did not open when they were asked for: changed, or sealed with a key that is not there.",

@@ -9,14 +9,26 @@ extension StoreAdministrator {
         package var createdAt: Int64
         /// It seals what is written.
         package var isNewest: Bool
+        /// How often it has sealed, of `sealLimit` times that it may; after a crash that is up to 65,536 too many.
+        package var seals: Int64
+
+        /// How often a key may seal.
+        package static let sealLimit = SealCounts.limit
+        /// From here on it is time for a new key.
+        package static let sealConcern = SealCounts.concern
+    }
+
+    private func key(_ key: KeyRing.NumberedKey, of ring: KeyRing) -> Key {
+        Key(
+            number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.newest.number,
+            seals: store.state.sealing.seals.count(of: key.number).value
+        )
     }
 
     /// The numbered keys, the oldest first.
     package func keys() throws(StoreError) -> [Key] {
         let ring = try ring()
-        return ring.keys.map { key in
-            Key(number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.newest.number)
-        }
+        return ring.keys.map { key($0, of: ring) }
     }
 
     /// Makes a new key, which seals from now on; what the older ones have sealed stays readable.
@@ -33,8 +45,7 @@ extension StoreAdministrator {
             throw .sealing(error)
         }
         try replaceRing(longer)
-        let newest = longer.newest
-        return Key(number: newest.number, createdAt: newest.createdAt, isNewest: true)
+        return key(longer.newest, of: longer)
     }
 
     /// Takes a key out of the ring, for good.
@@ -136,6 +147,10 @@ extension StoreAdministrator {
         var slot: Int64? = .min
         while let start = slot {
             let sealing = store.state.sealing
+            // Otherwise every row would be one that cannot be sealed.
+            if let count = sealing.newestCount, count.isExhausted {
+                throw .sealing(.exhausted(keyNumber: count.keyNumber))
+            }
             let step = try await store.writer.perform { (committer) throws(SQLiteError) in
                 var coder = RowCoder(sealing)
                 return try committer.reseal(after: start, count: Self.rekeyingStep, &coder)

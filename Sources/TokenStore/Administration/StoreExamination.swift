@@ -13,6 +13,8 @@ package struct StoreExamination: Sendable {
     package let logBytes: Int
     /// The fingerprint of the key ring that it was sealed with; nil in the clear.
     package let keyRing: String?
+    /// How often keys have sealed, by their numbers, as of the same time.
+    package let seals: [Int: Int64]
 
     /// Looks at the store of a folder; nil when there is none.
     package static func examine(directory: String) throws(StoreOpenError) -> StoreExamination? {
@@ -31,7 +33,7 @@ package struct StoreExamination: Sendable {
         guard version > 1 else {
             return StoreExamination(
                 schemaVersion: version == 0 ? nil : version, tokens: 0, databaseBytes: databaseBytes,
-                logBytes: logBytes, keyRing: nil
+                logBytes: logBytes, keyRing: nil, seals: [:]
             )
         }
         return try Schema.opening(path) { () throws(SQLiteError) in
@@ -40,7 +42,8 @@ package struct StoreExamination: Sendable {
             let identity = isThere ? select.blob(at: 0) : []
             return StoreExamination(
                 schemaVersion: version, tokens: isThere ? select.integer(at: 1) : 0, databaseBytes: databaseBytes,
-                logBytes: logBytes, keyRing: identity.isEmpty ? nil : KeyRingExamination.fingerprint(identity)
+                logBytes: logBytes, keyRing: identity.isEmpty ? nil : KeyRingExamination.fingerprint(identity),
+                seals: identity.isEmpty || version < Schema.version ? [:] : try Schema.seals(of: connection)
             )
         }
     }

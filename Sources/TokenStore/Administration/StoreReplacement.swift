@@ -61,9 +61,30 @@ package struct StoreReplacement: ~Copyable {
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
         let tokens = try check(path, progress)
+        try keepSealCounts()
         try PrivateFile.synchronize(database.new)
         try database.replace(mayBeDamaged: true)
         return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: options.isSealed)
+    }
+
+    /// Has the copy of a backup count at least as many seals as the store whose place it takes: the keys have made them.
+    private func keepSealCounts() throws(StoreError) {
+        // What cannot be read is lost, as it is when there is no store.
+        guard PrivateFile.size(database.path) > 0,
+            let former = try? SQLiteConnection(path: database.path, mode: .still),
+            let seals = try? Schema.seals(of: former), !seals.isEmpty,
+            let ring = try? former.text("SELECT hex(key_ring) FROM store")
+        else { return }
+        do throws(SQLiteError) {
+            let copy = try SQLiteConnection(path: database.new, mode: .readWrite)
+            guard try copy.text("SELECT hex(key_ring) FROM store") == ring else { return }
+            // Its log may count further.
+            let missing = PrivateFile.size(database.path + "-wal") > 0 ? SealCounts.step : 0
+            try copy.giveUpSafety()
+            try Schema.raiseSeals(seals.mapValues { min($0, SealCounts.limit) + missing }, in: copy)
+        } catch {
+            throw .write(error)
+        }
     }
 
     /// Looks whether the copy of a backup is sound, before anything is made of it.
@@ -153,6 +174,11 @@ package struct StoreReplacement: ~Copyable {
         do throws(SQLiteError) {
             // A fault has the whole copy thrown away.
             try target.committer.connection.prepareForBulkWriting()
+            // In the clear they wait for the next time that the store is sealed with the ring.
+            try Schema.raiseSeals(try Schema.seals(of: source.committer.connection), in: target.committer.connection)
+            if isSealed {
+                target.committer.seals.load(try Schema.seals(of: target.committer.connection), of: target.keys.index)
+            }
         } catch {
             throw .write(error)
         }
@@ -183,7 +209,7 @@ package struct StoreReplacement: ~Copyable {
     ) throws(StoreError) {
         var (rows, bytes): ([Row], Int) = ([], 0)
         var fault: StoreError?
-        var coder = RowCoder(Sealing(target.keys))
+        var coder = RowCoder(Sealing(target.keys, seals: target.committer.seals))
         try forEachRow(
             of: source.committer.connection, sealing: Sealing(source.keys), total: source.committer.tokenCount, progress
         ) { (token, writtenAt) in
@@ -201,6 +227,11 @@ package struct StoreReplacement: ~Copyable {
         fault = Self.write(&rows, to: target.committer) ?? fault
         // A row that does not open would be lost.
         if let fault { throw .refused("\(fault); nothing was replaced") }
+        do throws(SQLiteError) {
+            try target.committer.storeSeals()
+        } catch {
+            throw .write(error)
+        }
     }
 
     /// Bytes of memory that rows take which are written in one go: the more, the more rows of a page come together.

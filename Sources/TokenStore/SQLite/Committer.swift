@@ -9,6 +9,7 @@ final class Committer {
     private let end: SQLiteStatement
     private let table: TokenTable
     private let setCount: SQLiteStatement
+    private var sealTable: SealTable
     private let pageCount: SQLiteStatement
     private let freePageCount: SQLiteStatement
     let pageSize: Int
@@ -22,12 +23,16 @@ final class Committer {
     /// Nil until it is needed for the first time.
     var mover: LogMover?
 
-    init(_ connection: SQLiteConnection, options: StoreOptions) throws(SQLiteError) {
+    /// - Parameter seals: What the keys have sealed, which is kept in the database.
+    init(
+        _ connection: SQLiteConnection, options: StoreOptions, seals: SealCounts = SealCounts()
+    ) throws(SQLiteError) {
         self.connection = connection
         self.options = options
         begin = try SQLiteStatement("BEGIN IMMEDIATE", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
         table = try TokenTable(connection)
+        sealTable = try SealTable(connection, seals)
         setCount = try SQLiteStatement("UPDATE store SET tokens = ?1", on: connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
@@ -70,14 +75,26 @@ final class Committer {
                 try setCount.bind(Int64(tokenCount), at: 1)
                 try setCount.run()
             }
+            try sealTable.reserve()
             try end.run()
+            sealTable.noteCommit()
             return result
         } catch {
             // SQLite has already rolled back after some errors; a second time does no harm.
             if connection.isInTransaction { try? connection.execute("ROLLBACK") }
             tokenCount = countBefore
+            sealTable.noteRollback()
             throw error
         }
+    }
+
+    /// What the keys have sealed.
+    var seals: SealCounts { sealTable.seals }
+
+    /// Stores the number of seals as it is, for a store that is being closed.
+    func storeSeals() throws(SQLiteError) {
+        guard sealTable.isAhead else { return }
+        try transaction { () throws(SQLiteError) in try sealTable.storeExactly() }
     }
 
     /// Bytes of what is in the log, the frames' heads left out.

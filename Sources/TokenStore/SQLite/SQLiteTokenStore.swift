@@ -39,7 +39,10 @@ package final class SQLiteTokenStore: TokenStore {
         self.report = report
         let opener = StoreOpener(directory: directory, database: path, options: options, report: report)
         let opened = try opener.open()
-        state = StoreState(sealing: Sealing(opened.keys), retention: options.retention, cacheLimit: options.cacheLimit)
+        state = StoreState(
+            sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention,
+            cacheLimit: options.cacheLimit
+        )
         let database = WriterDatabase(opened.committer, opener: opener, state: state, lock: lock)
         writer = SQLiteWriter(
             database, state: state,
@@ -69,6 +72,12 @@ package final class SQLiteTokenStore: TokenStore {
 
     /// Bytes of tokens that wait to be written.
     package var queuedBytes: Int { writer.admission.waitingBytes }
+
+    /// How often each key of the ring has sealed, the newest last; empty in the clear.
+    package var sealCounts: [(keyNumber: Int, seals: Int64)] {
+        guard let ring = state.sealing.ring else { return [] }
+        return ring.keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) }
+    }
 
     /// Keeps tokens for another time from now on.
     ///

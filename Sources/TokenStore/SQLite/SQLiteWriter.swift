@@ -147,7 +147,7 @@ final class SQLiteWriter: Sendable {
 
     private func run(_ database: WriterDatabase) {
         var housekeeping = Housekeeping(retention: state.retention, at: .now)
-        var expiry = Expiry(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
+        var watch = Watch(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
         var mayWait = true
         while true {
             if mayWait { wait(until: housekeeping.next) }
@@ -158,7 +158,7 @@ final class SQLiteWriter: Sendable {
                 // On a full disk a checkpoint may make room, which failing commits must not put off.
                 if commit(batches, to: database) {
                     housekeeping.noteCommit(at: .now)
-                    expiry.clock.noteWrite()
+                    watch.clock.noteWrite()
                 } else {
                     housekeeping.noteFailure(at: .now)
                 }
@@ -174,7 +174,7 @@ final class SQLiteWriter: Sendable {
             }
             housekeeping.noteLog(size: database.logSize, isSynchronizing: database.isSynchronizing)
             let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
-            if let step { take(step, &housekeeping, &expiry, database) }
+            if let step { take(step, &housekeeping, &watch, database) }
             // A job may have followers, and a step another one.
             mayWait = isIdle && step == nil
         }
@@ -217,7 +217,7 @@ final class SQLiteWriter: Sendable {
     }
 
     private func take(
-        _ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ expiry: inout Expiry,
+        _ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ watch: inout Watch,
         _ database: WriterDatabase
     ) {
         do throws(StoreError) {
@@ -225,8 +225,9 @@ final class SQLiteWriter: Sendable {
             case .lookAfterFiles:
                 housekeeping.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
-                expiry.clock.look(at: .now)
-                try saveClockLook(&expiry, database)
+                watch.clock.look(at: .now)
+                noteSeals(&watch)
+                try saveClockLook(&watch, database)
             case .holdLog:
                 housekeeping.noteHold(logSize: database.logSize)
                 try database.perform(provesWriting: false) { (committer) throws(SQLiteError) in
@@ -251,8 +252,8 @@ final class SQLiteWriter: Sendable {
             case .expire:
                 housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)
                 let now = ExpiryClock.Reading.now
-                expiry.clock.look(at: now)
-                guard let horizon = state.retention.horizon(at: now.wall), mayExpire(&expiry) else { return }
+                watch.clock.look(at: now)
+                guard let horizon = state.retention.horizon(at: now.wall), mayExpire(&watch) else { return }
                 let (removed, isDone) = try database.perform { (committer) throws(SQLiteError) in
                     try committer.expire(horizon)
                 }
@@ -269,29 +270,41 @@ final class SQLiteWriter: Sendable {
         }
     }
 
-    // MARK: - The clock
+    // MARK: - The clock and the keys
 
-    private struct Expiry {
+    /// What is looked at now and then.
+    private struct Watch {
         var clock: ExpiryClock
         /// It was told that nothing is dropped.
         var isToldToHold = false
+        /// The key that was told of.
+        var tiredKey = 0
     }
 
     /// Whether the clock is trusted; tells when that changes.
-    private func mayExpire(_ expiry: inout Expiry) -> Bool {
-        let isHeld = expiry.clock.holdsExpiry
-        if isHeld != expiry.isToldToHold {
-            expiry.isToldToHold = isHeld
+    private func mayExpire(_ watch: inout Watch) -> Bool {
+        let isHeld = watch.clock.holdsExpiry
+        if isHeld != watch.isToldToHold {
+            watch.isToldToHold = isHeld
             state.metrics.expiryHeld.set(isHeld ? 1 : 0)
-            report(isHeld ? .expiryHeld(seconds: expiry.clock.deviation) : .expiryGoesOn)
+            report(isHeld ? .expiryHeld(seconds: watch.clock.deviation) : .expiryGoesOn)
         }
         return !isHeld
     }
 
-    private func saveClockLook(_ expiry: inout Expiry, _ database: WriterDatabase) throws(StoreError) {
+    /// Tells once of a key that has sealed often.
+    private func noteSeals(_ watch: inout Watch) {
+        guard let count = state.sealing.newestCount, count.value >= SealCounts.concern,
+            count.keyNumber != watch.tiredKey
+        else { return }
+        watch.tiredKey = count.keyNumber
+        report(.manySeals(keyNumber: count.keyNumber, count: count.value))
+    }
+
+    private func saveClockLook(_ watch: inout Watch, _ database: WriterDatabase) throws(StoreError) {
         // While writes fail it can wait.
-        guard state.fault == nil, let time = expiry.clock.due(isExpiring: !state.retention.isUnlimited) else { return }
+        guard state.fault == nil, let time = watch.clock.due(isExpiring: !state.retention.isUnlimited) else { return }
         try database.perform { (committer) throws(SQLiteError) in try committer.saveClockLook(time) }
-        expiry.clock.noteSaved(time)
+        watch.clock.noteSaved(time)
     }
 }

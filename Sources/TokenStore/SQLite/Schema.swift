@@ -13,7 +13,8 @@ enum Schema {
     /// The version, as `PRAGMA user_version` has it.
     ///
     /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
-    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at`.
+    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no
+    /// `looked_at` and no table `seal`.
     static let version = 4
 
     private static let tables = """
@@ -32,9 +33,13 @@ enum Schema {
             slot_key BLOB NOT NULL,
             looked_at INTEGER
         ) STRICT;
+        \(sealTable);
         INSERT INTO store (one, key_ring, tokens, slot_key, looked_at)
         VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER))
         """
+
+    /// What each key has sealed at most; see SealCounts.
+    private static let sealTable = "CREATE TABLE seal (key_number INTEGER PRIMARY KEY, seals INTEGER NOT NULL) STRICT"
 
     /// Whose database this is and which version it has: 0 for a new one.
     ///
@@ -78,6 +83,7 @@ enum Schema {
                 """
                 BEGIN IMMEDIATE;
                 ALTER TABLE store ADD COLUMN looked_at INTEGER;
+                \(sealTable);
                 PRAGMA user_version = \(version);
                 COMMIT
                 """
@@ -105,6 +111,26 @@ enum Schema {
         let key = select.blob(at: 0)
         guard key.count == SecretKey.length else { throw .damaged("the slot key does not have 32 bytes") }
         return SecretKey(key.span)
+    }
+
+    /// What each key has sealed at most, by its number.
+    static func seals(of connection: SQLiteConnection) throws(SQLiteError) -> [Int: Int64] {
+        let select = try SQLiteStatement("SELECT key_number, seals FROM seal", on: connection)
+        var seals: [Int: Int64] = [:]
+        while try select.step() { seals[select.integer(at: 0)] = Int64(select.integer(at: 1)) }
+        return seals
+    }
+
+    /// Has a database count no fewer seals than another one.
+    static func raiseSeals(_ seals: [Int: Int64], in connection: SQLiteConnection) throws(SQLiteError) {
+        for (number, count) in seals {
+            try connection.execute(
+                """
+                INSERT INTO seal (key_number, seals) VALUES (\(number), \(count))
+                ON CONFLICT (key_number) DO UPDATE SET seals = max(seals, excluded.seals)
+                """
+            )
+        }
     }
 
     /// Makes or drops the indexes that retention needs: each costs every write a little, and is there only when used.

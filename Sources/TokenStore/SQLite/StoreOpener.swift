@@ -7,6 +7,8 @@ struct StoreOpener: Sendable {
     let database: String
     let options: StoreOptions
     let report: @Sendable (StoreEvent) -> Void
+    /// What the keys have sealed; kept when the store is opened again.
+    let seals = SealCounts()
 
     /// What was found, or made.
     struct Opened {
@@ -83,7 +85,8 @@ struct StoreOpener: Sendable {
         let keys = try keys(of: connection)
         return try Schema.opening(database) { () throws(SQLiteError) in
             try Schema.index(connection, for: retention)
-            return Opened(committer: try Committer(connection, options: options), keys: keys)
+            seals.load(try Schema.seals(of: connection), of: keys.index)
+            return Opened(committer: try Committer(connection, options: options, seals: seals), keys: keys)
         }
     }
 

@@ -151,6 +151,8 @@ final class WriterDatabase {
     /// Closes the database, and then gives the folder free.
     func close() {
         if let committer {
+            // If it fails, too many are counted.
+            try? committer.storeSeals()
             // If it fails the log stays, and the next start reads it.
             _ = try? committer.checkpoint(waiting: 1_000)
         }

@@ -134,7 +134,9 @@ struct RowCoder: ~Copyable {
         let keys = sealing.keys
         let new = try KeyedHash(keys.index)
         sealer =
-            if let ring = keys.ring { try TokenSealer(ring) } else { nil }
+            if let ring = keys.ring {
+                try TokenSealer(ring, sealing.seals.count(of: ring.newest.number))
+            } else { nil }
         (hash, version) = (new, current)
         return new
     }

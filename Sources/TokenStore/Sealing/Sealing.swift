@@ -9,10 +9,16 @@ final class Sealing: Sendable {
     let version = Atomic<UInt64>(1)
     /// The key that is being taken out of the ring; 0 for none.
     let retiring = Atomic<Int>(0)
+    /// What the keys have sealed.
+    let seals: SealCounts
 
-    init(_ keys: StoreKeys) {
+    init(_ keys: StoreKeys, seals: SealCounts = SealCounts()) {
         current = Mutex(keys)
+        self.seals = seals
     }
+
+    /// How often the key has sealed that does; nil in the clear.
+    var newestCount: SealCount? { ring.map { seals.count(of: $0.newest.number) } }
 
     var keys: StoreKeys { current.withLock(\.self) }
 

@@ -8,6 +8,8 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
     case tampered(keyNumber: Int)
     /// The row is shorter than anything sealed, or of a kind that this version does not know.
     case malformed
+    /// The key has sealed as often as it may.
+    case exhausted(keyNumber: Int)
     /// The row lies where nobody looks for it.
     case misplaced
     /// A call of OpenSSL's failed.
@@ -20,6 +22,11 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
         case .tampered(let number):
             "a row does not open with key \(number): it was changed, or key \(number) is not the one that sealed it"
         case .malformed: "a row is not in the sealed form"
+        case .exhausted(let number):
+            """
+            key \(number) has sealed \(SealCounts.limit) times, as often as one key may; make a new one with \
+            token-cache keys add
+            """
         case .misplaced: "a row is not where its id is looked for: it was moved, or its key was changed"
         case .library(let call): "OpenSSL's \(call) failed"
         }

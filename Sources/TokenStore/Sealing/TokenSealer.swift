@@ -9,6 +9,8 @@ internal import COpenSSL
 /// Used by one thread at a time.
 struct TokenSealer: ~Copyable {
     let ring: KeyRing
+    /// Of the newest key.
+    private let seals: SealCount
     private let sealing: TokenCipher
     /// Made when first needed.
     private var opening: [Int: TokenCipher] = [:]
@@ -23,15 +25,18 @@ struct TokenSealer: ~Copyable {
     /// Bytes of a sealed value beyond the unique id and the token info.
     static let overhead = 1 + TokenCipher.nonceLength + 2 + TokenCipher.tagLength
 
-    init(_ ring: KeyRing) throws(SealingError) {
+    /// - Parameter seals: Counts what the newest key seals.
+    init(_ ring: KeyRing, _ seals: SealCount) throws(SealingError) {
         let sealing = try TokenCipher(ring.newest.key, .sealing)
         self.ring = ring
+        self.seals = seals
         self.sealing = sealing
     }
 
     /// Seals a token with the newest key, whose number is `ring.newest.number`.
     mutating func seal(_ tokenInfo: Span<UInt8>, id: Span<UInt8>, rowKey: Span<UInt8>) throws(SealingError) -> [UInt8] {
         precondition(id.count <= Int(UInt16.max), "the length of an id takes two bytes")
+        _ = try seals.take()
         var value: [UInt8] = []
         value.reserveCapacity(Self.overhead + id.count + tokenInfo.count)
         value.append(Self.form)

@@ -8,7 +8,8 @@ struct Keys: AsyncParsableCommand {
         abstract: "Show and change the keys that seal tokens.",
         discussion: """
             The newest key seals, all of them open. To replace a key: keys add, rekey, keys retire. Back the key ring up \
-            after each change, and seal anew after at most some 4 billion writes (NIST SP 800-38D, section 8.3).
+            after each change. A key seals 4294967296 times at most (NIST SP 800-38D, section 8.3); then tokens are refused \
+            until there is a new one. The log warns at a quarter of that.
 
             EXAMPLES
               token-cache keys list
@@ -28,7 +29,10 @@ struct Keys: AsyncParsableCommand {
         func run() async throws {
             let reply = try await options.withStore { try await $0.perform(ListKeys()) }
             let lines = reply.keys.map { key in
-                "\(key.number)  made \(Text.time(key.createdAt))\(key.isNewest ? "  seals" : "")"
+                """
+                \(key.number)  made \(Text.time(key.createdAt))  has sealed \(key.seals) times\
+                \(key.isNewest ? "  seals" : "")
+                """
             }
             try options.output.print(reply, lines.joined(separator: "\n"))
         }

@@ -1,0 +1,91 @@
+internal import Synchronization
+
+/// How often the keys of a ring have sealed.
+///
+/// With random nonces of 96 bits a key of AES-GCM may seal 2^32 times (NIST SP 800-38D, section 8.3): by then the chance
+/// that a nonce was used twice, which would give both texts away, is one in 2^32.
+///
+/// A seal is counted here before it is made. The table `seal` is ahead of that: the commit that stores a row also stores, now
+/// and then, a count that the next seals stay below; see `Committer`. So no row is in a store that is not counted there, a
+/// crash counts up to `step` too many, and what is not counted after a crash was never written.
+///
+/// Any thread.
+final class SealCounts: Sendable {
+    /// Beyond it nothing is sealed.
+    static let limit: Int64 = 1 << 32
+    /// From here on it is time for a new key.
+    static let concern = limit / 4
+    /// Seals by which the stored count is ahead.
+    static let step: Int64 = 1 << 16
+
+    private struct Contents {
+        /// Of the ring that is counted; nil before the first.
+        var index: SecretKey?
+        var counts: [Int: SealCount] = [:]
+    }
+
+    private let contents = Mutex(Contents())
+    /// Grows with each new key, after it.
+    let version = Atomic<UInt64>(0)
+
+    /// The count of a key.
+    func count(of keyNumber: Int) -> SealCount {
+        contents.withLock { contents in
+            if let count = contents.counts[keyNumber] { return count }
+            let count = SealCount(keyNumber: keyNumber)
+            contents.counts[keyNumber] = count
+            version.add(1, ordering: .releasing)
+            return count
+        }
+    }
+
+    var all: [SealCount] { contents.withLock { Array($0.counts.values) } }
+
+    /// Takes over what a store says of its keys; what was counted since for the same ring is kept.
+    ///
+    /// - Parameters:
+    ///   - stored: Seals by the keys' numbers.
+    ///   - index: Tells one ring from another.
+    func load(_ stored: [Int: Int64], of index: SecretKey) {
+        contents.withLock { contents in
+            // Those of another ring go on being counted by whoever still seals with them, and are forgotten here.
+            if contents.index?.hasBytes(of: index) != true { contents = Contents(index: index) }
+            for (number, seals) in stored {
+                let count = contents.counts[number] ?? SealCount(keyNumber: number)
+                count.raise(to: seals)
+                contents.counts[number] = count
+            }
+            version.add(1, ordering: .releasing)
+        }
+    }
+}
+
+/// How often one key has sealed.
+///
+/// Any thread.
+final class SealCount: Sendable {
+    let keyNumber: Int
+    private let taken = Atomic<Int64>(0)
+
+    init(keyNumber: Int) {
+        self.keyNumber = keyNumber
+    }
+
+    var value: Int64 { min(taken.load(ordering: .acquiring), SealCounts.limit) }
+
+    var isExhausted: Bool { value == SealCounts.limit }
+
+    /// Counts a seal that is about to be made.
+    ///
+    /// - Returns: Its number, from 1, which no other seal of this key has.
+    func take() throws(SealingError) -> Int64 {
+        let number = taken.add(1, ordering: .acquiringAndReleasing).newValue
+        guard number <= SealCounts.limit else { throw .exhausted(keyNumber: keyNumber) }
+        return number
+    }
+
+    /// - Parameter seals: As a store says, which somebody may have changed.
+    func raise(to seals: Int64) {
+        _ = taken.max(min(seals, SealCounts.limit), ordering: .acquiringAndReleasing)
+    }
+}

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+import earlier_form
 from contract import STORED, found
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, binary, clean_environment
@@ -24,8 +25,13 @@ TABLES_OF_VERSION_2 = """
     DROP TABLE token;
     ALTER TABLE token_2 RENAME TO token;
     ALTER TABLE store DROP COLUMN slot_key;
+    ALTER TABLE store DROP COLUMN looked_at;
+    DROP TABLE seal;
     PRAGMA user_version = 2;
 """
+
+
+CHANGES_TO_VERSION_3 = "ALTER TABLE store DROP COLUMN looked_at; DROP TABLE seal; PRAGMA user_version = 3"
 
 
 @pytest.fixture(params=["sealed", "in the clear"])
@@ -47,6 +53,7 @@ def environment(settings):
 def set_back(data):
     """Makes the store of a stopped server one of version 2."""
     with opened(data) as database:
+        earlier_form.set_back(database, data / "keys")
         database.executescript(TABLES_OF_VERSION_2)
 
 
@@ -73,6 +80,32 @@ def test_a_store_of_the_second_version_is_converted_once(serve, settings):
         check(server, 500)
         server.stop()
     assert not list(server.data.glob("*new*"))
+
+
+def test_a_store_of_the_third_version_is_changed_in_its_place(serve, settings):
+    server = serve(settings)
+    fill(server, 50)
+    server.stop()
+    with opened(server.data) as database:
+        earlier_form.set_back(database, server.data / "keys")
+        database.executescript(CHANGES_TO_VERSION_3)
+    inode = (server.data / "tokens.db").stat().st_ino
+    report = command(server.data, "doctor", environment=environment(settings)).stdout
+    assert "schema 3, which the next start converts to 4" in report
+    for is_first in (True, False):
+        server = serve(settings, data=server.data)
+        assert ("had schema 3 and has schema 4 now" in server.log()) == is_first
+        check(server, 50)
+        report = command(server.data, "doctor").stdout
+        # Only where there is a key.
+        assert ("warning  key 1 is of an earlier version" in report) == (is_first and not settings)
+        if is_first and not settings:
+            assert "of an earlier version: replace it" in printed(server.data, "keys", "list")
+            for step in (["keys", "add"], ["rekey"], ["keys", "retire", "1"]):
+                printed(server.data, *step)
+            assert "earlier version" not in printed(server.data, "keys", "list")
+        server.stop()
+    assert (server.data / "tokens.db").stat().st_ino == inode
 
 
 def test_a_service_manager_is_told_to_wait_for_a_conversion(serve, settings, tmp_path):
@@ -112,6 +145,29 @@ def test_a_conversion_that_is_killed_leaves_the_one_or_the_other_store(serve, se
     assert cut_off > 0
     server = serve(settings, data=data)
     check(server, count)
+
+
+def test_a_change_in_its_place_may_be_killed_at_any_moment(serve, settings, tmp_path):
+    server = serve(settings)
+    fill(server, 20)
+    server.stop()
+    with opened(server.data) as database:
+        earlier_form.set_back(database, server.data / "keys")
+        database.executescript(CHANGES_TO_VERSION_3)
+    for number in itertools.count():
+        data = tmp_path / f"data{number}"
+        shutil.copytree(server.data, data)
+        process = subprocess.Popen(
+            [binary(), "stats", "--data-directory", str(data)], env=clean_environment(environment(settings)),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.002 * number)
+        has_ended = process.poll() is not None
+        process.kill()
+        process.wait()
+        found_sound = printed(data, "verify", environment=environment(settings))
+        assert "20 tokens looked at" in found_sound and "the store is sound" in found_sound
+        if has_ended:
+            break
 
 
 def test_a_store_that_cannot_be_converted_stays_as_it_is(serve, settings):

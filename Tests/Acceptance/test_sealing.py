@@ -127,6 +127,11 @@ CHANGES = {
     "the number of a key that is missing": "UPDATE token SET key_number = 9 WHERE slot = :first",
     "a value cut short": "UPDATE token SET value = substr(value, 1, 10) WHERE slot = :first",
     "an empty value": "UPDATE token SET value = x'' WHERE slot = :first",
+    "an earlier time of its writing": "UPDATE token SET written_at = written_at - 1 WHERE slot = :first",
+    "another expiration": "UPDATE token SET expires_at = 4102444800 WHERE slot = :first",
+    "the number of another seal": """
+        UPDATE token SET value = CAST(substr(value, 1, 4)
+        || CASE substr(value, 5, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(value, 6) AS BLOB) WHERE slot = :first""",
     "text": "UPDATE token SET value = CAST('hello' AS BLOB) WHERE slot = :first",
 }
 
@@ -273,3 +278,31 @@ def test_seals_are_counted_and_refused_at_the_limit_until_there_is_a_new_key(ser
     assert metrics(server)['token_cache_store_key_seals{key="2",newest="yes"}'] == 1
     printed(server.data, "keys", "retire", "1")
     assert "has sealed" not in command(server.data, "doctor").stdout
+
+
+def test_a_count_that_was_put_back_is_noticed(serve):
+    server = serve()
+    for number in range(5):
+        assert exchange(server.address, post(f"id{number}", "x")).body == STORED
+    server.stop()
+    with opened(server.data) as database:
+        database.execute("UPDATE seal SET seals = 3")
+    done = command(server.data, "verify")
+    assert done.returncode == 1 and "2 rows were sealed later than the store has counted" in done.stdout
+
+
+def test_a_former_value_does_not_open_with_the_times_of_the_later_one(serve):
+    server = serve()
+    info = '{"com.facebook.sdk:TokenInformationExpirationDateKey":"4001-01-0%dT00:00:00.000 0000"}'
+    assert exchange(server.address, post("me", info % 1)).body == STORED
+    server.stop()
+    with opened(server.data) as database:
+        former = database.execute("SELECT value FROM token").fetchone()
+    server = serve(data=server.data)
+    assert exchange(server.address, post("me", info % 2)).body == STORED
+    server.stop()
+    with opened(server.data) as database:
+        database.execute("UPDATE token SET value = ?", former)
+    server = serve(data=server.data)
+    assert exchange(server.address, get("me")).body == NOT_FOUND
+    assert "a row does not open with key 1" in command(server.data, "verify").stdout

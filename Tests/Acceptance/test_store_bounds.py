@@ -20,12 +20,13 @@ def info(date):
 
 
 def test_everything_is_kept_by_default(serve):
-    server = serve()
+    # In the clear, where somebody who has the file may change the time.
+    server = serve(UNSEALED)
     assert exchange(server.address, post("old", info(EXPIRED[0]))).body == STORED
     server.stop()
     with opened(server.data) as database:
         database.execute("UPDATE token SET written_at = 1")
-    server = serve(data=server.data)
+    server = serve(UNSEALED, data=server.data)
     time.sleep(1.5)
     assert b"2013-08-14" in exchange(server.address, get("old")).body
 

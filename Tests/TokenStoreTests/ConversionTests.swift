@@ -77,6 +77,7 @@ import Testing
             throw error
         }
         store.close()
+        if isSealed { try EarlierForm.setBack(data) }
         try FileManager.default.moveItem(atPath: path, toPath: path + ".3")
         try database(
             version: 2,
@@ -110,13 +111,17 @@ import Testing
                 #expect(token.info == Array("info".utf8) + token.id.dropFirst(2))
             }
             #expect(found.count == count)
-            #expect(found.allSatisfy { $1.writtenAt == $0 && $1.expiresAt == Int64($0) + 9 })
+            // The one that was written anew states no expiration.
+            #expect(
+                found.allSatisfy {
+                    $1.writtenAt == $0 && $1.expiresAt == ($0 == 0 && !isFirst ? nil : Int64($0) + 9)
+                }
+            )
             let session = try await SessionActor.open(store)
             #expect(try await session.get("id\(count - 1)") == "info\(count - 1)")
             try await session.put("info0", under: "id0")
             #expect(try await administrator.statistics().tokens == count)
             _ = await administrator.store([(Token(id: Array("id0".utf8), info: Array("info0".utf8)), 0)])
-            try await restoreExpiration(store)
             store.close()
             #expect(events.all.filter { $0 == .converting(path: path) }.count == 1, "the first time: \(isFirst)")
         }
@@ -127,11 +132,96 @@ import Testing
                 == "token_by_expiration")
     }
 
-    /// The token that was written has lost it.
-    private func restoreExpiration(_ store: SQLiteTokenStore) async throws {
-        try await store.writer.perform { (committer) throws(SQLiteError) in
-            try committer.connection.execute("UPDATE token SET expires_at = 9 WHERE written_at = 0")
+    /// Makes a store that nobody has open one of version 3.
+    private func setBackToThirdVersion() throws {
+        try EarlierForm.setBack(data)
+        try SQLiteConnection(path: path, mode: .readWrite).execute(
+            "ALTER TABLE store DROP COLUMN looked_at; DROP TABLE seal; PRAGMA user_version = 3")
+    }
+
+    @Test(
+        "a store of the third version becomes one of this in its place, and rekey binds its rows to their times",
+        arguments: [true, false])
+    func third(addsKey: Bool) async throws {
+        let count = 1_000
+        let first = try SQLiteTokenStore(at: data)
+        let tokens = (0..<count).map { (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(7)) }
+        _ = await StoreAdministrator(first).store(tokens)
+        first.close()
+        try setBackToThirdVersion()
+        let store = try SQLiteTokenStore(at: data, events: events)
+        let administrator = StoreAdministrator(store)
+        #expect(events.all == [.upgraded(path: path, from: 3, to: Schema.version)])
+        #expect(try await administrator.keys().map(\.bindsTimes) == [false])
+        var verification = try await administrator.verify { _ in }
+        #expect(verification.isSound && verification.unbound == count)
+        let session = try await SessionActor.open(store)
+        try await session.put("new", under: "id0")
+        #expect(try await administrator.verify { _ in }.unbound == count - 1)
+        if addsKey { #expect(try await administrator.addKey().bindsTimes) }
+        let rekeying = try await administrator.rekey { _ in }
+        #expect(rekeying.resealed == (addsKey ? count : count - 1) && rekeying.unreadable == 0)
+        #expect(try await administrator.rekey { _ in }.resealed == 0)
+        verification = try await administrator.verify { _ in }
+        #expect(verification.isSound && verification.unbound == 0 && verification.tokens == count)
+        if addsKey { try await administrator.retireKey(numbered: 1) }
+        #expect(try await administrator.keys().map(\.bindsTimes) == [addsKey])
+        #expect(try await session.get("id7") == "info7")
+        let times = try await administrator.page(after: 0, limit: count).entries.map(\.writtenAt)
+        #expect(times.filter { $0 == 7 }.count == count - 1)
+        store.close()
+        let again = try SQLiteTokenStore(at: data, events: events)
+        defer { again.close() }
+        #expect(events.all.count == 1)
+        #expect(try await StoreAdministrator(again).verify { _ in }.isSound)
+    }
+
+    @Test("a row of the third version's form does not open once its key is retired, not even as one of the new key's")
+    func putBack() async throws {
+        let first = try SQLiteTokenStore(at: data)
+        _ = await StoreAdministrator(first).store([(Token(id: [65], info: [66]), 7)])
+        first.close()
+        try setBackToThirdVersion()
+        let earlier = try SQLiteConnection(path: path, mode: .readWrite)
+        let value = try earlier.text("SELECT hex(value) FROM token")
+        let store = try SQLiteTokenStore(at: data)
+        let administrator = StoreAdministrator(store)
+        _ = try await administrator.addKey()
+        _ = try await administrator.rekey { _ in }
+        try await administrator.retireKey(numbered: 1)
+        store.close()
+        for (number, error) in [(2, SealingError.tampered(keyNumber: 2)), (1, .missingKey(number: 1))] {
+            try SQLiteConnection(path: path, mode: .readWrite).execute(
+                "UPDATE token SET value = x'\(value)', key_number = \(number)")
+            let forged = try SQLiteTokenStore(at: data)
+            await #expect(throws: StoreError.sealing(error)) { try await SessionActor.open(forged).get("A") }
+            forged.close()
         }
+    }
+
+    @Test("what the options refuse of the third version stays as it is, and a backup of it can be restored")
+    func thirdElsewhere() async throws {
+        let first = try SQLiteTokenStore(at: data)
+        _ = await StoreAdministrator(first).store([(Token(id: [65], info: [66]), 7)])
+        first.close()
+        try setBackToThirdVersion()
+        let backup = folder.path + "/backup"
+        try SQLiteConnection(path: path, mode: .readWrite).execute("VACUUM INTO '\(backup)'")
+        #expect(throws: StoreOpenError.sealed(path: path)) {
+            try SQLiteTokenStore(at: data) { $0.isSealed = false }
+        }
+        #expect(try SQLiteConnection(path: path, mode: .readOnly).integer("PRAGMA user_version") == 3)
+        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        let replacement = try StoreReplacement(directory: data, options: options) { _ in }
+        #expect(try replacement.restore(backup) { _ in }.tokens == 1)
+        #expect(try replacement.convert(isSealed: false) { _ in }.tokens == 1)
+        #expect(try replacement.convert(isSealed: true) { _ in }.tokens == 1)
+        _ = consume replacement
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        #expect(try await SessionActor.open(store).get("A") == "B")
+        let verification = try await StoreAdministrator(store).verify { _ in }
+        #expect(verification.isSound && verification.unbound == 0)
     }
 
     /// Does something with a store in the clear that nobody has open.

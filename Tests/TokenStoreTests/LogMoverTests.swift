@@ -30,8 +30,8 @@ import Testing
     /// Writes a row in a commit of its own; by itself it fills a page.
     private func write(_ name: UInt8, _ version: UInt8, size: Int = 3_000) throws {
         let row = Row(
-            key: key(name), value: [UInt8](repeating: version, count: size), keyNumber: 0, expiresAt: nil,
-            writtenAt: nil, cacheHash: 0, index: ObjectIdentifier(committer)
+            key: key(name), value: [UInt8](repeating: version, count: size), keyNumber: 0,
+            times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0, index: ObjectIdentifier(committer)
         )
         for outcome in try committer.commit([row]) { try outcome.get() }
     }

@@ -207,7 +207,7 @@ import Testing
 
     private func row(_ key: RowKey, _ value: [UInt8] = [1]) -> Row {
         Row(
-            key: key, value: value, keyNumber: 0, expiresAt: nil, writtenAt: nil, cacheHash: 0,
+            key: key, value: value, keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0,
             index: ObjectIdentifier(connection)
         )
     }
@@ -269,14 +269,14 @@ import Testing
         for limit in [nil, 1] {
             let committer = try committer(tokenLimit: limit)
             var row = row("a", [1])
-            (row.keepsNewer, row.writtenAt) = (true, 1_000)
+            (row.keepsNewer, row.times) = (true, RowTimes(writtenAt: 1_000, expiresAt: nil))
             #expect(try committer.commit([row])[0].isSuccess)
-            row.writtenAt = 999
+            row.times = RowTimes(writtenAt: 999, expiresAt: nil)
             guard case .failure(.newer) = try committer.commit([row])[0] else {
                 Issue.record("an older token was stored, with the limit \(limit ?? 0)")
                 return
             }
-            row.writtenAt = 1_000
+            row.times = RowTimes(writtenAt: 1_000, expiresAt: nil)
             #expect(try committer.commit([row])[0].isSuccess)
         }
     }

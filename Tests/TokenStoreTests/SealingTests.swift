@@ -14,6 +14,8 @@ import Testing
         return bytes
     }
 
+    private static let times = RowTimes(writtenAt: 1_795_000_000, expiresAt: nil)
+
     private func ring(_ numbers: [Int] = [1]) throws -> KeyRing {
         KeyRing(
             index: try .random(),
@@ -22,11 +24,11 @@ import Testing
     }
 
     private func open(
-        _ value: [UInt8], _ number: Int, _ rowKey: [UInt8], with ring: KeyRing
+        _ value: [UInt8], _ number: Int, _ rowKey: [UInt8], _ times: RowTimes = Self.times, with ring: KeyRing
     ) throws(SealingError) -> Token {
         var sealer = try TokenSealer(ring, SealCount(keyNumber: ring.newest.number))
         var text: [UInt8] = []
-        try sealer.open(value.span, keyNumber: number, rowKey: rowKey.span, into: &text)
+        try sealer.open(value.span, keyNumber: number, rowKey: rowKey.span, times: times, into: &text)
         let (id, info) = TokenSealer.split(text)
         return Token(id: Array(text[id]), info: Array(text[info]))
     }
@@ -78,7 +80,7 @@ import Testing
             let rowKey = [UInt8](repeating: 9, count: 32)
             let info = (0..<length).map { UInt8(truncatingIfNeeded: $0) }
             for _ in 0..<100 where length < 1_000 || values.count < 302 {
-                let value = try sealer.seal(info.span, id: Array(id.utf8).span, rowKey: rowKey.span)
+                let value = try sealer.seal(info.span, id: Array(id.utf8).span, rowKey: rowKey.span, times: Self.times)
                 #expect(values.insert(value).inserted)
                 #expect(value.count == TokenSealer.overhead + id.utf8.count + length)
                 #expect(try open(value, 7, rowKey, with: ring) == Token(id: Array(id.utf8), info: info))
@@ -91,7 +93,8 @@ import Testing
         let ring = try ring()
         var sealer = try TokenSealer(ring, SealCount(keyNumber: ring.newest.number))
         let rowKey = [UInt8](repeating: 9, count: 32)
-        let value = try sealer.seal(Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span)
+        let value = try sealer.seal(
+            Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span, times: Self.times)
         for index in value.indices {
             for bit in [0, 3, 7] {
                 var changed = value
@@ -112,7 +115,8 @@ import Testing
         let ring = try ring([1, 2])
         var sealer = try TokenSealer(ring, SealCount(keyNumber: ring.newest.number))
         let rowKey = [UInt8](repeating: 9, count: 32)
-        let value = try sealer.seal(Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span)
+        let value = try sealer.seal(
+            Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span, times: Self.times)
         #expect(throws: SealingError.tampered(keyNumber: 2)) {
             try open(value, 2, [UInt8](repeating: 8, count: 32), with: ring)
         }
@@ -120,6 +124,74 @@ import Testing
         #expect(throws: SealingError.missingKey(number: 3)) { try open(value, 3, rowKey, with: ring) }
         #expect(throws: SealingError.missingKey(number: -1)) { try open(value, -1, rowKey, with: ring) }
         #expect(throws: SealingError.tampered(keyNumber: 2)) { try open(value, 2, rowKey, with: self.ring([1, 2])) }
+    }
+
+    @Test("a value opens with its own times alone")
+    func times() throws {
+        let ring = try ring()
+        let rowKey = [UInt8](repeating: 9, count: 32)
+        let all = [
+            RowTimes(writtenAt: 0, expiresAt: nil), RowTimes(writtenAt: 0, expiresAt: 0),
+            RowTimes(writtenAt: 1, expiresAt: nil), RowTimes(writtenAt: 1, expiresAt: 1),
+            RowTimes(writtenAt: 1 << 40, expiresAt: -1), RowTimes(writtenAt: .min, expiresAt: .max),
+        ]
+        for times in all {
+            var sealer = try TokenSealer(ring, SealCount(keyNumber: 1))
+            let value = try sealer.seal(
+                Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span, times: times)
+            for other in all where other != times {
+                #expect(throws: SealingError.tampered(keyNumber: 1)) { try open(value, 1, rowKey, other, with: ring) }
+            }
+            #expect(try open(value, 1, rowKey, times, with: ring).info == Array("hello".utf8))
+        }
+    }
+
+    @Test("each value has the number of its seal")
+    func numbers() throws {
+        let ring = try ring()
+        let count = SealCount(keyNumber: 1)
+        var sealer = try TokenSealer(ring, count)
+        let rowKey = [UInt8](repeating: 9, count: 32)
+        let cases: [(taken: Int64, expected: UInt32)] = [
+            (0, 0), (0, 1), (0x0102_0304, 0x0102_0304), (SealCounts.limit - 1, .max),
+        ]
+        for (taken, expected) in cases {
+            count.raise(to: taken)
+            let value = try sealer.seal(
+                [UInt8]().span, id: Array("me".utf8).span, rowKey: rowKey.span, times: Self.times)
+            #expect(try TokenSealer.number(of: value.span) == expected)
+        }
+    }
+
+    @Test("the form of earlier versions opens with keys that they have made, and with no other")
+    func earlierForm() throws {
+        let (old, new) = (try SecretKey.random(), try SecretKey.random())
+        let ring = KeyRing(
+            index: try .random(),
+            keys: [
+                .init(number: 1, createdAt: 1, key: old, bindsTimes: false), .init(number: 2, createdAt: 2, key: new),
+            ]
+        )
+        let rowKey = [UInt8](repeating: 9, count: 32)
+        let me = Token(id: Array("me".utf8), info: Array("hello".utf8))
+        for times in [Self.times, RowTimes(writtenAt: 7, expiresAt: 8)] {
+            let value = try EarlierForm.seal(me, rowKey: rowKey, keyNumber: 1, key: old)
+            #expect(try open(value, 1, rowKey, times, with: ring) == me)
+            #expect(throws: SealingError.tampered(keyNumber: 1)) { try open(value, 1, [9], times, with: ring) }
+            let forged = try EarlierForm.seal(me, rowKey: rowKey, keyNumber: 2, key: new)
+            #expect(throws: SealingError.tampered(keyNumber: 2)) { try open(forged, 2, rowKey, times, with: ring) }
+        }
+        // What an old key seals now is bound all the same.
+        let first = KeyRing(index: ring.index, keys: [ring.keys[0]])
+        var sealer = try TokenSealer(first, SealCount(keyNumber: 1))
+        let value = try sealer.seal(me.info.span, id: me.id.span, rowKey: rowKey.span, times: Self.times)
+        #expect(try open(value, 1, rowKey, with: ring) == me)
+        #expect(throws: SealingError.tampered(keyNumber: 1)) {
+            try open(value, 1, rowKey, RowTimes(writtenAt: 7, expiresAt: nil), with: ring)
+        }
+        // Without its number and said to be of the earlier form, it is not.
+        let forged = [1] + value.dropFirst(5)
+        #expect(throws: SealingError.tampered(keyNumber: 1)) { try open(forged, 1, rowKey, with: ring) }
     }
 }
 
@@ -152,6 +224,7 @@ import Testing
         #expect(found.keys.map(\.number) == [1, 2])
         #expect(found.keys.map(\.createdAt) == [5, 6])
         #expect(KeyRingText.bytes(of: found) == KeyRingText.bytes(of: ring))
+        #expect(found.keys.map(\.bindsTimes) == [true, true])
         #expect(try found.identity() == ring.identity())
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["keys"])
     }
@@ -170,6 +243,14 @@ import Testing
         #expect(ring.newest.createdAt == 7)
     }
 
+    @Test("keys of earlier versions stay what they are beside new ones")
+    func earlierKeys() throws {
+        let text = "index \(Self.key)\n1 1 \(Self.key)\n2 2 \(Self.key) binds-times\n3 3 \(Self.key)\n"
+        let ring = try #require(try write(text).load()).addingKey(createdAt: 4)
+        try file().save(ring)
+        #expect(try #require(try file().load()).keys.map(\.bindsTimes) == [false, true, false, true])
+    }
+
     @Test(
         "a malformed ring is refused with its line and the reason, and without any of its keys",
         arguments: [
@@ -181,6 +262,7 @@ import Testing
             ("index xKEY\n1 1 KEY", 1, "expected: index KEY, the key in 64 hexadecimal digits"),
             ("index KEY\n0 1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
             ("index KEY\n1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n1 1 KEY binds", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
             ("index KEY\n1 1 KEY KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
         ]
     )

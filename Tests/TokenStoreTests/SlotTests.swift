@@ -43,7 +43,7 @@ import Testing
 
     private func row(_ key: RowKey, _ value: UInt8, on connection: SQLiteConnection) -> Row {
         Row(
-            key: key, value: [value], keyNumber: 0, expiresAt: nil, writtenAt: nil, cacheHash: 0,
+            key: key, value: [value], keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0,
             index: ObjectIdentifier(connection)
         )
     }

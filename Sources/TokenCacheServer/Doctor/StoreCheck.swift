@@ -56,6 +56,7 @@ struct StoreCheck {
             guard found.isSealed else { return findings + [.ok(Self.ringTopic, "sealing is off: there is none")] }
             let keys = try client.perform(ListKeys()) { _ in }.keys
             findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(keys.map(\.number)))"))
+            findings += Self.unbound(keys.filter { !$0.bindsTimes }.map(\.number))
             findings += keys.filter(\.isNewest).flatMap { Self.seals(of: $0.number, $0.seals) }
         } catch {
             findings.append(
@@ -92,7 +93,10 @@ struct StoreCheck {
         default: break
         }
         findings += ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
-        if let newest = found.seals.keys.max() { findings += Self.seals(of: newest, found.seals[newest] ?? 0) }
+        // A ring that cannot be read was told of.
+        if let newest = (try? KeyRingExamination.examine(file))?.numbers.last {
+            findings += Self.seals(of: newest, found.seals[newest] ?? 0)
+        }
         return findings
     }
 
@@ -151,6 +155,7 @@ struct StoreCheck {
                 return [.problem(Self.ringTopic, KeyRingError.ofAnotherStore(path: file.path))]
             }
             return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.numbers)), fingerprint \(ring.fingerprint)")]
+                + Self.unbound(ring.unbound)
         } catch {
             let isHidden = unsafe access(file.path, R_OK) != 0 && errno == EACCES
             return [isHidden ? Self.notForUs(Self.ringTopic) : .problem(Self.ringTopic, error)]
@@ -189,6 +194,17 @@ struct StoreCheck {
             "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"
         )
         return [count < limit ? .warning(ringTopic, text, advice) : .problem(ringTopic, text, advice)]
+    }
+
+    /// What is to be said of keys that an earlier version made.
+    private static func unbound(_ numbers: [Int]) -> [Finding] {
+        numbers.map { number in
+            .warning(
+                ringTopic,
+                "key \(number) is of an earlier version: in rows that it sealed the times can be changed unnoticed",
+                "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"
+            )
+        }
     }
 
     private static func keys(_ numbers: [Int]) -> String {

@@ -11,6 +11,9 @@ extension StoreAdministrator {
         package var isNewest: Bool
         /// How often it has sealed, of `sealLimit` times that it may; after a crash that is up to 65,536 too many.
         package var seals: Int64
+        /// False for a key of an earlier version: rows that it has sealed may not be bound to their times, and it is to be
+        /// replaced.
+        package var bindsTimes: Bool
 
         /// How often a key may seal.
         package static let sealLimit = SealCounts.limit
@@ -21,7 +24,7 @@ extension StoreAdministrator {
     private func key(_ key: KeyRing.NumberedKey, of ring: KeyRing) -> Key {
         Key(
             number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.newest.number,
-            seals: store.state.sealing.seals.count(of: key.number).value
+            seals: store.state.sealing.seals.count(of: key.number).value, bindsTimes: key.bindsTimes
         )
     }
 

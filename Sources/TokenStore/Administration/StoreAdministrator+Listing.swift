@@ -12,6 +12,8 @@ extension StoreAdministrator {
         package let expiresAt: Int64?
         /// Or why it cannot be opened.
         package let token: Result<Token, SealingError>
+        /// The key that sealed it, 0 in the clear, and the number of that seal; nil for a row of the earlier form.
+        let seal: (keyNumber: Int, number: Int64?)
     }
 
     /// Some tokens.
@@ -48,12 +50,21 @@ extension StoreAdministrator {
                     break
                 }
                 let (slot, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
+                let times = RowTimes(
+                    writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3)
+                )
+                let keyNumber = select.integer(at: 4)
+                var seal: (keyNumber: Int, number: Int64?) = (keyNumber, nil)
                 let token: Result<Token, SealingError>
                 do throws(SealingError) {
                     token = .success(
                         try select.withBlob(at: 5) { (value) throws(SealingError) in
                             bytes += value.count
-                            return try coder.token(of: value, keyNumber: select.integer(at: 4), key: key, slot: slot)
+                            let token = try coder.token(
+                                of: value, keyNumber: keyNumber, key: key, slot: slot, times: times
+                            )
+                            if keyNumber > 0 { seal.number = try TokenSealer.number(of: value).map { Int64($0) + 1 } }
+                            return token
                         }
                     )
                 } catch {
@@ -61,8 +72,7 @@ extension StoreAdministrator {
                 }
                 page.entries.append(
                     Entry(
-                        slot: slot, writtenAt: Int64(select.integer(at: 2)),
-                        expiresAt: select.optionalInteger(at: 3), token: token
+                        slot: slot, writtenAt: times.writtenAt, expiresAt: times.expiresAt, token: token, seal: seal
                     )
                 )
             }
@@ -115,6 +125,8 @@ extension StoreAdministrator {
         package var unreadable: [String: Int] = [:]
         /// What SQLite's integrity check says; empty when all is well.
         package var damages: [String] = []
+        /// Rows of the form of an earlier version, whose times can be changed unnoticed; sealing anew gives them another one.
+        package var unbound = 0
         /// The number of tokens that the store has counted, when it is not the number of rows.
         package var wrongCount: Int?
 
@@ -147,17 +159,36 @@ extension StoreAdministrator {
         }
         // Also where no row belongs.
         var slot = Int64.min
+        var uncounted = 0
         while true {
             let page = try page(after: slot, limit: Self.verificationBatch)
             for entry in page.entries {
                 result.tokens += 1
-                if case .failure(let error) = entry.token { result.unreadable["\(error)", default: 0] += 1 }
+                switch entry.token {
+                case .failure(let error): result.unreadable["\(error)", default: 0] += 1
+                case .success where entry.seal.keyNumber == 0: break
+                case .success:
+                    guard let number = entry.seal.number else {
+                        result.unbound += 1
+                        continue
+                    }
+                    // After the row was read: the count is ahead of every row that was written.
+                    if number > store.state.sealing.seals.count(of: entry.seal.keyNumber).value { uncounted += 1 }
+                }
             }
             progress(Progress(done: min(result.tokens, total), total: total))
             guard !page.isLast, let last = page.entries.last else { break }
             slot = last.slot
             if Task.isCancelled { throw .refused("verifying was interrupted") }
             await Task.yield()
+        }
+        if uncounted > 0 {
+            result.damages.append(
+                """
+                \(uncounted) \(uncounted == 1 ? "row was" : "rows were") sealed later than the store has counted: a part of \
+                the store was replaced by an earlier or a later one
+                """
+            )
         }
         // Only a store that stood still meanwhile can be counted.
         let after = try await statistics().tokens

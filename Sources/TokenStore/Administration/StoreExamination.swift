@@ -53,6 +53,8 @@ package struct StoreExamination: Sendable {
 package struct KeyRingExamination: Sendable {
     /// The numbers of its keys, the newest last.
     package let numbers: [Int]
+    /// Those of an earlier version, whose rows may not be bound to their times.
+    package let unbound: [Int]
     /// Tells one ring from another.
     package let fingerprint: String
 
@@ -61,7 +63,9 @@ package struct KeyRingExamination: Sendable {
         guard let ring = try file.load() else { return nil }
         do throws(SealingError) {
             return KeyRingExamination(
-                numbers: ring.keys.map(\.number), fingerprint: fingerprint(try ring.identity()))
+                numbers: ring.keys.map(\.number), unbound: ring.keys.filter { !$0.bindsTimes }.map(\.number),
+                fingerprint: fingerprint(try ring.identity())
+            )
         } catch {
             throw .library(error)
         }

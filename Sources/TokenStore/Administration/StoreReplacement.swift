@@ -260,20 +260,25 @@ package struct StoreReplacement: ~Copyable {
         var done = 0
         do throws(SQLiteError) {
             let select = try SQLiteStatement(
-                "SELECT slot, key, written_at, key_number, value FROM token", on: connection)
+                "SELECT slot, key, written_at, key_number, value, expires_at FROM token", on: connection)
             while try select.step() {
                 let (slot, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
+                let times = RowTimes(
+                    writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 5)
+                )
                 let token: Result<Token, SealingError>
                 do throws(SealingError) {
                     token = .success(
                         try select.withBlob(at: 4) { (value) throws(SealingError) in
-                            try coder.token(of: value, keyNumber: select.integer(at: 3), key: key, slot: slot)
+                            try coder.token(
+                                of: value, keyNumber: select.integer(at: 3), key: key, slot: slot, times: times
+                            )
                         }
                     )
                 } catch {
                     token = .failure(error)
                 }
-                body(token, Int64(select.integer(at: 2)))
+                body(token, times.writtenAt)
                 done += 1
                 if done % 1_000 == 0 { progress(Progress(done: min(done, total), total: total)) }
             }

@@ -1,4 +1,6 @@
 /// Sealing rows anew with the newest key, step by step: a row has one key or the other whenever it stops.
+///
+/// Times are kept. Those of a row of the earlier form are taken as they are found: nothing tells whether they were changed.
 extension Committer {
     /// What became of the rows of one step.
     struct Resealed: Sendable {
@@ -28,7 +30,10 @@ extension Committer {
     ///   - coder: Has the newest key.
     func reseal(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> Resealed {
         let select = try SQLiteStatement(
-            "SELECT slot, key, key_number, value FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2",
+            """
+            SELECT slot, key, key_number, value, written_at, expires_at FROM token
+            WHERE slot > ?1 ORDER BY slot LIMIT ?2
+            """,
             on: connection
         )
         let update = try SQLiteStatement(
@@ -66,13 +71,16 @@ extension Committer {
     private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
         let keyNumber = select.integer(at: 2)
         do throws(SealingError) {
-            guard try coder.newestKeyNumber() != keyNumber else { return .current }
+            if try coder.isCurrent(keyNumber: keyNumber, value: { select.blob(at: 3) }) { return .current }
+            let times = RowTimes(writtenAt: Int64(select.integer(at: 4)), expiresAt: select.optionalInteger(at: 5))
             let key = select.blob(at: 1)
             let token = try select.withBlob(at: 3) { (value) throws(SealingError) in
                 bytes += value.count
-                return try coder.token(of: value, keyNumber: keyNumber, key: key, slot: Int64(select.integer(at: 0)))
+                return try coder.token(
+                    of: value, keyNumber: keyNumber, key: key, slot: Int64(select.integer(at: 0)), times: times
+                )
             }
-            return .resealed(try coder.row(of: token))
+            return .resealed(try coder.row(of: token, times))
         } catch {
             return .unreadable
         }

@@ -1,5 +1,3 @@
-internal import Glibc
-
 /// The writer's connection with its statements: all that is written to the database is written here.
 ///
 /// Used by one thread at a time.
@@ -55,10 +53,9 @@ final class Committer {
     ) throws(SQLiteError) -> [Result<Void, StoreError>] {
         try transaction { () throws(SQLiteError) in
             try lookAtLimits()
-            let now = Int64(time(nil))
             var outcomes: [Result<Void, StoreError>] = []
             outcomes.reserveCapacity(rows.count)
-            for row in rows { outcomes.append(isAccepted(row) ? try outcome(of: row, at: now) : .failure(.staleKey)) }
+            for row in rows { outcomes.append(isAccepted(row) ? try outcome(of: row) : .failure(.staleKey)) }
             return outcomes
         }
     }
@@ -122,12 +119,12 @@ final class Committer {
 
     // MARK: - Rows
 
-    private func outcome(of row: Row, at now: Int64) throws(SQLiteError) -> Result<Void, StoreError> {
+    private func outcome(of row: Row) throws(SQLiteError) -> Result<Void, StoreError> {
         do throws(SQLiteError) {
-            if try table.replace(row, at: now) { return .success(()) }
+            if try table.replace(row) { return .success(()) }
             if row.keepsNewer, try table.contains(row.key) { return .failure(.newer) }
             if let reachedLimit { return .failure(.full(reachedLimit)) }
-            try table.add(row, at: now)
+            try table.add(row)
             tokenCount += 1
             if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }
             return .success(())

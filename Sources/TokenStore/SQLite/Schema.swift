@@ -4,8 +4,8 @@
 /// rows, so that it stays flat however long these are. The value stands last, so that the columns before it are read without
 /// walking through it.
 ///
-/// What a stolen file tells even when it is sealed: how many tokens there are, how long they are, when each was written and
-/// when it expires.
+/// What a stolen file tells even when it is sealed: how many tokens there are, how long they are, when and in which order they
+/// were written, and when they expire.
 enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63

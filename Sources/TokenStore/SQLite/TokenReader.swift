@@ -70,12 +70,12 @@ final class TokenReader {
                 boundLimit = limit
             }
             found = try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) -> Found in
-                guard try select.step(), let deadline = deadlineOfRow() else { return .nothing }
+                guard try select.step(), let (times, deadline) = current() else { return .nothing }
                 guard !select.isNull(at: 0) else { return .longer }
                 do throws(SealingError) {
                     try select.withBlob(at: 0) { (value) throws(SealingError) in
                         try coder.appendTokenInfo(
-                            of: value, keyNumber: select.integer(at: 1), key: key.bytes, to: &tokenInfo
+                            of: value, keyNumber: select.integer(at: 1), key: key.bytes, times: times, to: &tokenInfo
                         )
                     }
                 } catch {
@@ -93,13 +93,12 @@ final class TokenReader {
         return found
     }
 
-    /// Until when the current row is given; nil when it is only still there because nobody has come to drop it.
-    private func deadlineOfRow() -> Int64? {
-        guard !state.keepsForever else { return TokenCache.never }
-        let deadline = state.retention.deadline(
-            writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3)
-        )
-        return deadline > Int64(time(nil)) ? deadline : nil
+    /// The times of the current row and until when it is given; nil if it has expired but was not yet dropped.
+    private func current() -> (times: RowTimes, deadline: Int64)? {
+        let times = RowTimes(writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3))
+        guard !state.keepsForever else { return (times, TokenCache.never) }
+        let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
+        return deadline > Int64(time(nil)) ? (times, deadline) : nil
     }
 
     func beginSnapshot() throws(StoreError) {

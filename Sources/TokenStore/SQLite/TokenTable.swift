@@ -33,14 +33,14 @@ final class TokenTable {
     /// Writes a row over the one with its key.
     ///
     /// - Returns: False when there is none, or it is newer and to be kept.
-    func replace(_ row: Row, at now: Int64) throws(SQLiteError) -> Bool {
-        try write(row, in: row.key.firstSlot, with: row.keepsNewer ? updateUnlessNewer : update, at: now)
+    func replace(_ row: Row) throws(SQLiteError) -> Bool {
+        try write(row, in: row.key.firstSlot, with: row.keepsNewer ? updateUnlessNewer : update)
     }
 
     /// Adds a row, with a key that no row has.
-    func add(_ row: Row, at now: Int64) throws(SQLiteError) {
+    func add(_ row: Row) throws(SQLiteError) {
         try Self.inFreeSlot(from: row.key.firstSlot) { (slot) throws(SQLiteError) in
-            try write(row, in: slot, with: insert, at: now)
+            try write(row, in: slot, with: insert)
         }
     }
 
@@ -70,12 +70,10 @@ final class TokenTable {
         return connection.changeCount > 0
     }
 
-    private func write(
-        _ row: Row, in slot: Int64, with statement: SQLiteStatement, at now: Int64
-    ) throws(SQLiteError) -> Bool {
+    private func write(_ row: Row, in slot: Int64, with statement: SQLiteStatement) throws(SQLiteError) -> Bool {
         try statement.bind(slot, at: 2)
-        try statement.bind(row.writtenAt ?? now, at: 4)
-        try statement.bind(row.expiresAt, at: 5)
+        try statement.bind(row.times.writtenAt, at: 4)
+        try statement.bind(row.times.expiresAt, at: 5)
         try statement.bind(Int64(row.keyNumber), at: 6)
         try statement.withBinding(row.key.bytes, at: 1) { () throws(SQLiteError) in
             try statement.withBinding(row.value, at: 3) { () throws(SQLiteError) in

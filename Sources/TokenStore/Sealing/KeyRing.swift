@@ -10,6 +10,9 @@ package struct KeyRing: Sendable {
         /// Seconds since 1970.
         let createdAt: Int64
         let key: SecretKey
+        /// Every row that it has sealed is bound to its times and its number, and no other one opens; false for a key that an
+        /// earlier version made, which may have sealed rows that are not.
+        var bindsTimes = true
     }
 
     /// Makes a row's key of its unique id, and stays the same for the life of the store.
@@ -36,8 +39,12 @@ package struct KeyRing: Sendable {
 
     var newest: NumberedKey { keys[keys.count - 1] }
 
+    func numberedKey(_ number: Int) -> NumberedKey? {
+        keys.first { $0.number == number }
+    }
+
     func key(numbered number: Int) -> SecretKey? {
-        keys.first { $0.number == number }?.key
+        numberedKey(number)?.key
     }
 
     /// The ring with one more key, which seals from then on.

@@ -2,9 +2,10 @@
 ///
 ///     index 9c1f...
 ///     1 1795000000 03ab...
-///     2 1795100000 77d0...
+///     2 1795100000 77d0... binds-times
 ///
-/// The second word of a numbered key is the time of its making, in seconds since 1970.
+/// The second word of a numbered key is the time of its making, in seconds since 1970, the fourth what it has; see
+/// `KeyRing.NumberedKey`.
 enum KeyRingText {
     /// What is wrong with a line; without the line, which may hold a key.
     struct Malformed: Error, Hashable {
@@ -23,16 +24,23 @@ enum KeyRingText {
     static func bytes(of ring: KeyRing) -> [UInt8] {
         // Room for all of it, so that growing leaves no copies behind.
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(heading.utf8.count + 128 * (ring.keys.count + 1))
+        bytes.reserveCapacity(heading.utf8.count + 160 * (ring.keys.count + 1))
         bytes += heading.utf8
         bytes += "index ".utf8
         append(ring.index, to: &bytes)
         for key in ring.keys {
             bytes += "\(key.number) \(key.createdAt) ".utf8
             append(key.key, to: &bytes)
+            if key.bindsTimes {
+                bytes[bytes.count - 1] = UInt8(ascii: " ")
+                bytes += bindsTimes.utf8
+                bytes.append(UInt8(ascii: "\n"))
+            }
         }
         return bytes
     }
+
+    private static let bindsTimes = "binds-times"
 
     private static func append(_ key: SecretKey, to bytes: inout [UInt8]) {
         key.withBytes { key in
@@ -77,7 +85,8 @@ enum KeyRingText {
     private static func numberedKey(
         _ words: [ArraySlice<UInt8>], line: Int
     ) throws(Malformed) -> KeyRing.NumberedKey {
-        guard words.count == 3, let number = Int(String(decoding: words[0], as: UTF8.self)),
+        let bindsTimes = words.count == 4 && words[3].elementsEqual(bindsTimes.utf8)
+        guard words.count == 3 || bindsTimes, let number = Int(String(decoding: words[0], as: UTF8.self)),
             KeyRing.numbers.contains(number), let createdAt = Int64(String(decoding: words[1], as: UTF8.self)),
             let key = key(words[2])
         else {
@@ -85,7 +94,7 @@ enum KeyRingText {
                 line: line, reason: "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"
             )
         }
-        return KeyRing.NumberedKey(number: number, createdAt: createdAt, key: key)
+        return KeyRing.NumberedKey(number: number, createdAt: createdAt, key: key, bindsTimes: bindsTimes)
     }
 
     private static func key(_ text: ArraySlice<UInt8>) -> SecretKey? {

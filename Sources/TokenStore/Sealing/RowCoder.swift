@@ -1,3 +1,4 @@
+internal import Glibc
 internal import Synchronization
 
 /// What a row is found by.
@@ -8,6 +9,13 @@ struct RowKey: Sendable {
     var firstSlot: Int64 = 0
 }
 
+/// The times of a row, in seconds since 1970.
+struct RowTimes: Hashable, Sendable {
+    let writtenAt: Int64
+    /// When the token expires by its own account; nil when it does not say.
+    let expiresAt: Int64?
+}
+
 /// A row as it is written.
 struct Row: Sendable {
     let key: RowKey
@@ -15,10 +23,8 @@ struct Row: Sendable {
     let value: [UInt8]
     /// The key that sealed the value; 0 for none.
     let keyNumber: Int
-    /// When the token expires by its own account, in seconds since 1970; nil when it does not say.
-    let expiresAt: Int64?
-    /// In seconds since 1970; nil for the moment of the commit.
-    var writtenAt: Int64?
+    /// Bound into the value where that is sealed.
+    var times: RowTimes
     /// Leaves a row alone that was written later.
     var keepsNewer = false
     /// The id's number in the cache.
@@ -67,27 +73,33 @@ struct RowCoder: ~Copyable {
         return hash.key
     }
 
+    /// - Parameter writtenAt: In seconds since 1970; nil for now.
     mutating func row(of token: borrowing Token, writtenAt: Int64? = nil) throws(SealingError) -> Row {
+        let expiresAt = TokenExpiration.expiration(of: token.info.span)
+        return try row(of: token, RowTimes(writtenAt: writtenAt ?? Int64(time(nil)), expiresAt: expiresAt))
+    }
+
+    mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
         var key = RowKey()
         let index = try self.key(of: token.id, into: &key).identity
-        let value = try sealer?.seal(token.info.span, id: token.id.span, rowKey: key.bytes.span)
+        let value = try sealer?.seal(
+            token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
         return Row(
-            key: key, value: value ?? token.info, keyNumber: sealer?.ring.newest.number ?? 0,
-            expiresAt: TokenExpiration.expiration(of: token.info.span), writtenAt: writtenAt,
+            key: key, value: value ?? token.info, keyNumber: sealer?.ring.newest.number ?? 0, times: times,
             cacheHash: TokenCache.hash(of: token.id.span), index: index
         )
     }
 
     /// Appends the token info of a row.
     mutating func appendTokenInfo(
-        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], to tokenInfo: inout [UInt8]
+        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes, to tokenInfo: inout [UInt8]
     ) throws(SealingError) {
         // The row may have been sealed, after its key was looked up, with a key that was new then.
         _ = try refresh()
         if sealer == nil {
             tokenInfo.append(span: value)
         } else {
-            try sealer?.open(value, keyNumber: keyNumber, rowKey: key.span, into: &text)
+            try sealer?.open(value, keyNumber: keyNumber, rowKey: key.span, times: times, into: &text)
             tokenInfo.append(contentsOf: text[TokenSealer.split(text).tokenInfo])
         }
     }
@@ -99,8 +111,9 @@ struct RowCoder: ~Copyable {
     ///   - keyNumber: The key that it was sealed with.
     ///   - key: The row's key.
     ///   - slot: Where the row lies.
+    ///   - times: Those of the row.
     mutating func token(
-        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64
+        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64, times: RowTimes
     ) throws(SealingError) -> Token {
         guard Slots.contains(slot, from: try firstSlot(of: key)) else { throw .misplaced }
         guard sealer != nil else {
@@ -108,7 +121,7 @@ struct RowCoder: ~Copyable {
             info.append(span: value)
             return Token(id: key, info: info)
         }
-        try sealer?.open(value, keyNumber: keyNumber, rowKey: key.span, into: &text)
+        try sealer?.open(value, keyNumber: keyNumber, rowKey: key.span, times: times, into: &text)
         let (id, info) = TokenSealer.split(text)
         return Token(id: Array(text[id]), info: Array(text[info]))
     }
@@ -121,10 +134,18 @@ struct RowCoder: ~Copyable {
         return Slots.first(of: text)
     }
 
-    /// The number of the key that seals; 0 for rows in the clear.
-    mutating func newestKeyNumber() throws(SealingError) -> Int {
+    /// Whether a row is as it would be written now: sealed with the newest key, in the form of this version.
+    ///
+    /// - Parameters:
+    ///   - keyNumber: The key that it was sealed with.
+    ///   - value: Gives its value, if that is needed.
+    mutating func isCurrent(keyNumber: Int, value: () -> [UInt8]) throws(SealingError) -> Bool {
         _ = try refresh()
-        return sealer?.ring.newest.number ?? 0
+        guard let newest = sealer?.ring.newest else { return true }
+        guard newest.number == keyNumber else { return false }
+        if newest.bindsTimes { return true }
+        let value = value()
+        return try TokenSealer.number(of: value.span) != nil
     }
 
     private mutating func refresh() throws(SealingError) -> KeyedHash {

@@ -2,9 +2,16 @@ internal import COpenSSL
 
 /// Seals tokens and opens them again.
 ///
-/// A sealed value is one byte for its form, a random nonce, AES-256-GCM over the unique id (its length in two bytes, big
-/// endian, before it) and the token info, and the tag. The associated data are the form, the key's number in four bytes
-/// and the row's key: a value moved to another row, or said to be of another key, does not open.
+/// A sealed value is one byte for its form, the number of the seal, less one, in four bytes, a random nonce, AES-256-GCM over
+/// the unique id (its length in two bytes before it) and the token info, and the tag. Numbers are big endian. The associated
+/// data are the form, the key's number in four bytes, that of the seal, the row's times in seventeen bytes, and the row's
+/// key: a value moved to another row, with other times, or said to be of another key, does not open.
+///
+/// No two values of a key have the same number. What nothing here can tell is that a whole row, times and all, was replaced
+/// by what it was earlier: it was sealed for just that place.
+///
+/// Versions up to schema 3 wrote form 1, which has no number and whose associated data lack that and the times. It opens with
+/// keys that they have made and with no other, so that no row can be passed off as one of them once these are retired.
 ///
 /// Used by one thread at a time.
 struct TokenSealer: ~Copyable {
@@ -13,17 +20,20 @@ struct TokenSealer: ~Copyable {
     private let seals: SealCount
     private let sealing: TokenCipher
     /// Made when first needed.
-    private var opening: [Int: TokenCipher] = [:]
+    private var opening: [Int: (cipher: TokenCipher, bindsTimes: Bool)] = [:]
     private var nonces: [UInt8] = []
     private var usedNonces = 0
     private var associated: [UInt8] = []
     private var prefix: [UInt8] = []
 
-    private static let form: UInt8 = 1
+    private static let form: UInt8 = 2
+    private static let earlierForm: UInt8 = 1
+    private static let numberLength = 4
     /// The generator is asked for this many nonces at a time: most of its cost is per call.
     private static let nonceBatch = 64
     /// Bytes of a sealed value beyond the unique id and the token info.
-    static let overhead = 1 + TokenCipher.nonceLength + 2 + TokenCipher.tagLength
+    static let overhead = numberLength + earlierOverhead
+    private static let earlierOverhead = 1 + TokenCipher.nonceLength + 2 + TokenCipher.tagLength
 
     /// - Parameter seals: Counts what the newest key seals.
     init(_ ring: KeyRing, _ seals: SealCount) throws(SealingError) {
@@ -34,17 +44,23 @@ struct TokenSealer: ~Copyable {
     }
 
     /// Seals a token with the newest key, whose number is `ring.newest.number`.
-    mutating func seal(_ tokenInfo: Span<UInt8>, id: Span<UInt8>, rowKey: Span<UInt8>) throws(SealingError) -> [UInt8] {
+    mutating func seal(
+        _ tokenInfo: Span<UInt8>, id: Span<UInt8>, rowKey: Span<UInt8>, times: RowTimes
+    ) throws(SealingError) -> [UInt8] {
         precondition(id.count <= Int(UInt16.max), "the length of an id takes two bytes")
-        _ = try seals.take()
+        let number = UInt32(truncatingIfNeeded: try seals.take() - 1)
         var value: [UInt8] = []
         value.reserveCapacity(Self.overhead + id.count + tokenInfo.count)
         value.append(Self.form)
+        Self.append(number, to: &value)
         prefix.removeAll(keepingCapacity: true)
         prefix.append(UInt8(id.count >> 8))
         prefix.append(UInt8(id.count & 0xff))
         prefix.append(span: id)
-        setAssociated(keyNumber: ring.newest.number, rowKey: rowKey)
+        setAssociated(form: Self.form, keyNumber: ring.newest.number)
+        Self.append(number, to: &associated)
+        bind(times)
+        associated.append(span: rowKey)
         let nonce = try takeNonce()
         try sealing.seal(
             prefix.span, tokenInfo, nonce: nonces.span.extracting(nonce), associated: associated.span, into: &value
@@ -58,16 +74,26 @@ struct TokenSealer: ~Copyable {
     ///   - value: What `seal` gave.
     ///   - keyNumber: The key that it was sealed with.
     ///   - rowKey: The key of the row it was found in.
+    ///   - times: Those of the row.
     ///   - text: Replaced by the text; `split` tells where in it what lies.
     mutating func open(
-        _ value: Span<UInt8>, keyNumber: Int, rowKey: Span<UInt8>, into text: inout [UInt8]
+        _ value: Span<UInt8>, keyNumber: Int, rowKey: Span<UInt8>, times: RowTimes, into text: inout [UInt8]
     ) throws(SealingError) {
         text.removeAll(keepingCapacity: true)
-        guard value.count >= Self.overhead, value[0] == Self.form else { throw .malformed }
-        let cipher = try cipher(numbered: keyNumber)
-        setAssociated(keyNumber: keyNumber, rowKey: rowKey)
-        let sealed = value.extracting(droppingFirst: 1)
-        guard cipher.open(sealed, associated: associated.span, into: &text) else {
+        let number = try Self.number(of: value)
+        let (cipher, bindsTimes) = try cipher(numbered: keyNumber)
+        var start = 1
+        if let number {
+            setAssociated(form: Self.form, keyNumber: keyNumber)
+            Self.append(number, to: &associated)
+            bind(times)
+            start += Self.numberLength
+        } else {
+            guard !bindsTimes else { throw .tampered(keyNumber: keyNumber) }
+            setAssociated(form: Self.earlierForm, keyNumber: keyNumber)
+        }
+        associated.append(span: rowKey)
+        guard cipher.open(value.extracting(droppingFirst: start), associated: associated.span, into: &text) else {
             throw .tampered(keyNumber: keyNumber)
         }
         guard Self.idLength(of: text) <= text.count - 2 else { throw .malformed }
@@ -83,21 +109,44 @@ struct TokenSealer: ~Copyable {
         Int(text[0]) << 8 | Int(text[1])
     }
 
-    private mutating func cipher(numbered number: Int) throws(SealingError) -> TokenCipher {
-        if let cipher = opening[number] { return cipher }
-        guard let key = ring.key(numbered: number) else { throw .missingKey(number: number) }
-        let cipher = try TokenCipher(key, .opening)
-        opening[number] = cipher
-        return cipher
+    /// The number of the seal that made a value, less one; nil for one of the earlier form, which has none.
+    static func number(of value: Span<UInt8>) throws(SealingError) -> UInt32? {
+        if value.count >= overhead, value[0] == form {
+            return UInt32(value[1]) << 24 | UInt32(value[2]) << 16 | UInt32(value[3]) << 8 | UInt32(value[4])
+        }
+        guard value.count >= earlierOverhead, value[0] == earlierForm else { throw .malformed }
+        return nil
     }
 
-    private mutating func setAssociated(keyNumber: Int, rowKey: Span<UInt8>) {
+    private mutating func cipher(
+        numbered number: Int
+    ) throws(SealingError) -> (cipher: TokenCipher, bindsTimes: Bool) {
+        if let known = opening[number] { return known }
+        guard let key = ring.numberedKey(number) else { throw .missingKey(number: number) }
+        let new = (try TokenCipher(key.key, .opening), key.bindsTimes)
+        opening[number] = new
+        return new
+    }
+
+    private mutating func setAssociated(form: UInt8, keyNumber: Int) {
         associated.removeAll(keepingCapacity: true)
-        associated.append(Self.form)
+        associated.append(form)
         // Whatever a damaged row claims; a number that no key has was refused before.
-        let number = UInt32(truncatingIfNeeded: keyNumber)
-        for shift in [24, 16, 8, 0] { associated.append(UInt8(truncatingIfNeeded: number >> shift)) }
-        associated.append(span: rowKey)
+        Self.append(UInt32(truncatingIfNeeded: keyNumber), to: &associated)
+    }
+
+    private mutating func bind(_ times: RowTimes) {
+        Self.append(UInt64(bitPattern: times.writtenAt), to: &associated)
+        associated.append(times.expiresAt == nil ? 0 : 1)
+        Self.append(UInt64(bitPattern: times.expiresAt ?? 0), to: &associated)
+    }
+
+    private static func append(_ number: some FixedWidthInteger, to bytes: inout [UInt8]) {
+        var shift = number.bitWidth
+        while shift > 0 {
+            shift -= 8
+            bytes.append(UInt8(truncatingIfNeeded: number >> shift))
+        }
     }
 
     /// Where in `nonces` the next one is; each is given once.

@@ -31,7 +31,7 @@ struct Keys: AsyncParsableCommand {
             let lines = reply.keys.map { key in
                 """
                 \(key.number)  made \(Text.time(key.createdAt))  has sealed \(key.seals) times\
-                \(key.isNewest ? "  seals" : "")
+                \(key.isNewest ? "  seals" : "")\(key.bindsTimes ? "" : "  of an earlier version: replace it")
                 """
             }
             try options.output.print(reply, lines.joined(separator: "\n"))

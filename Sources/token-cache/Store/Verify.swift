@@ -17,6 +17,14 @@ struct Verify: AsyncParsableCommand {
             lines.append("\(Text.count(count, "time")): \(reason)")
         }
         lines += found.damages.map { "damage: \($0)" }
+        if found.unbound > 0 {
+            lines.append(
+                """
+                \(Text.count(found.unbound, "token")) of an earlier version, whose times can be changed unnoticed; \
+                token-cache keys add and token-cache rekey mend that
+                """
+            )
+        }
         if let count = found.wrongCount { lines.append("the store has counted \(Text.number(count)) of them") }
         lines.append(found.isSound ? "the store is sound" : "the store is not sound; see token-cache restore")
         try options.output.print(found, lines.joined(separator: "\n"))

@@ -52,14 +52,15 @@ struct TokenSealer: ~Copyable {
         var value: [UInt8] = []
         value.reserveCapacity(Self.overhead + id.count + tokenInfo.count)
         value.append(Self.form)
-        Self.append(number, to: &value)
+        value.append(UInt8(number >> 24))
+        value.append(UInt8(truncatingIfNeeded: number >> 16))
+        value.append(UInt8(truncatingIfNeeded: number >> 8))
+        value.append(UInt8(truncatingIfNeeded: number))
         prefix.removeAll(keepingCapacity: true)
         prefix.append(UInt8(id.count >> 8))
         prefix.append(UInt8(id.count & 0xff))
         prefix.append(span: id)
-        setAssociated(form: Self.form, keyNumber: ring.newest.number)
-        Self.append(number, to: &associated)
-        bind(times)
+        setAssociated(keyNumber: ring.newest.number, number, times)
         associated.append(span: rowKey)
         let nonce = try takeNonce()
         try sealing.seal(
@@ -84,13 +85,11 @@ struct TokenSealer: ~Copyable {
         let (cipher, bindsTimes) = try cipher(numbered: keyNumber)
         var start = 1
         if let number {
-            setAssociated(form: Self.form, keyNumber: keyNumber)
-            Self.append(number, to: &associated)
-            bind(times)
+            setAssociated(keyNumber: keyNumber, number, times)
             start += Self.numberLength
         } else {
             guard !bindsTimes else { throw .tampered(keyNumber: keyNumber) }
-            setAssociated(form: Self.earlierForm, keyNumber: keyNumber)
+            setEarlierAssociated(keyNumber: keyNumber)
         }
         associated.append(span: rowKey)
         guard cipher.open(value.extracting(droppingFirst: start), associated: associated.span, into: &text) else {
@@ -128,25 +127,32 @@ struct TokenSealer: ~Copyable {
         return new
     }
 
-    private mutating func setAssociated(form: UInt8, keyNumber: Int) {
+    /// Sets the associated data but for the row's key.
+    private mutating func setAssociated(keyNumber: Int, _ number: UInt32, _ times: RowTimes) {
         associated.removeAll(keepingCapacity: true)
-        associated.append(form)
-        // Whatever a damaged row claims; a number that no key has was refused before.
-        Self.append(UInt32(truncatingIfNeeded: keyNumber), to: &associated)
-    }
-
-    private mutating func bind(_ times: RowTimes) {
-        Self.append(UInt64(bitPattern: times.writtenAt), to: &associated)
-        associated.append(times.expiresAt == nil ? 0 : 1)
-        Self.append(UInt64(bitPattern: times.expiresAt ?? 0), to: &associated)
-    }
-
-    private static func append(_ number: some FixedWidthInteger, to bytes: inout [UInt8]) {
-        var shift = number.bitWidth
-        while shift > 0 {
-            shift -= 8
-            bytes.append(UInt8(truncatingIfNeeded: number >> shift))
+        _ = unsafe associated.append(count: 26) { start in
+            let place = UnsafeMutableRawPointer(start)
+            unsafe place.storeBytes(of: Self.form, as: UInt8.self)
+            unsafe place.storeBytes(of: Self.truncated(keyNumber).bigEndian, toByteOffset: 1, as: UInt32.self)
+            unsafe place.storeBytes(of: number.bigEndian, toByteOffset: 5, as: UInt32.self)
+            unsafe place.storeBytes(of: times.writtenAt.bigEndian, toByteOffset: 9, as: Int64.self)
+            unsafe place.storeBytes(of: times.expiresAt == nil ? 0 : 1, toByteOffset: 17, as: UInt8.self)
+            unsafe place.storeBytes(of: (times.expiresAt ?? 0).bigEndian, toByteOffset: 18, as: Int64.self)
+            return true
         }
+    }
+
+    private mutating func setEarlierAssociated(keyNumber: Int) {
+        associated.removeAll(keepingCapacity: true)
+        associated.append(Self.earlierForm)
+        for shift in [24, 16, 8, 0] {
+            associated.append(UInt8(truncatingIfNeeded: Self.truncated(keyNumber) >> UInt32(shift)))
+        }
+    }
+
+    /// Whatever a damaged row claims; a number that no key has was refused before.
+    private static func truncated(_ keyNumber: Int) -> UInt32 {
+        UInt32(truncatingIfNeeded: keyNumber)
     }
 
     /// Where in `nonces` the next one is; each is given once.

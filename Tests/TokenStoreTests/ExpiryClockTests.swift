@@ -119,6 +119,9 @@ import Testing
         #expect(second.metrics.expiryHeld.value == 1)
         #expect(try await StoreAdministrator(second).statistics().tokens == 1)
         #expect(try await SessionActor.open(second).get("A") == nil, "it is not given out all the same")
+        // Without retention nothing is held.
+        try await second.change(Retention())
+        try await eventually { second.metrics.expiryHeld.value == 0 }
         second.close()
         try await lookedAt(now, in: folder)
         let third = try open()

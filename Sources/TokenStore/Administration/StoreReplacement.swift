@@ -81,7 +81,8 @@ package struct StoreReplacement: ~Copyable {
             // Its log may count further.
             let missing = PrivateFile.size(database.path + "-wal") > 0 ? SealCounts.step : 0
             try copy.giveUpSafety()
-            try Schema.raiseSeals(seals.mapValues { min($0, SealCounts.limit) + missing }, in: copy)
+            let counts = seals.mapValues { min(min($0, SealCounts.limit) + missing, SealCounts.limit) }
+            try Schema.raiseSeals(counts, in: copy)
         } catch {
             throw .write(error)
         }
@@ -112,7 +113,12 @@ package struct StoreReplacement: ~Copyable {
         do throws(StoreOpenError) {
             // Under the name that the operator knows, here and below.
             let opener = StoreOpener(directory: directory, database: database.new, options: options) { [report] event in
-                if case .converting = event { report(.converting(path: path)) } else { report(event) }
+                switch event {
+                case .converting: report(.converting(path: path))
+                // The backup itself stays as it is.
+                case .upgraded: break
+                default: report(event)
+                }
             }
             opened = try opener.openCopy()
         } catch {

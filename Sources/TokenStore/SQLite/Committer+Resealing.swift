@@ -71,7 +71,13 @@ extension Committer {
     private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
         let keyNumber = select.integer(at: 2)
         do throws(SealingError) {
-            if try coder.isCurrent(keyNumber: keyNumber, value: { select.blob(at: 3) }) { return .current }
+            let isCurrent = try coder.isCurrent(keyNumber: keyNumber) { () throws(SealingError) in
+                try select.withBlob(at: 3) { (value) throws(SealingError) in
+                    bytes += value.count
+                    return try TokenSealer.number(of: value)
+                }
+            }
+            if isCurrent { return .current }
             let times = RowTimes(writtenAt: Int64(select.integer(at: 4)), expiresAt: select.optionalInteger(at: 5))
             let key = select.blob(at: 1)
             let token = try select.withBlob(at: 3) { (value) throws(SealingError) in

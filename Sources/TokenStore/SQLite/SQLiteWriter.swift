@@ -226,6 +226,8 @@ final class SQLiteWriter: Sendable {
                 housekeeping.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
                 watch.clock.look(at: .now)
+                // Nothing is held where nothing is dropped.
+                if state.retention.isUnlimited && watch.isToldToHold { watch.stopHolding(state.metrics) }
                 noteSeals(&watch)
                 try saveClockLook(&watch, database)
             case .holdLog:
@@ -279,17 +281,26 @@ final class SQLiteWriter: Sendable {
         var isToldToHold = false
         /// The key that was told of.
         var tiredKey = 0
+
+        mutating func stopHolding(_ metrics: StoreMetrics) {
+            isToldToHold = false
+            metrics.expiryHeld.set(0)
+        }
     }
 
     /// Whether the clock is trusted; tells when that changes.
     private func mayExpire(_ watch: inout Watch) -> Bool {
-        let isHeld = watch.clock.holdsExpiry
-        if isHeld != watch.isToldToHold {
-            watch.isToldToHold = isHeld
-            state.metrics.expiryHeld.set(isHeld ? 1 : 0)
-            report(isHeld ? .expiryHeld(seconds: watch.clock.deviation) : .expiryGoesOn)
+        switch (watch.clock.holdsExpiry, watch.isToldToHold) {
+        case (true, false):
+            watch.isToldToHold = true
+            state.metrics.expiryHeld.set(1)
+            report(.expiryHeld(seconds: watch.clock.deviation))
+        case (false, true):
+            watch.stopHolding(state.metrics)
+            report(.expiryGoesOn)
+        case (true, true), (false, false): break
         }
-        return !isHeld
+        return !watch.clock.holdsExpiry
     }
 
     /// Tells once of a key that has sealed often.

@@ -13,8 +13,7 @@ enum Schema {
     /// The version, as `PRAGMA user_version` has it.
     ///
     /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
-    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no
-    /// `looked_at` and no table `seal`.
+    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at` and no table `seal`.
     static let version = 4
 
     private static let tables = """

@@ -16,7 +16,7 @@ struct SchemaConversion {
 
     /// - Parameters:
     ///   - path: The database.
-    ///   - version: Its own, from 1 to the one before this.
+    ///   - version: Its own, from 1 to the one before `Schema.firstInPlace`.
     ///   - reportInterval: How often it is told how far it has come.
     ///   - report: Told how many tokens have been copied.
     init(

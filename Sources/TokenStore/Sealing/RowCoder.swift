@@ -138,14 +138,15 @@ struct RowCoder: ~Copyable {
     ///
     /// - Parameters:
     ///   - keyNumber: The key that it was sealed with.
-    ///   - value: Gives its value, if that is needed.
-    mutating func isCurrent(keyNumber: Int, value: () -> [UInt8]) throws(SealingError) -> Bool {
+    ///   - sealNumber: Looks at its value for the number of its seal, if that is needed.
+    mutating func isCurrent(
+        keyNumber: Int, sealNumber: () throws(SealingError) -> UInt32?
+    ) throws(SealingError) -> Bool {
         _ = try refresh()
         guard let newest = sealer?.ring.newest else { return true }
         guard newest.number == keyNumber else { return false }
         if newest.bindsTimes { return true }
-        let value = value()
-        return try TokenSealer.number(of: value.span) != nil
+        return try sealNumber() != nil
     }
 
     private mutating func refresh() throws(SealingError) -> KeyedHash {

@@ -54,6 +54,11 @@ static inline void clinux_trim_heap(void) {
     malloc_trim(0);
 }
 
+// Names the calling thread, in at most 15 bytes.
+static inline int clinux_name_thread(const char *name) {
+    return prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
 // The number of a path's file system as statfs(2) lists them, 0 when it cannot be told.
 static inline unsigned int clinux_file_system(const char *path) {
     struct statfs status;

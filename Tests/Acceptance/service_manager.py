@@ -111,8 +111,13 @@ class StoppedThread:
     def __init__(self, process, name):
         self.library = ctypes.CDLL(None, use_errno=True)
         threads = Path(f"/proc/{process.pid}/task")
-        self.thread = next(
-            int(thread.name) for thread in threads.iterdir() if (thread / "comm").read_text().strip() == name)
+
+        def found():
+            return [int(thread.name) for thread in threads.iterdir()
+                    if (thread / "comm").read_text().strip() == name]
+
+        # A thread names itself when it begins.
+        self.thread = until(found)[0]
 
     def _trace(self, request):
         if self.library.ptrace(request, self.thread, None, None) != 0:

@@ -96,7 +96,7 @@ def test_signs_of_life_come_in_half_the_time(tmp_path, watched):
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("loop", ["loop 0", "loop 1"])
+@pytest.mark.parametrize("loop", ["loop 0", "loop 1", "administration"])
 def test_no_sign_of_life_comes_while_a_loop_hangs(tmp_path, watched, loop):
     with ending(notified(tmp_path / "server", watched, WATCHDOG_USEC="100000")) as server:
         until(lambda: len(watched.signs()) >= 2)

@@ -1,3 +1,4 @@
+internal import CLinux
 internal import EventLoop
 internal import Foundation
 internal import Glibc
@@ -18,6 +19,8 @@ package final class Server: Sendable {
     let administration: [AdministrationListener]
     let tls: TLSContext?
     let workers: [Worker]
+    /// For `administration` and `control`: what clients do on their loops does not keep those waiting who run the server.
+    private let administrationLoop: EventLoop
     private let accessLog: LineWriter
     private let reloader: SettingsReloader
     /// Nil when it could not be opened, which only the command line misses.
@@ -93,6 +96,7 @@ package final class Server: Sendable {
                 )
             }
             self.workers = workers
+            administrationLoop = try EventLoop()
         } catch {
             throw .system("\(error)")
         }
@@ -161,15 +165,13 @@ package final class Server: Sendable {
         // Before the first request, so that no signal is missed.
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
         let hangUps = await UnixSignalsSequence(trapping: .sighup)
+        Self.startThread("administration", of: administrationLoop)
+        // Before clients' loops and, as it ends after them, for as long as there is anything to ask about.
+        let administering = Task(executorPreference: administrationLoop) { await self.administer(version) }
         let tasks = workers.enumerated().map { index, worker in
-            Thread {
-                Thread.current.name = "loop \(index)"
-                worker.loop.run()
-            }.start()
+            Self.startThread("loop \(index)", of: worker.loop)
             return Task(executorPreference: worker.loop) { await self.accept(on: worker) }
         }
-        let first = workers[0].loop
-        let administering = Task(executorPreference: first) { await self.administer(on: first, version) }
         let addresses = entrances.map(\.name).joined(separator: " ")
         if settings.store.isPreloaded { store.preload() }
         logger.info(
@@ -191,14 +193,24 @@ package final class Server: Sendable {
             await Task(executorPreference: worker.loop) { await worker.waitForConnections() }.value
         }
         // Until here those who run the server could ask what it waits for.
-        first.abandon()
+        administrationLoop.abandon()
         await administering.value
         for task in [stopping, reloading, watching, proving, givingBack] { task.cancel() }
-        for worker in workers { worker.loop.stop() }
+        for loop in loops { loop.stop() }
         store.close()
         accessLog.close()
         logger.info("token-cache has stopped")
     }
+
+    private static func startThread(_ name: String, of loop: EventLoop) {
+        Thread {
+            // Foundation's `Thread.name` has no effect in a thread that is faster than `start` is done.
+            unsafe clinux_name_thread(name)
+            loop.run()
+        }.start()
+    }
+
+    private var loops: [EventLoop] { workers.map(\.loop) + [administrationLoop] }
 
     /// For the log, empty when there are none.
     private var administrationAddresses: String {
@@ -215,7 +227,7 @@ package final class Server: Sendable {
 
     private func giveSignsOfLife() async {
         guard let watchdogInterval else { return }
-        await Watchdog(loops: workers.map(\.loop), interval: watchdogInterval) { [notifier] in
+        await Watchdog(loops: loops, interval: watchdogInterval) { [notifier] in
             notifier.send(.watchdog)
         }.run()
     }
@@ -286,7 +298,7 @@ package final class Server: Sendable {
             .stopping(within: reloader.settings.drainTimeout + Self.abandonTime * 2),
             .status("finishing what is under way")
         )
-        for worker in workers { worker.loop.beginDraining() }
+        for loop in loops { loop.beginDraining() }
         let workers = workers
         let (timeout, logger) = (reloader.settings.drainTimeout, logger)
         Task {
@@ -340,20 +352,20 @@ package final class Server: Sendable {
         }
     }
 
-    /// Answers those who run the server, until the loop is abandoned.
-    private func administer(on loop: EventLoop, _ version: String) async {
+    /// Answers those who run the server, on a loop of their own and until that is abandoned.
+    private func administer(_ version: String) async {
         let endpoints = AdministrationEndpoints(server: self, version: version)
-        await withDiscardingTaskGroup { [logger, reserve] group in
+        await withDiscardingTaskGroup { [administrationLoop, logger, reserve] group in
             for listener in administration {
-                group.addTask(executorPreference: loop) {
-                    await listener.accept(on: loop, logger, leaving: reserve) {
-                        await AdministrationConnection.serve($0, on: loop, endpoints)
+                group.addTask(executorPreference: administrationLoop) {
+                    await listener.accept(on: administrationLoop, logger, leaving: reserve) {
+                        await AdministrationConnection.serve($0, on: administrationLoop, endpoints)
                     }
                 }
             }
             if let control {
-                group.addTask(executorPreference: loop) {
-                    await control.accept(on: loop, endpoints, logger, leaving: reserve)
+                group.addTask(executorPreference: administrationLoop) {
+                    await control.accept(on: administrationLoop, endpoints, logger, leaving: reserve)
                 }
             }
         }

@@ -1,4 +1,5 @@
 """The administration's listener: alive, ready, reloading, draining, for those who run the server and for nobody else."""
+import contextlib
 import json
 import os
 import signal
@@ -6,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from certificates import make_certificate
 from contract import STORED, check_http_error, found, fresh_id
 from http_client import Connection, exchange, get, lines, post
 from server_process import Server, run, until
+from service_manager import StoppedThread
 from test_durability import small_disk  # noqa: F401, a fixture
 
 HOST = "Host: localhost"
@@ -88,14 +91,90 @@ def test_a_page_in_a_browser_cannot_do_anything(server, path):
     assert readiness(server) == (200, {"ready": True, "reasons": []})
 
 
-def test_connections_beyond_the_limit_are_closed(server):
-    open_ones = [socket.create_connection(server.administration[0]) for _ in range(64)]
-    with socket.create_connection(server.administration[0], timeout=20) as surplus:
-        assert surplus.recv(1) == b""
-    for connection in open_ones:
-        connection.close()
+# What 70 connections leave the listener, which has room for 64, to wait for.
+LEFT_WAITING = {
+    "nothing": b"", "half a head": b"GET /healthz HTTP/1.1\r\nHost: loc",
+    "half a body": lines("POST /healthz HTTP/1.1", HOST, "Content-Length: 1000") + b"x",
+    "answers that nobody takes": lines("GET / HTTP/1.1", HOST) * 100,
+    "the next request": lines("GET /healthz HTTP/1.1", HOST),
+}
+
+
+@pytest.mark.parametrize("sent", LEFT_WAITING.values(), ids=LEFT_WAITING)
+def test_connections_that_are_left_waiting_keep_no_probe_from_its_answer(server, sent):
+    with contextlib.ExitStack() as stack:
+        for _ in range(70):
+            connection = stack.enter_context(Connection(server.administration[0], receive_buffer=4096))
+            connection.send_while_possible(sent)
+        for _ in range(3):
+            assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
     until(lambda: answers(server.administration[0]))
     assert exchange(server.address, post(fresh_id(), "a")).body == STORED
+
+
+def test_one_connection_too_many_ends_the_one_that_is_idle_for_longest(server):
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(Connection(server.administration[0])) for _ in range(64)]
+        request = lines("GET /healthz HTTP/1.1", HOST)
+        for connection in connections:
+            assert connection.exchange(request).status == 200
+        # Now the second one is idle for longest.
+        assert connections[0].exchange(request).status == 200
+        with Connection(server.administration[0]) as surplus:
+            assert surplus.exchange(request).status == 200
+        connections[1].expect_end()
+        for connection in (connections[0], *connections[2:]):
+            assert connection.exchange(request).status == 200
+
+
+def test_no_request_of_a_command_is_given_up_for_another_one(server):
+    """One too many is closed when all others have begun."""
+    path = str(server.data / "control.sock")
+    body = json.dumps({"id": "nobody"}).encode()
+    request = lines("POST /store/get HTTP/1.1", HOST, f"Content-Length: {len(body)}") + body
+    with contextlib.ExitStack() as stack:
+        def connect():
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client.settimeout(20)
+            client.connect(path)
+            return client
+
+        def surplus_is_closed():
+            client = connect()
+            try:
+                client.sendall(request)
+                return client.recv(1) == b""
+            except ConnectionError:
+                return True
+
+        begun = [connect() for _ in range(64)]
+        for client in begun:
+            client.sendall(request[:-1])
+        # The last of them may not have been read yet, and until then can be given up.
+        assert all(surplus_is_closed() for _ in range(3))
+        for client in begun:
+            client.sendall(request[-1:])
+        for client in begun:
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+def test_it_is_answered_whatever_clients_have_the_server_do(server):
+    """Administration has a thread of its own: those of clients stand still here."""
+    with StoppedThread(server.process, "loop 0"), StoppedThread(server.process, "loop 1"):
+        assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
+        assert readiness(server) == (200, {"ready": True, "reasons": []})
+        assert ask(server.administration[0], "GET", "/status")[1]["ready"]
+        text = metrics(server)
+        assert "\ntoken_cache_ready 1\n" in text and "\ntoken_cache_connections_open 0\n" in text
+        assert run("stats", "--data-directory", str(server.data)).returncode == 0
+    assert exchange(server.address, post(fresh_id(), "a")).body == STORED
+
+
+def metrics(server):
+    """What Prometheus would read."""
+    host, port = server.administration[0]
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=20) as response:
+        return response.read().decode()
 
 
 def answers(address):

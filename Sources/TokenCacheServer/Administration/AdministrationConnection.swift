@@ -9,11 +9,13 @@ enum AdministrationConnection {
     private static let limits = RequestLimits(requestLine: 1 << 10, head: 8 << 10, body: 1 << 10)
 
     /// - Parameters:
-    ///   - descriptor: A connected socket that this call owns.
+    ///   - connection: Whose socket this call closes.
     ///   - loop: The loop of the calling task.
     ///   - endpoints: Answer.
-    static func serve(_ descriptor: Int32, on loop: EventLoop, _ endpoints: AdministrationEndpoints) async {
-        guard var stream = AdministrationStream(descriptor, on: loop, limits: limits) else { return }
+    static func serve(
+        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ endpoints: AdministrationEndpoints
+    ) async {
+        guard var stream = AdministrationStream(connection, on: loop, limits: limits) else { return }
         while true {
             switch await stream.receive() {
             case .request(let request):

@@ -1,21 +1,24 @@
 internal import EventLoop
 internal import Logging
-internal import Synchronization
 
 /// A listener for those who run the server, apart from its clients' ones.
 ///
-/// Any thread.
+/// Any thread, but for its connections.
 final class AdministrationListener: Sendable {
     private let listener: Listener
-    private let connectionCount = Atomic<Int>(0)
+    private let connections: AdministrationConnections
 
-    /// Open connections; further ones are closed at once.
+    /// Open connections; one more takes the place of an idle one, and is closed at once when there is none.
     private static let connectionLimit = 64
     /// The same when descriptors are scarce.
     private static let scarceLimit = 4
 
-    init(_ listener: Listener) {
+    /// - Parameters:
+    ///   - listener: To be accepted from on one loop.
+    ///   - lastWait: Connections in a later wait than this are not given up for new ones.
+    init(_ listener: Listener, givingUp lastWait: AdministrationConnections.Wait) {
         self.listener = listener
+        connections = AdministrationConnections(givingUp: lastWait)
     }
 
     /// The listeners of `admin.listen`: a name may stand for several addresses.
@@ -23,7 +26,9 @@ final class AdministrationListener: Sendable {
         var listeners: [AdministrationListener] = []
         for address in addresses {
             do throws(StartError) {
-                listeners += try Entrance.open(address, tls: nil).map { AdministrationListener($0.listener) }
+                listeners += try Entrance.open(address, tls: nil).map {
+                    AdministrationListener($0.listener, givingUp: .takingOfAnswer)
+                }
             } catch {
                 switch error {
                 case .listen(let name, let isInUse, _, let reason):
@@ -49,10 +54,10 @@ final class AdministrationListener: Sendable {
     ///   - loop: The loop of the calling task.
     ///   - logger: Told when nothing can be accepted.
     ///   - reserve: What clients' connections leave alone: of it these take a few.
-    ///   - serve: Serves a connected socket that it owns, in a task of its own on the loop.
+    ///   - serve: Serves a connection and closes its socket, in a task of its own on the loop.
     func accept(
         on loop: EventLoop, _ logger: Logger, leaving reserve: DescriptorReserve,
-        serve: @escaping @Sendable (_ descriptor: Int32) async -> Void
+        serve: @escaping @Sendable (_ connection: AdministrationConnections.Connection) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
             let acceptor: Acceptor
@@ -65,16 +70,17 @@ final class AdministrationListener: Sendable {
             while !loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, _):
-                    let count = connectionCount.add(1, ordering: .relaxed).newValue
-                    guard count <= (reserve.has(descriptor) ? Self.scarceLimit : Self.connectionLimit) else {
-                        connectionCount.subtract(1, ordering: .relaxed)
+                    let limit = reserve.has(descriptor) ? Self.scarceLimit : Self.connectionLimit
+                    guard let connection = connections.admit(descriptor, limit: limit) else {
                         _ = FileDescriptor(owning: descriptor)
                         continue
                     }
-                    group.addTask(executorPreference: loop) { [self] in
-                        await serve(descriptor)
-                        connectionCount.subtract(1, ordering: .relaxed)
+                    group.addTask(executorPreference: loop) { [connections] in
+                        await serve(connection)
+                        connections.remove(connection)
                     }
+                    // The new one reads its request, and the one that was given up closes, before the next comes.
+                    await Task.yield()
                 case .failed:
                     await loop.sleep(until: loop.now + Nanoseconds(.milliseconds(100)))
                 case .finished: return

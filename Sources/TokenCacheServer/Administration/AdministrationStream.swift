@@ -7,6 +7,7 @@ internal import HTTP
 struct AdministrationStream: ~Copyable {
     private var stream: TCPStream
     private let loop: EventLoop
+    private let connection: AdministrationConnections.Connection
     private var reader: RequestReader
 
     /// For the next request, and for some of an answer to be taken.
@@ -32,26 +33,28 @@ struct AdministrationStream: ~Copyable {
     }
 
     /// - Parameters:
-    ///   - descriptor: A connected socket that this owns.
+    ///   - connection: Its socket, which this owns.
     ///   - loop: The loop of the calling task.
     ///   - limits: How much a request may hold.
     /// - Returns: Nil when the client has gone already.
-    init?(_ descriptor: Int32, on loop: EventLoop, limits: RequestLimits) {
+    init?(_ connection: AdministrationConnections.Connection, on loop: EventLoop, limits: RequestLimits) {
         do throws(SystemError) {
-            stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
+            stream = try TCPStream(FileDescriptor(owning: connection.descriptor), on: loop)
         } catch {
             return nil
         }
         self.loop = loop
+        self.connection = connection
         reader = RequestReader(limits: limits)
     }
 
     /// Waits for the next request, also while the loop drains: until it is abandoned.
     mutating func receive() async -> Event {
         let deadline = loop.now + Self.patience
+        connection.expectRequest()
         while true {
-            // It shares its loop with clients, and may have much at hand.
-            await Task.yield()
+            // It shares its loop with others, and may have much at hand: no request of it is under way meanwhile.
+            await connection.waiting(for: .restOfRequest) { await Task.yield() }
             switch reader.next() {
             case .request:
                 defer { reader.finishRequest() }
@@ -59,12 +62,16 @@ struct AdministrationStream: ~Copyable {
             case .refused(let refusal): return .refused(refusal)
             case .sendContinue:
                 guard await send(ResponseEncoder.continueResponse) else { return .over }
-            case .needsMore:
+            case .needsMore(let part):
+                let wait: AdministrationConnections.Wait = if case .start = part { .firstByte } else { .restOfRequest }
                 let room = reader.makeRoom()
                 switch try? stream.receive(into: &reader.bytes, room: room) {
                 case .received: break
                 case .wouldBlock:
-                    guard await stream.waitUntilReadable(until: deadline, isIdle: false) == .ready else { return .over }
+                    let reason = await connection.waiting(for: wait) {
+                        await stream.waitUntilReadable(until: deadline, isIdle: false)
+                    }
+                    guard reason == .ready else { return .over }
                 case .endOfInput, nil: return .over
                 }
             }
@@ -88,7 +95,10 @@ struct AdministrationStream: ~Copyable {
             guard let count = try? stream.send(bytes.span.extracting(sent...)) else { return false }
             sent += count
             if count == 0 {
-                guard await stream.waitUntilWritable(until: loop.now + Self.patience) == .ready else { return false }
+                let reason = await connection.waiting(for: .takingOfAnswer) {
+                    await stream.waitUntilWritable(until: loop.now + Self.patience)
+                }
+                guard reason == .ready else { return false }
             }
         }
         return true

@@ -35,15 +35,15 @@ struct ControlConnection: ~Copyable {
     /// Serves a connection from its first byte to its last.
     ///
     /// - Parameters:
-    ///   - descriptor: A connected socket that this call owns.
+    ///   - connection: Whose socket this call closes.
     ///   - loop: The loop of the calling task.
     ///   - administrator: Of the store.
     ///   - endpoints: Of the server.
     static func serve(
-        _ descriptor: Int32, on loop: EventLoop, _ administrator: StoreAdministrator,
+        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrator: StoreAdministrator,
         _ endpoints: AdministrationEndpoints
     ) async {
-        guard let stream = AdministrationStream(descriptor, on: loop, limits: limits) else { return }
+        guard let stream = AdministrationStream(connection, on: loop, limits: limits) else { return }
         var connection = ControlConnection(stream, on: loop, administrator, endpoints)
         await connection.serve()
     }

@@ -16,7 +16,9 @@ final class ControlSocket: Sendable {
 
     init(_ store: SQLiteTokenStore, directory: String) throws(SystemError) {
         listener = AdministrationListener(
-            try Listener(unixPath: Self.path(in: directory), mode: 0o600, owner: nil)
+            try Listener(unixPath: Self.path(in: directory), mode: 0o600, owner: nil),
+            // What a command has begun is not undone for another one.
+            givingUp: .firstByte
         )
         administrator = StoreAdministrator(store)
     }
@@ -27,8 +29,8 @@ final class ControlSocket: Sendable {
     func accept(
         on loop: EventLoop, _ endpoints: AdministrationEndpoints, _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {
-        await listener.accept(on: loop, logger, leaving: reserve) { [administrator] descriptor in
-            await ControlConnection.serve(descriptor, on: loop, administrator, endpoints)
+        await listener.accept(on: loop, logger, leaving: reserve) { [administrator] connection in
+            await ControlConnection.serve(connection, on: loop, administrator, endpoints)
         }
     }
 }

@@ -1,5 +1,6 @@
 """HTTP/1.1 over plain sockets: sends exactly the bytes it is given and reads answers without forgiving anything."""
 import email.utils
+import os
 import re
 import socket
 import struct
@@ -33,11 +34,16 @@ class Connection:
     """One TCP connection to a server."""
 
     def __init__(self, address, timeout=20.0, receive_buffer=None):
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        """Connects to a host and port, or to the path of a Unix socket."""
+        if isinstance(address, (str, os.PathLike)):
+            family, address = socket.AF_UNIX, str(address)
+        else:
+            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if family != socket.AF_UNIX:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.settimeout(timeout)
         self.unread = b""
         try:

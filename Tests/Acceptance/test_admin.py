@@ -25,9 +25,14 @@ ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 
 
 def ask(address, method, path, *fields):
-    """An answer of the administration, which is JSON."""
+    """An answer of the administration, which is JSON; the address may be the path of the control socket."""
     response = exchange(address, lines(f"{method} {path} HTTP/1.1", HOST, *fields), method)
     return response.status, json.loads(response.body) if response.body else None
+
+
+def steer(server, path, *fields):
+    """Has the server do something, over its control socket."""
+    return ask(server.data / "control.sock", "POST", path, *fields)
 
 
 def readiness(server):
@@ -81,14 +86,91 @@ def test_a_request_that_breaks_the_rules_is_refused_and_the_connection_closed(se
 
 
 def test_a_large_request_is_refused(server):
-    response = exchange(server.administration[0], lines("POST /reload HTTP/1.1", HOST, "Content-Length: 2000"))
+    response = exchange(server.administration[0], lines("POST /status HTTP/1.1", HOST, "Content-Length: 2000"))
     assert response.status == 413
 
 
 @pytest.mark.parametrize("path", ["/reload", "/drain"])
-def test_a_page_in_a_browser_cannot_do_anything(server, path):
-    assert ask(server.administration[0], "POST", path, "Origin: https://evil.example")[0] == 403
+def test_over_tcp_nobody_has_it_do_anything(server, path):
+    """It does not tell who asks: any program of any user of the machine could stop the server."""
+    status, answer = ask(server.administration[0], "POST", path)
+    assert status == 403
+    assert str(server.data / "control.sock") in answer["error"] and f"token-cache {path[1:]}" in answer["error"]
     assert readiness(server) == (200, {"ready": True, "reasons": []})
+    assert "asked for" not in server.log()
+
+
+FROM_PAGES = {
+    "origin": "Origin: https://evil.example", "origin in capitals": "ORIGIN: null", "no origin": "Origin:",
+    # Together with the colon a letter with an accent for those who compare characters (U+0301).
+    "accent": "Origin:\xcc\x81https://evil.example", "of another site": "Sec-Fetch-Site: cross-site",
+    "of the same site": "sec-fetch-site: same-site", "one of two": "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site",
+}
+
+
+@pytest.mark.parametrize("path", ["/reload", "/drain"])
+@pytest.mark.parametrize("field", FROM_PAGES.values(), ids=FROM_PAGES)
+def test_a_page_in_a_browser_cannot_do_anything(server, path, field):
+    """Not where somebody has let the control socket be reached by browsers either."""
+    status, answer = steer(server, path, *field.split("\r\n"))
+    assert status == 403 and "page" in answer["error"]
+    assert readiness(server) == (200, {"ready": True, "reasons": []})
+
+
+def test_a_program_that_says_where_it_stands_is_no_page(server):
+    for field in "Sec-Fetch-Site: none", "Sec-Fetch-Site: same-origin", "X-Origin: a", "Referer: Origin:":
+        assert steer(server, "/reload", field)[0] == 200
+
+
+# The host of a request, with or without a port
+
+OWN_HOSTS = ["localhost", "LOCALHOST:9090", "localhost.", "127.0.0.1", "10.1.2.3:9090", "[::1]", "[fd00::1]:9090", "",
+             "tokens.example", "Tokens.Example:9090", "tokens.example."]
+OTHER_HOSTS = ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "evil.example:9090", "127.1",
+               "2130706433", "xtokens.example", "tokens.example.evil"]
+
+
+def status_for(address, path, host):
+    return exchange(address, lines(f"GET {path} HTTP/1.1", f"Host: {host}")).status
+
+
+def metrics_for(server, host):
+    """The status of what is no JSON."""
+    with Connection(server.administration[0]) as connection:
+        connection.send(lines("GET /metrics HTTP/1.1", f"Host: {host}", "Connection: close"))
+        return int(connection.receive_to_end().split()[1])
+
+
+def test_a_page_that_has_its_own_name_lead_here_reads_nothing(serve):
+    """DNS rebinding: for the browser the answers would be those of the page's own site."""
+    server = serve({"admin": {"listen": "127.0.0.1:0", "hosts": ["Tokens.Example"]}})
+    for host in OWN_HOSTS:
+        assert status_for(server.administration[0], "/readyz", host) == 200, host
+        assert metrics_for(server, host) == 200
+    for host in OTHER_HOSTS:
+        for path in (*PATHS, "/elsewhere"):
+            assert status_for(server.administration[0], path, host) == 421, (host, path)
+        assert metrics_for(server, host) == 421
+        # Who gets in there is told apart by the socket's file.
+        assert status_for(server.data / "control.sock", "/readyz", host) == 200
+    absolute = lines("GET http://evil.example/readyz HTTP/1.1", "Host: evil.example")
+    assert exchange(server.administration[0], absolute).status == 421
+    # Probes of HTTP/1.0 name no host; browsers always do.
+    assert exchange(server.administration[0], lines("GET /readyz HTTP/1.0")).status == 200
+
+
+def test_hosts_of_the_administration_change_with_a_reload(serve):
+    server = serve(ADMINISTRATION)
+    status, answer = ask(server.administration[0], "GET", "/readyz", "X: a")
+    assert status == 200
+    response = exchange(server.administration[0], lines("GET /readyz HTTP/1.1", "Host: tokens.example"))
+    assert response.status == 421 and "admin.hosts" in json.loads(response.body)["error"]
+    configuration = server.folder / "token-cache.yaml"
+    settings = json.loads(configuration.read_text())
+    settings["admin"]["hosts"] = "tokens.example"
+    configuration.write_text(json.dumps(settings))
+    assert "admin.hosts from [] to [tokens.example]" in steer(server, "/reload")[1]["outcome"]
+    assert status_for(server.administration[0], "/readyz", "tokens.example") == 200
 
 
 # What 70 connections leave the listener, which has room for 64, to wait for.
@@ -191,26 +273,26 @@ def test_reloading_tells_what_came_of_it(serve, tmp_path):
     chain, key = make_certificate(tmp_path)
     files = {"certificate": chain, "private_key": key}
     server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": files})
-    status, answer = ask(server.administration[0], "POST", "/reload")
+    status, answer = steer(server, "/reload")
     assert (status, answer["reloaded"]) == (200, True) and "certificates reloaded" in answer["outcome"]
     Path(chain).write_text("no certificate")
-    status, answer = ask(server.administration[0], "POST", "/reload")
+    status, answer = steer(server, "/reload")
     assert (status, answer["reloaded"]) == (500, False) and "in use stay" in answer["outcome"]
-    assert "reload was asked for" in server.log()
+    assert f"reload asked for by uid {os.getuid()}, process {os.getpid()} over control.sock: " in server.log()
 
 
 def test_draining_answers_what_was_received_and_ends(server):
     unique_id = fresh_id()
-    with Connection(server.administration[0]) as steering:
-        # One segment: the second request has been received when the first one is carried out.
-        steering.send(lines("POST /drain HTTP/1.1", HOST) + lines("GET /readyz HTTP/1.1", HOST))
-        assert json.loads(steering.receive().body) == {"draining": True}
-        response = steering.receive()
+    with Connection(server.address) as connection, Connection(server.administration[0]) as watching:
+        assert connection.exchange(get("nobody")).status == 200
+        assert steer(server, "/drain") == (200, {"draining": True})
+        response = watching.exchange(lines("GET /readyz HTTP/1.1", HOST))
         assert response.status == 503
         assert json.loads(response.body) == {"ready": False, "reasons": ["the server is stopping"]}
     assert server.wait() == 0
     server.was_ended = True
-    assert "token-cache has stopped" in server.log()
+    who = f"uid {os.getuid()}, process {os.getpid()} over control.sock"
+    assert server.log().splitlines()[-1].endswith(f"token-cache has stopped: drain asked for by {who}")
     with pytest.raises(OSError):
         exchange(server.address, post(unique_id, "a"))
 
@@ -244,7 +326,7 @@ def test_a_signal_after_a_drain_does_not_hasten_it(serve):
         connection.send(request[:-1])
         # The server has begun to read it.
         until(lambda: exchange(server.address, get("nobody")).status == 200)
-        assert ask(server.administration[0], "POST", "/drain")[0] == 200
+        assert steer(server, "/drain")[0] == 200
         server.send_signal(signal.SIGTERM)
         assert connection.is_silent(0.5)
         connection.send(request[-1:])
@@ -366,6 +448,42 @@ def test_the_command_takes_no_other_program_for_ours(server):
         status, printed, _ = health(server, at=f"127.0.0.1:{other.getsockname()[1]}")
         thread.join()
     assert status == 1 and "is no token-cache" in printed
+
+
+def command(server, name, *flags):
+    done = run(name, "--data-directory", str(server.data), *flags)
+    return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+
+def test_the_commands_reload_and_drain(serve):
+    server = serve()
+    assert command(server, "reload") == (0, "reloaded: no setting has changed", "")
+    assert json.loads(command(server, "reload", "--json")[1]) == {"outcome": "no setting has changed", "reloaded": True}
+    (server.folder / "token-cache.yaml").write_text("loops: many")
+    status, printed, fault = command(server, "reload")
+    assert (status, fault) == (1, "") and "no setting changes" in printed and "loops is" in printed
+    assert command(server, "drain") == (0, "the server finishes what is under way, and stops", "")
+    assert server.wait() == 0
+    server.was_ended = True
+    assert f"token-cache has stopped: drain asked for by uid {os.getuid()}, process " in server.log().splitlines()[-1]
+    for name in "reload", "drain":
+        status, printed, fault = command(server, name)
+        assert (status, printed) == (1, "") and f"no server has the data folder {server.data}" in fault
+
+
+def test_the_log_ends_with_the_signal_that_has_ended_it(server):
+    assert server.stop() == 0
+    assert server.log().splitlines()[-1].endswith("token-cache has stopped: SIGTERM received")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
+def test_another_user_cannot_have_it_do_anything(server):
+    server.folder.chmod(0o755)
+    server.data.chmod(0o755)
+    done = run("drain", "--data-directory", str(server.data),
+               prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    assert done.returncode == 1 and "is not for this user" in done.stderr, done
+    assert readiness(server)[0] == 200
 
 
 def test_the_control_socket_answers_the_same(server):

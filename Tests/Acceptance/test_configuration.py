@@ -9,7 +9,7 @@ from http_client import exchange, get, post
 from server_process import run
 
 DEFAULTS = {
-    "listen": "[127.0.0.1:8080]", "admin.listen": "[127.0.0.1:9090]", "data_directory": "./data", "loops": "auto", "paths": "[/token, /token.php]",
+    "listen": "[127.0.0.1:8080]", "admin.listen": "[127.0.0.1:9090]", "admin.hosts": "[]", "data_directory": "./data", "loops": "auto", "paths": "[/token, /token.php]",
     "json_bodies": "off", "drain_timeout": "10s", "log_level": "info", "access_log": "off",
     "limits.request_line": "8 KiB", "limits.head": "16 KiB", "limits.fields": "100", "limits.body": "1 MiB",
     "limits.connections": "10000", "timeouts.head": "10s", "timeouts.body": "30s", "timeouts.idle": "75s",
@@ -135,6 +135,7 @@ MISTAKES = {
     "no listeners": ("listen: []", ["FILE, line 1", "listen", "127.0.0.1:8080"]),
     "the same listener twice": ("listen: [127.0.0.1:81, 127.0.0.1:81]", ["127.0.0.1:81 twice"]),
     "administration over TLS": ("admin:\n  listen: https://127.0.0.1:81", ["FILE, line 2", "admin.listen is", "or off"]),
+    "a host of the administration with a port": ("admin:\n  hosts: [a.example:9090]", ["FILE, line 2", "admin.hosts is", "without a port"]),
     "administration on a Unix socket": ("admin:\n  listen: unix:/a", ["FILE, line 2", "admin.listen is", "or off"]),
     "path without a slash": ("paths: [token]", ["FILE, line 1", 'paths is "token"', "begin with /"]),
     "path with a query": ("paths: [/token?a]", ["FILE, line 1", 'paths is "/token?a"', "begin with /"]),
@@ -202,7 +203,7 @@ def test_each_setting_has_a_variable():
         "store.max_bytes": "2 GiB", "store.preload": "off",
             "store.queue.max_bytes": "7 MiB", "store.queue.max_wait": "7s", "cache.max_bytes": "5 MiB", "retention.after_written": "90d", "retention.after_expired": "7d",
         "https.mode": "proxy", "https.public_host": "a.example:8443",
-        "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
+        "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "admin.hosts": "[a.example, b]", "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }
     assert values.keys() == settings().keys(), "a new setting belongs here too"
     environment = {

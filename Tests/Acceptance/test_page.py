@@ -10,7 +10,7 @@ from browser import PROGRAM, Browser
 from certificates import make_certificate
 from contract import STORED, fresh_id
 from http_client import Connection, Response, exchange, get, lines, post
-from server_process import UNSEALED, until
+from server_process import UNSEALED, run, until
 
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 CANARY = "canary4711"
@@ -91,7 +91,7 @@ def test_a_certificate_that_soon_expires_is_warned_of(serve, tmp_path):
     subprocess.run(
         ["openssl", "req", "-x509", "-key", key, "-days", "90", "-subj", "/CN=localhost", "-out", chain], check=True,
         capture_output=True)
-    assert json.loads(ask(server, "/reload", "POST").body)["reloaded"]
+    assert run("reload", "--data-directory", str(server.data)).returncode == 0
     assert warnings(server) == []
 
 

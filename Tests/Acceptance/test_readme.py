@@ -97,7 +97,7 @@ def real(text, ports):
 def test_the_commands_print_what_the_readme_shows(ask):
     """In the order of the README, as later commands fetch what earlier ones stored, and the last one stops the server."""
     commands = sessions()
-    assert len(commands) >= 20 and "/drain" in commands[-1][0]
+    assert len(commands) >= 20 and "token-cache drain" in commands[-1][0]
     for command, shown in commands:
         assert normalised(ask(command)) == normalised(shown), command
     assert ask.server.wait() == 0

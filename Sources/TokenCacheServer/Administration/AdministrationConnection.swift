@@ -19,7 +19,7 @@ enum AdministrationConnection {
         while true {
             switch await stream.receive() {
             case .request(let request):
-                let answer = await endpoints.answer(request) ?? endpoints.nothing(at: request.path)
+                let answer = await endpoints.answer(request, of: .network) ?? endpoints.nothing(at: request.path)
                 let bytes = answer.encoded(omitsBody: request.method == "HEAD", closes: request.isLast)
                 guard await stream.send(bytes) else { return }
                 if request.isLast { return stream.finishSending() }

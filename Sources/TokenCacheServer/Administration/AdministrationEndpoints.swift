@@ -22,7 +22,13 @@ struct AdministrationEndpoints: Sendable {
     }
 
     /// Answers a request; nil when there is nothing at its path.
-    func answer(_ request: AdministrationStream.Received) async -> AdministrationAnswer? {
+    func answer(_ request: AdministrationStream.Received, of asker: Asker) async -> AdministrationAnswer? {
+        if asker == .network, !AdministrationHosts(names: server.settingsInForce.admin.hosts).contain(request.host) {
+            return .error(
+                .misdirected,
+                "the host is neither an IP address nor localhost; if it is a name of this server, add it to admin.hosts"
+            )
+        }
         guard let endpoint = Endpoint(rawValue: request.path) else { return nil }
         let methods = endpoint.isAction ? ["POST"] : ["GET", "HEAD"]
         guard methods.contains(request.method) else {
@@ -31,10 +37,14 @@ struct AdministrationEndpoints: Sendable {
             answer.fields = ["Allow: \(allowed)"]
             return answer
         }
-        if endpoint.isAction && request.isFromPage {
-            return .error(.forbidden, "a page of another site must not do this: it is for programs that send no Origin")
+        if endpoint.isAction {
+            if asker == .network { return .error(.forbidden, server.referral(to: endpoint.rawValue)) }
+            if request.isFromPage {
+                return .error(
+                    .forbidden, "a page of another site must not do this: it is for programs that send no Origin")
+            }
         }
-        return await answer(endpoint)
+        return await answer(endpoint, asker)
     }
 
     func nothing(at path: String) -> AdministrationAnswer {
@@ -44,7 +54,7 @@ struct AdministrationEndpoints: Sendable {
         )
     }
 
-    private func answer(_ endpoint: Endpoint) async -> AdministrationAnswer {
+    private func answer(_ endpoint: Endpoint, _ asker: Asker) async -> AdministrationAnswer {
         switch endpoint {
         case .page: return StatusPage.answer
         case .status:
@@ -60,11 +70,11 @@ struct AdministrationEndpoints: Sendable {
             let text = await Task { [server, version] in server.metrics(version: version) }.value
             return AdministrationAnswer(mediaType: MetricsText.mediaType, text: text)
         case .reload:
-            let outcome = await server.reload("reload was asked for")
+            let outcome = await server.reload("reload asked for by \(asker)")
             return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
         case .drain:
-            server.drain("drain was asked for")
-            return AdministrationAnswer(json: ["draining": true])
+            server.drain("drain asked for by \(asker)")
+            return AdministrationAnswer(json: Draining(draining: true))
         }
     }
 }

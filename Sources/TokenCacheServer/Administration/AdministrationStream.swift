@@ -17,10 +17,13 @@ struct AdministrationStream: ~Copyable {
     struct Received {
         let method: String
         let path: String
+        /// With or without a port; empty when the request names no host.
+        let host: String
         let body: [UInt8]
         /// Whether the client waits for no further answer.
         let isLast: Bool
-        /// Whether a page in a browser has sent it: those name their origin in what is no GET (Fetch, section 3.2).
+        /// Whether a page of another site has sent it: browsers tell the origin of what is no GET (Fetch, section 3.2), and
+        /// those of today of every request whether it is of the same site (Fetch Metadata, section 2.3).
         let isFromPage: Bool
     }
 
@@ -80,11 +83,14 @@ struct AdministrationStream: ~Copyable {
 
     private var received: Received {
         let (request, bytes) = (reader.request, reader.requestBytes)
-        let head = bytes.text(ByteRange(0, request.head.length)).lowercased()
+        let head = request.head
+        let isOfOtherSite = head.values(of: "sec-fetch-site", in: bytes).contains {
+            !bytes.equalsIgnoringCase($0, "same-origin") && !bytes.equalsIgnoringCase($0, "none")
+        }
         return Received(
-            method: bytes.text(request.head.methodName), path: bytes.text(request.head.path),
-            body: [UInt8](request.body, in: bytes), isLast: !request.head.keepsAlive,
-            isFromPage: head.contains("\r\norigin:")
+            method: bytes.text(head.methodName), path: bytes.text(head.path), host: bytes.text(head.authority),
+            body: [UInt8](request.body, in: bytes), isLast: !head.keepsAlive,
+            isFromPage: isOfOtherSite || !head.values(of: "origin", in: bytes).isEmpty
         )
     }
 

@@ -12,6 +12,7 @@ struct ControlConnection: ~Copyable {
     private let loop: EventLoop
     private let administrator: StoreAdministrator
     private let endpoints: AdministrationEndpoints
+    private let asker: Asker
 
     private static let limits: RequestLimits = {
         var limits = RequestLimits()
@@ -23,9 +24,10 @@ struct ControlConnection: ~Copyable {
     private static let progressInterval = Duration.milliseconds(100)
 
     private init(
-        _ stream: consuming AdministrationStream, on loop: EventLoop, _ administrator: StoreAdministrator,
-        _ endpoints: AdministrationEndpoints
+        _ stream: consuming AdministrationStream, of asker: Asker, on loop: EventLoop,
+        _ administrator: StoreAdministrator, _ endpoints: AdministrationEndpoints
     ) {
+        self.asker = asker
         self.stream = stream
         self.loop = loop
         self.administrator = administrator
@@ -43,15 +45,16 @@ struct ControlConnection: ~Copyable {
         _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrator: StoreAdministrator,
         _ endpoints: AdministrationEndpoints
     ) async {
+        let asker = Asker(connectedTo: connection.descriptor)
         guard let stream = AdministrationStream(connection, on: loop, limits: limits) else { return }
-        var connection = ControlConnection(stream, on: loop, administrator, endpoints)
+        var connection = ControlConnection(stream, of: asker, on: loop, administrator, endpoints)
         await connection.serve()
     }
 
     private mutating func serve() async {
         switch await stream.receive() {
         case .request(let request):
-            if let answer = await endpoints.answer(request) {
+            if let answer = await endpoints.answer(request, of: asker) {
                 _ = await stream.send(answer.encoded(omitsBody: request.method == "HEAD", closes: true))
             } else {
                 await answer(request.method, request.path, Data(request.body))

@@ -4,7 +4,7 @@ internal import TokenStore
 
 /// The Unix socket in the data directory through which the command line reaches a running server, in HTTP.
 ///
-/// Only the server's own user may connect (mode 0600). `POST /store/NAME` with a request's JSON is answered with lines of
+/// Only the server's own user may connect (mode 0600), and root. `POST /store/NAME` with a request's JSON is answered with lines of
 /// JSON, the last of which is the reply or an error: see `ControlLine`. What `AdministrationEndpoints` answers is answered
 /// here as well, and `GET /server` with `ServerFacts`. By hand:
 ///

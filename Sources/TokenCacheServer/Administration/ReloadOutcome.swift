@@ -1,9 +1,9 @@
 /// What came of a reload.
-struct ReloadOutcome: Codable, Sendable {
+package struct ReloadOutcome: Codable, Sendable {
     /// Whether what can change without a restart is as the files have it now.
-    let isReloaded: Bool
+    package let isReloaded: Bool
     /// What has changed and what waits for a restart, or why nothing has changed.
-    let outcome: String
+    package let outcome: String
 
     private enum CodingKeys: String, CodingKey {
         case isReloaded = "reloaded"

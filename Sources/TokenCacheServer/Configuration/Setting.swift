@@ -38,6 +38,19 @@ struct Setting: Sendable {
             show: { $0.admin.listen.isEmpty ? "off" : flow($0.admin.listen.map(\.description)) }
         ),
         Setting(
+            key: "admin.hosts", isList: true,
+            allowed: "names of hosts without a port, such as token-cache.example.net, or an empty list",
+            apply: { values, settings in
+                let names = values == [""] ? [] : values
+                settings.admin.hosts = names
+                return names.allSatisfy { name in
+                    let bytes = Array(name.utf8)
+                    return !name.contains(":") && bytes.span.isAuthority(ByteRange(0, bytes.count))
+                }
+            },
+            show: { flow($0.admin.hosts) }
+        ),
+        Setting(
             key: "data_directory", isList: false, allowed: "the path of a folder",
             apply: { values, settings in
                 guard !values[0].isEmpty else { return false }

@@ -49,6 +49,8 @@ package struct Settings: Sendable {
     package struct Admin: Sendable {
         /// Plain HTTP over TCP; empty for nowhere but the control socket.
         package var listen = [ListenAddress(place: .tcp(host: "127.0.0.1", port: 9090))]
+        /// Names under which it is asked for there, beside `localhost`.
+        package var hosts: [String] = []
     }
 
     /// Whether and with which keys tokens are encrypted on the disk.

@@ -13,6 +13,7 @@ package struct SettingsChange: Sendable {
     ///   - takesTLS: Whether certificates can be changed: there are listeners that have some.
     package init(from running: Settings, to wanted: Settings, takesTLS: Bool) {
         var settings = running
+        settings.admin.hosts = wanted.admin.hosts
         settings.paths = wanted.paths
         settings.readsJSON = wanted.readsJSON
         settings.https = wanted.https

@@ -27,6 +27,8 @@ package final class Server: Sendable {
     private let control: ControlSocket?
     /// Set once, by whoever begins the end.
     private let isDraining = Atomic<Bool>(false)
+    /// Why it ends, and who asked; empty before.
+    private let reasonOfEnd = Mutex("")
     private let notifier: ServiceNotifier
     /// How often the service manager waits for a sign of life.
     private let watchdogInterval: Duration?
@@ -199,7 +201,7 @@ package final class Server: Sendable {
         for loop in loops { loop.stop() }
         store.close()
         accessLog.close()
-        logger.info("token-cache has stopped")
+        logger.info("token-cache has stopped: \(reasonOfEnd.withLock(\.self))")
     }
 
     private static func startThread(_ name: String, of loop: EventLoop) {
@@ -293,6 +295,7 @@ package final class Server: Sendable {
     /// - Parameter reason: Who asks, to begin a line of the log with.
     func drain(_ reason: String) {
         guard !isDraining.exchange(true, ordering: .relaxed) else { return }
+        reasonOfEnd.withLock { $0 = reason }
         logger.debug("\(reason), finishing what is under way")
         notifier.send(
             .stopping(within: reloader.settings.drainTimeout + Self.abandonTime * 2),
@@ -325,6 +328,15 @@ package final class Server: Sendable {
 
     var listenerNames: [String] { entrances.map(\.name) }
     var administrationNames: [String] { administration.map { "http://\($0.name)" } }
+
+    /// Where to ask for what is not done over TCP.
+    func referral(to path: String) -> String {
+        let socket = ControlSocket.path(in: StoreAccess.directory(settings))
+        return """
+            over TCP anybody on this machine could ask for this; use token-cache \(path.dropFirst()), or curl -X POST \
+            --unix-socket \(socket) http://localhost\(path), as a user whom that socket's file lets in
+            """
+    }
 
     /// What it tells of itself to commands.
     func facts(version: String) -> ServerFacts {

@@ -41,7 +41,7 @@ extension Server {
         )
     }
 
-    /// What lets others read tokens on their way, or steer the server.
+    /// What lets others read tokens on their way, or watch the server.
     var exposureWarnings: [String] {
         var warnings: [String] = []
         for entrance in entrances where !entrance.listener.isLocal && entrance.tls == nil {
@@ -55,7 +55,7 @@ extension Server {
         for listener in administration where !listener.isLocal {
             warnings.append(
                 """
-                admin.listen: whoever reaches \(listener.name) can stop the server and see how much is stored; \
+                admin.listen: whoever reaches \(listener.name) sees how much is stored and how the server does; \
                 let only those reach it who run it
                 """
             )

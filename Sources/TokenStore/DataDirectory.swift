@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// The folder that holds the database, locked against other processes for as long as this value lives.
+/// The folder that holds the database, or a link to it, locked against other processes for as long as this value lives.
 package struct DataDirectory: ~Copyable, Sendable {
     package static let controlSocketName = "control.sock"
     private static let lockName = "lock"
@@ -9,49 +9,80 @@ package struct DataDirectory: ~Copyable, Sendable {
         ["", "-wal", "-shm"].map { SQLiteTokenStore.fileName + $0 } + [lockName, controlSocketName]
 
     package let path: String
-    private let lock: Int32
+    /// The database's path, without links where it is itself one.
+    let database: String
+    private let lock: FileLock
+    /// Of a database that lies elsewhere, as another folder may lead to it as well.
+    private let databaseLock: FileLock?
 
-    /// Locks a folder.
-    ///
-    /// The lock is the kernel's (flock(2)) and goes with the process, however that ends: a file that is left behind
-    /// blocks nobody. It holds the owner's process id for whoever is refused.
+    /// Locks a folder, and the database if that lies elsewhere.
     ///
     /// - Parameters:
     ///   - path: The folder.
     ///   - creates: Whether it is created (mode 0700) if it is missing, with the folders above it.
-    package init(path: String, creates: Bool) throws(StoreOpenError) {
+    ///   - database: What the database's path has been so far; nil takes any.
+    package init(path: String, creates: Bool, database: String? = nil) throws(StoreOpenError) {
         if creates { try Self.create(path) }
         guard unsafe access(path, R_OK | W_OK | X_OK) == 0 else {
             throw .directory(path: path, call: "access", code: errno)
         }
-        let file = path + "/" + Self.lockName
-        // A link that the folder's owner has put there could have root cut any file to nothing.
-        let descriptor = Self.openOrMake(file, followsLinks: false)
-        guard descriptor >= 0 else {
-            throw .directory(path: path, call: "open \(file)", code: errno)
+        let lock = try Self.lock(path + "/" + Self.lockName) { .inUse(path: path, processID: $0) }
+        let found: FollowedPath
+        do throws(LinkError) {
+            found = try FollowedPath(path + "/" + SQLiteTokenStore.fileName)
+            // SQLite does not follow these either, and says less.
+            for suffix in ["-wal", "-shm", "-journal"] where FollowedPath.isLink(found.path + suffix) {
+                throw .unexpected(path: found.path + suffix)
+            }
+        } catch {
+            throw .link(error)
         }
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            let processID = Self.readNumber(descriptor)
-            _ = close(descriptor)
-            throw .inUse(path: path, processID: processID)
-        }
-        let text = Array("\(getpid())\n".utf8)
-        _ = ftruncate(descriptor, 0)
-        // Only for the message above: a disk that is full here will be reported by the database.
-        _ = unsafe text.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+        if let database, database != found.path { throw .missing(path: database) }
+        databaseLock = try Self.databaseLock(of: found, in: path)
+        self.lock = lock
+        self.database = found.path
         self.path = path
-        lock = descriptor
     }
 
-    deinit {
-        _ = close(lock)
-    }
-
-    /// Whether the path still leads to the file that is locked, so that nobody else can have locked another one there.
+    /// Whether the paths still lead to the files that are locked, so that nobody else can have locked other ones there.
     var isInPlace: Bool {
-        var (own, found) = (stat(), stat())
-        return unsafe fstat(lock, &own) == 0 && stat(path + "/" + Self.lockName, &found) == 0
-            && own.st_dev == found.st_dev && own.st_ino == found.st_ino
+        guard lock.isInPlace else { return false }
+        switch databaseLock {
+        case .some(let lock): return lock.isInPlace
+        case .none: return true
+        }
+    }
+
+    /// What is locked for a database that a link leads to: the lock of its folder where a server could have that as its data
+    /// folder, otherwise a file beside it.
+    static func lockFile(ofLinked database: String) -> String {
+        let folder = PrivateFile.folder(of: database)
+        let isStandard = database == folder + "/" + SQLiteTokenStore.fileName
+        return isStandard ? folder + "/" + lockName : database + ".lock"
+    }
+
+    private static func databaseLock(
+        of database: FollowedPath, in directory: String
+    ) throws(StoreOpenError) -> FileLock? {
+        guard database.isLink else { return nil }
+        return try lock(lockFile(ofLinked: database.path)) {
+            .databaseInUse(path: database.path, directory: directory, processID: $0)
+        }
+    }
+
+    private static func lock(
+        _ file: String, inUse: (_ processID: Int?) -> StoreOpenError
+    ) throws(StoreOpenError) -> FileLock {
+        do throws(FileLock.Failure) {
+            return try FileLock(file)
+        } catch {
+            switch error {
+            case .held(let processID): throw inUse(processID)
+            case .link(let error): throw .link(error)
+            case .system(let call, let code):
+                throw .directory(path: PrivateFile.folder(of: file), call: call, code: code)
+            }
+        }
     }
 
     /// Makes the folder and those above it, as far as they are missing.
@@ -87,26 +118,15 @@ package struct DataDirectory: ~Copyable, Sendable {
         return isDurable || code == EINVAL
     }
 
-    /// Makes a file (mode 0600) that is missing, or opens the one that is there, to read and write.
+    /// Makes a file (mode 0600) that is missing, or opens the one that is there, to read and write; never through a link.
     ///
-    /// - Parameters:
-    ///   - path: Of the file; one that is made is its folder's owner's, as in `PrivateFile.create`.
-    ///   - followsLinks: Whether the file may lie elsewhere.
+    /// - Parameter path: Of the file; one that is made is its folder's owner's, as in `PrivateFile.create`.
     /// - Returns: The descriptor; negative after an error, whose number is in errno.
-    static func openOrMake(_ path: String, followsLinks: Bool) -> Int32 {
-        let flags = O_RDWR | O_CLOEXEC | (followsLinks ? 0 : O_NOFOLLOW)
+    static func openOrMake(_ path: String) -> Int32 {
+        let flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW
         let made = unsafe Glibc.open(path, flags | O_CREAT | O_EXCL, 0o600)
-        guard made >= 0 else {
-            return errno == EEXIST ? unsafe Glibc.open(path, flags | O_CREAT, 0o600) : made
-        }
+        guard made >= 0 else { return errno == EEXIST ? unsafe Glibc.open(path, flags) : made }
         PrivateFile.adoptOwner(made, of: PrivateFile.folder(of: path))
         return made
-    }
-
-    private static func readNumber(_ descriptor: Int32) -> Int? {
-        var text = [UInt8](repeating: 0, count: 24)
-        let count = unsafe pread(descriptor, &text, text.count, 0)
-        guard count > 0 else { return nil }
-        return Int(String(decoding: text[..<count].prefix { $0 >= 0x30 && $0 <= 0x39 }, as: UTF8.self))
     }
 }

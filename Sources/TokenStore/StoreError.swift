@@ -104,6 +104,10 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case notADirectory(path: String)
     /// Another process has the data directory; its process id, if it could be read.
     case inUse(path: String, processID: Int?)
+    /// Another process has the database that this directory only has a link to.
+    case databaseInUse(path: String, directory: String, processID: Int?)
+    /// A link that is not followed stands in the place of a file.
+    case link(LinkError)
     /// The file is not an SQLite database, or is damaged.
     case notADatabase(path: String, SQLiteError)
     /// The file is an SQLite database, but not one of this program.
@@ -137,6 +141,13 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
             the data directory \(path) is in use by \(processID.map { "process \($0)" } ?? "another process"); \
             stop that one first, or name another directory with --data-directory
             """
+        case .databaseInUse(let path, let directory, let processID):
+            """
+            the database \(path), which the data directory \(directory) has a link to, is in use by \
+            \(processID.map { "process \($0)" } ?? "another process") with another data directory; stop that one first, or \
+            name its directory with --data-directory
+            """
+        case .link(let error): "\(error)"
         case .notADatabase(let path, let error):
             """
             \(path) is not a usable database (\(error)); \

@@ -9,9 +9,17 @@ import threading
 import pytest
 
 from http_client import Connection, exchange, get
-from server_process import until
+from server_process import run, until
 
 LOGROTATE = "/usr/sbin/logrotate"
+
+
+def test_an_access_log_that_leads_nowhere_is_made_nowhere(tmp_path):
+    (tmp_path / "access.log").symlink_to(tmp_path / "made.log")
+    done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(tmp_path / "data"), environment={
+        "TOKEN_CACHE_ACCESS_LOG": "json", "TOKEN_CACHE_ACCESS_LOG_FILE": str(tmp_path / "access.log")})
+    assert done.returncode == 1 and f"{tmp_path}/access.log" in done.stderr
+    assert not (tmp_path / "made.log").exists()
 
 
 def reload(server):

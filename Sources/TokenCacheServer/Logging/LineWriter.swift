@@ -43,8 +43,10 @@ final class LineWriter: Sendable {
                 return
             }
             // A pipe that nobody reads is an error at once: waiting for a reader, the start or a reload would never end.
-            let flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY
-            let number = unsafe open(path, flags | O_NONBLOCK, 0o640)
+            let flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK
+            var number = unsafe open(path, flags)
+            // Not through a link that leads nowhere: whoever may write to the folder could have one lead to anywhere.
+            if number < 0 && errno == ENOENT { number = unsafe open(path, flags | O_CREAT | O_EXCL, 0o640) }
             guard number >= 0 else { throw SystemError.last("open") }
             self.number = number
             file = FileDescriptor(owning: number)

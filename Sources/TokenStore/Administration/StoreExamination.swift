@@ -18,7 +18,12 @@ package struct StoreExamination: Sendable {
 
     /// Looks at the store of a folder; nil when there is none.
     package static func examine(directory: String) throws(StoreOpenError) -> StoreExamination? {
-        let path = directory + "/" + SQLiteTokenStore.fileName
+        let path: String
+        do throws(LinkError) {
+            path = try FollowedPath(directory + "/" + SQLiteTokenStore.fileName).path
+        } catch {
+            throw .link(error)
+        }
         var status = stat()
         guard unsafe stat(path, &status) == 0 else {
             guard errno != ENOENT && errno != ENOTDIR else { return nil }
@@ -78,13 +83,22 @@ package struct KeyRingExamination: Sendable {
 }
 
 extension DataDirectory {
-    /// The process that has a folder locked, as the kernel lists it (proc(5), `/proc/locks`); takes no lock itself.
+    /// The process that has a folder locked, or the database that it has a link to; takes no lock itself.
     ///
     /// - Parameter path: The folder.
     /// - Returns: Nil when nobody has it, or it cannot be looked at.
     package static func holder(of path: String) -> Int? {
+        if let holder = holder(ofLock: path + "/lock") { return holder }
+        guard let database = try? FollowedPath(path + "/" + SQLiteTokenStore.fileName), database.isLink else {
+            return nil
+        }
+        return holder(ofLock: lockFile(ofLinked: database.path))
+    }
+
+    /// The process that has a file locked, as the kernel lists it (proc(5), `/proc/locks`).
+    private static func holder(ofLock file: String) -> Int? {
         var status = stat()
-        guard unsafe stat(path + "/lock", &status) == 0, let file = unsafe fopen("/proc/locks", "re") else {
+        guard unsafe stat(file, &status) == 0, let file = unsafe fopen("/proc/locks", "re") else {
             return nil
         }
         defer { unsafe fclose(file) }

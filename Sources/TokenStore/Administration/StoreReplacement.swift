@@ -30,10 +30,10 @@ package struct StoreReplacement: ~Copyable {
         directory: String, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) {
         lock = try DataDirectory(path: directory, creates: true)
+        database = DatabaseFile(path: lock.database)
         self.directory = directory
         self.options = options
         self.report = report
-        database = DatabaseFile(path: directory + "/" + SQLiteTokenStore.fileName)
     }
 
     // MARK: - Restoring

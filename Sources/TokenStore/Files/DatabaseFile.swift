@@ -67,7 +67,7 @@ struct DatabaseFile {
 
     /// Writes the log once more, over itself, and syncs it; see `StoreOpener.settle`.
     func rewriteLog() throws(SQLiteError) {
-        let descriptor = unsafe Glibc.open(path + "-wal", O_RDWR | O_CLOEXEC)
+        let descriptor = unsafe Glibc.open(path + "-wal", O_RDWR | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else {
             // Without a log there is nothing to move either.
             guard errno == ENOENT else { throw .system("open", of: "log") }

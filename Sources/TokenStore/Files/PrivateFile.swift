@@ -103,7 +103,7 @@ enum PrivateFile {
         guard source >= 0 else { throw refused("read", path) }
         defer { close(source) }
         try create(target)
-        let copy = unsafe open(target, O_WRONLY | O_CLOEXEC)
+        let copy = unsafe open(target, O_WRONLY | O_NOFOLLOW | O_CLOEXEC)
         guard copy >= 0 else { throw refused("written", target) }
         defer { close(copy) }
         while true {

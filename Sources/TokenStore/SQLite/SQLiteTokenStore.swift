@@ -31,7 +31,7 @@ package final class SQLiteTokenStore: TokenStore {
         // Before any connection opens; the result only says that one already has, in which case the setting stands.
         _ = csqlite_disable_memory_statistics()
         let lock = try DataDirectory(path: directory, creates: true)
-        path = directory + "/" + Self.fileName
+        path = lock.database
         // What a restore or a conversion has left that was cut off, which may be in the clear.
         DatabaseFile(path: path).discardNew()
         self.directory = directory

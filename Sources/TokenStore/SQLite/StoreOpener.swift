@@ -114,10 +114,10 @@ struct StoreOpener: Sendable {
 
     /// SQLite gives the `-wal` and `-shm` files the mode of the database, so this one is created before SQLite does.
     private func createPrivateFile() throws(StoreOpenError) {
-        let descriptor = DataDirectory.openOrMake(database, followsLinks: true)
+        let descriptor = DataDirectory.openOrMake(database)
         guard descriptor >= 0 else { throw unusable("open \(database)") }
         _ = Glibc.close(descriptor)
-        guard DataDirectory.synchronize(directory) else { throw unusable("fsync") }
+        guard DataDirectory.synchronize(PrivateFile.folder(of: database)) else { throw unusable("fsync") }
     }
 
     private func unusable(_ call: String) -> StoreOpenError {

@@ -191,7 +191,7 @@ final class WriterDatabase {
             if lock?.isInPlace != true {
                 // Ours is of no use to anybody; somebody else may have locked what is there now.
                 lock = nil
-                lock = try DataDirectory(path: opener.directory, creates: false)
+                lock = try DataDirectory(path: opener.directory, creates: false, database: opener.database)
             }
             let opened = try opener.reopen(state.retention)
             // The same keys stay the same, or rows that were sealed with them meanwhile would be refused.

@@ -36,7 +36,7 @@ package struct KeyRingFile: Hashable, Sendable {
 
     /// Reads the ring; nil when there is no such file.
     func load() throws(KeyRingError) -> KeyRing? {
-        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        let descriptor = unsafe open(try followed, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
             throw .file(path: path, call: "open", code: errno)
@@ -66,12 +66,23 @@ package struct KeyRingFile: Hashable, Sendable {
         }
     }
 
+    /// The path without links.
+    private var followed: String {
+        get throws(KeyRingError) {
+            do throws(LinkError) {
+                return try FollowedPath(path).path
+            } catch {
+                throw .link(error)
+            }
+        }
+    }
+
     /// Writes a ring: beside the old file, synced, then in its place, so that one of the two is there whatever happens.
     ///
     /// Where a symbolic link leads to the old file, that is replaced and not the link.
     func save(_ ring: KeyRing) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
-        let target = PrivateFile.resolved(path)
+        let target = try followed
         let temporary = target + ".new"
         _ = unsafe unlink(temporary)
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
@@ -105,6 +116,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case notDurable(path: String, code: Int32)
     /// It cannot be made.
     case noFolder(path: String)
+    /// A link that is not followed stands in its place.
+    case link(LinkError)
     /// Others than its owner may read or write it.
     case open(path: String, mode: UInt32)
     /// The line counts from 1; 0 stands for the whole file.
@@ -136,6 +149,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             the key ring \(path) cannot be made, as its folder does not exist; make it, for the server's user, \
             or name another file with sealing.key_ring
             """
+        case .link(let error): "the key ring \(error)"
         case .open(let path, let mode):
             """
             the key ring \(path) can be read by others (mode 0\(String(mode, radix: 8))); \

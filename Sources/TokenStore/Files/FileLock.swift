@@ -1,0 +1,57 @@
+internal import Glibc
+
+/// A file that is locked against other processes for as long as this value lives.
+///
+/// The lock is the kernel's (flock(2)) and goes with the process, however that ends: a file that is left behind blocks
+/// nobody. It holds the owner's process id for whoever is refused.
+struct FileLock: ~Copyable, Sendable {
+    private let path: String
+    private let descriptor: Int32
+
+    /// Why a file is not locked.
+    enum Failure: Error {
+        /// Another process has it; its id, if it could be read.
+        case held(processID: Int?)
+        case link(LinkError)
+        case system(call: String, code: Int32)
+    }
+
+    /// Locks a file, which is made when it is not there.
+    init(_ path: String) throws(Failure) {
+        // A link that the folder's owner has put there could have root cut any file to nothing.
+        let descriptor = DataDirectory.openOrMake(path)
+        guard descriptor >= 0 else {
+            let code = errno
+            throw FollowedPath.isLink(path) ? .link(.unexpected(path: path)) : .system(call: "open \(path)", code: code)
+        }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let processID = Self.readNumber(descriptor)
+            _ = close(descriptor)
+            throw .held(processID: processID)
+        }
+        let text = Array("\(getpid())\n".utf8)
+        _ = ftruncate(descriptor, 0)
+        // Only for a message: a disk that is full here will be reported by the database.
+        _ = unsafe text.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+        self.path = path
+        self.descriptor = descriptor
+    }
+
+    deinit {
+        _ = close(descriptor)
+    }
+
+    /// Whether the path still leads to the file that is locked, so that nobody else can have locked another one there.
+    var isInPlace: Bool {
+        var (own, found) = (stat(), stat())
+        return unsafe fstat(descriptor, &own) == 0 && stat(path, &found) == 0
+            && own.st_dev == found.st_dev && own.st_ino == found.st_ino
+    }
+
+    private static func readNumber(_ descriptor: Int32) -> Int? {
+        var text = [UInt8](repeating: 0, count: 24)
+        let count = unsafe pread(descriptor, &text, text.count, 0)
+        guard count > 0 else { return nil }
+        return Int(String(decoding: text[..<count].prefix { $0 >= 0x30 && $0 <= 0x39 }, as: UTF8.self))
+    }
+}

@@ -1,0 +1,128 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+@testable import TokenStore
+
+/// Folders as pairs whose stores are the same by a link, and links that lead where they should not.
+@Suite struct LinkTests {
+    private let temporary: TemporaryDirectory
+    private var folder: String { temporary.path }
+
+    init() throws {
+        temporary = try TemporaryDirectory()
+    }
+
+    private static func link(_ path: String, to target: String) throws {
+        try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: target)
+    }
+
+    private static func makeFile(_ path: String, _ text: String = "") throws {
+        try Data(text.utf8).write(to: URL(filePath: path))
+    }
+
+    private static func makeFolder(_ path: String) throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    }
+
+    private static func fault(opening directory: String) -> StoreOpenError? {
+        do throws(StoreOpenError) {
+            _ = try DataDirectory(path: directory, creates: false)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test func `a file without links keeps its path`() throws {
+        let path = folder + "/tokens.db"
+        #expect(try FollowedPath(path).path == path)
+        try Self.makeFile(path)
+        #expect(try FollowedPath(path).path == path)
+        #expect(try !FollowedPath(path).isLink)
+    }
+
+    @Test(arguments: ["../real/store", "../real/./x/../store", "/ABOVE/real/store", "../other/next", "../folder/store"])
+    func `links are followed to their end`(_ target: String) throws {
+        for name in ["real/x", "data", "other"] { try Self.makeFolder("\(folder)/\(name)") }
+        try Self.makeFile(folder + "/real/store")
+        try Self.link(folder + "/other/next", to: folder + "/real/store")
+        try Self.link(folder + "/folder", to: "real")
+        try Self.link(folder + "/data/tokens.db", to: target.replacing("/ABOVE", with: folder))
+        let followed = try FollowedPath(folder + "/data/tokens.db")
+        #expect(followed.isLink)
+        #expect(followed.path == PrivateFile.resolved(folder) + "/real/store")
+    }
+
+    @Test(arguments: ["../nowhere", "/nowhere/at/all", "tokens.db", "../data/tokens.db"])
+    func `nothing is made through a link that leads nowhere`(_ target: String) throws {
+        try Self.makeFolder(folder + "/data")
+        try Self.link(folder + "/data/tokens.db", to: target)
+        guard case .link(.leadsNowhere) = Self.fault(opening: folder + "/data") else {
+            Issue.record("it was opened")
+            return
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["data"])
+    }
+
+    @Test(arguments: ["lock", "tokens.db-wal", "tokens.db-shm", "tokens.db-journal"])
+    func `files that are never elsewhere are not followed there`(_ name: String) throws {
+        try Self.makeFolder(folder + "/data")
+        try Self.makeFile(folder + "/victim", "precious")
+        try Self.link("\(folder)/data/\(name)", to: folder + "/victim")
+        #expect(
+            Self.fault(opening: folder + "/data") == .link(.unexpected(path: "\(folder)/data/\(name)")))
+        #expect(FileManager.default.contents(atPath: folder + "/victim") == Data("precious".utf8))
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "others' links can be made by root only"), arguments: [true, false])
+    func `root follows no link that others can change`(_ isFolders: Bool) throws {
+        try Self.makeFolder(folder + "/data")
+        try Self.makeFile(folder + "/store")
+        let path = folder + "/data/tokens.db"
+        try Self.link(path, to: folder + "/store")
+        #expect(Self.fault(opening: folder + "/data") == nil)
+        _ = lchown(isFolders ? folder + "/data" : path, 65_534, 65_534)
+        guard case .link(.ofOthers) = Self.fault(opening: folder + "/data") else {
+            Issue.record("it was followed")
+            return
+        }
+    }
+
+    /// Names of a store and links to it: in a data folder of its own, and elsewhere.
+    @Test(arguments: ["tokens.db", "store.sqlite"])
+    func `a database has one process whatever folder leads to it`(_ name: String) throws {
+        for part in ["real", "first", "second"] { try Self.makeFolder("\(folder)/\(part)") }
+        let real = "\(folder)/real/\(name)"
+        try Self.makeFile(real)
+        for part in ["first", "second"] { try Self.link("\(folder)/\(part)/tokens.db", to: "../real/\(name)") }
+        let first = try DataDirectory(path: folder + "/first", creates: false)
+        #expect(first.database == PrivateFile.resolved(real))
+        #expect(
+            Self.fault(opening: folder + "/second")
+                == .databaseInUse(
+                    path: PrivateFile.resolved(real), directory: folder + "/second", processID: Int(getpid()))
+        )
+        if name == "tokens.db" {
+            #expect(
+                Self.fault(opening: folder + "/real") == .inUse(path: folder + "/real", processID: Int(getpid())))
+        }
+        #expect(DataDirectory.holder(of: folder + "/second") == Int(getpid()))
+        let isInPlace = first.isInPlace
+        #expect(isInPlace)
+    }
+
+    @Test func `a link that has come to lead elsewhere is another store`() throws {
+        try Self.makeFolder(folder + "/data")
+        for name in ["one", "two"] { try Self.makeFile("\(folder)/\(name)") }
+        try Self.link(folder + "/data/tokens.db", to: "../one")
+        let database = try FollowedPath(folder + "/data/tokens.db").path
+        _ = try DataDirectory(path: folder + "/data", creates: false, database: database)
+        try FileManager.default.removeItem(atPath: folder + "/data/tokens.db")
+        try Self.link(folder + "/data/tokens.db", to: "../two")
+        #expect(throws: StoreOpenError.missing(path: database)) {
+            _ = try DataDirectory(path: folder + "/data", creates: false, database: database)
+        }
+    }
+}

@@ -4,11 +4,13 @@ import json
 import os
 import shutil
 import subprocess
+import threading
+import time
 
 import pytest
 
 from contract import STORED, found
-from http_client import exchange, get, post
+from http_client import Connection, exchange, get, lines, post
 from server_process import run
 
 COUNT = 100_000
@@ -89,6 +91,66 @@ def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tm
     assert (tmp_path / "out" / "x.txt").read_text() == "o"
     assert int(os.stat(tmp_path / "out" / "x.txt").st_mtime) == 1_400_000_000
     assert os.stat(tmp_path / "out" / "x.txt").st_mode & 0o777 == 0o600
+
+
+# A control character takes six bytes of JSON.
+LARGE = "\x01" * (44 << 20)
+
+
+def test_a_file_too_large_to_be_sent_is_named_and_the_others_are_imported(serve, tmp_path):
+    source = tmp_path / "data"
+    source.mkdir()
+    (source / "large.txt").write_text(LARGE)
+    # Together more JSON than a request may have, and each of them less.
+    for number in range(4):
+        (source / f"middle{number}.txt").write_text(f"{number}" + "\x01" * (3 << 20))
+    for number in range(1000):
+        (source / f"small{number}.txt").write_text(f'"{number}"')
+    server = serve()
+    flags = ["--data-directory", str(server.data)]
+    done = run("import", str(source), *flags, seconds=300)
+    assert done.returncode == 0, done.stderr
+    assert "1,004 tokens stored" in done.stdout and "1 skipped: the file is too large to be sent" in done.stdout
+    assert done.stderr.startswith("large.txt: the file is too large to be sent to a running server; stop the server")
+    for number in range(1000):
+        assert exchange(server.address, get(f"small{number}")).body == found(str(number))
+    for number in range(4):
+        assert run("get", f"middle{number}", *flags, seconds=60).stdout.startswith(f"{number}\x01")
+    assert server.stop() == 0
+    done = run("import", str(source), *flags, seconds=300)
+    assert done.returncode == 0 and "1,005 tokens stored" in done.stdout and not done.stderr, done.stderr
+
+
+def test_one_token_too_large_to_be_sent_is_refused_with_the_way_out(serve):
+    server = serve()
+    done = run("put", "me", "-", "--data-directory", str(server.data), input=LARGE, seconds=120)
+    assert done.returncode == 1 and "65 MiB; stop the server" in done.stderr
+    assert exchange(server.address, post("me", "x")).body == STORED
+
+
+def test_commands_at_the_same_time_take_little_memory(serve):
+    """Large requests wait for one another: 12 of 30 MiB would take 2 GiB together."""
+    server = serve({"admin": {"listen": "127.0.0.1:0"}})
+
+    def store(number):
+        body = json.dumps({"tokens": [{"id": f"id{number}", "tokenInfo": f"{number}" + "a" * (30 << 20)}]}).encode()
+        head = lines("POST /store/put HTTP/1.1", "Host: a", f"Content-Length: {len(body)}")
+        with Connection(server.data / "control.sock", timeout=300) as connection:
+            connection.send(head + body)
+            answers[number] = connection.receive_to_end()
+
+    answers = {}
+    threads = [threading.Thread(target=store, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        healthy = exchange(server.administration[0], lines("GET /healthz HTTP/1.1", "Host: localhost"))
+        assert json.loads(healthy.body) == {"alive": True}
+        time.sleep(0.1)
+    assert len(answers) == 12
+    for answer in answers.values():
+        assert b'"stored":1' in answer, answer
+    assert server.peak_resident_bytes() < 800 << 20
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "hard link"])

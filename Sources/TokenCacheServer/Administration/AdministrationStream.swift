@@ -9,9 +9,20 @@ struct AdministrationStream: ~Copyable {
     private let loop: EventLoop
     private let connection: AdministrationConnections.Connection
     private var reader: RequestReader
+    private var hasRequest = false
+    /// Where large bodies have to wait for room; nil when there are none.
+    private let memory: ControlMemory?
+    /// Of the current body, when that is large.
+    private var share: ControlMemory.Share?
+
+    /// Bodies up to this many bytes are not counted.
+    private static let smallBody = 64 << 10
 
     /// For the next request, and for some of an answer to be taken.
     private static let patience = Nanoseconds(.seconds(30))
+
+    /// Bytes that are sent in one go.
+    private static let piece = 256 << 10
 
     /// A request and what was asked of the connection.
     struct Received {
@@ -19,7 +30,6 @@ struct AdministrationStream: ~Copyable {
         let path: String
         /// With or without a port; empty when the request names no host.
         let host: String
-        let body: [UInt8]
         /// Whether the client waits for no further answer.
         let isLast: Bool
         /// Whether a page of another site has sent it: browsers tell the origin of what is no GET (Fetch, section 3.2), and
@@ -39,8 +49,12 @@ struct AdministrationStream: ~Copyable {
     ///   - connection: Its socket, which this owns.
     ///   - loop: The loop of the calling task.
     ///   - limits: How much a request may hold.
+    ///   - memory: What bodies take part of.
     /// - Returns: Nil when the client has gone already.
-    init?(_ connection: AdministrationConnections.Connection, on loop: EventLoop, limits: RequestLimits) {
+    init?(
+        _ connection: AdministrationConnections.Connection, on loop: EventLoop, limits: RequestLimits,
+        memory: ControlMemory? = nil
+    ) {
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: connection.descriptor), on: loop)
         } catch {
@@ -48,24 +62,32 @@ struct AdministrationStream: ~Copyable {
         }
         self.loop = loop
         self.connection = connection
+        self.memory = memory
         reader = RequestReader(limits: limits)
     }
 
     /// Waits for the next request, also while the loop drains: until it is abandoned.
     mutating func receive() async -> Event {
-        let deadline = loop.now + Self.patience
+        var deadline = loop.now + Self.patience
+        if hasRequest { reader.finishRequest() }
+        hasRequest = false
         connection.expectRequest()
         while true {
             // It shares its loop with others, and may have much at hand: no request of it is under way meanwhile.
             await connection.waiting(for: .restOfRequest) { await Task.yield() }
             switch reader.next() {
             case .request:
-                defer { reader.finishRequest() }
+                hasRequest = true
                 return .request(received)
             case .refused(let refusal): return .refused(refusal)
             case .sendContinue:
                 guard await send(ResponseEncoder.continueResponse) else { return .over }
             case .needsMore(let part):
+                if case .body = part, let memory, share == nil, bodySize > Self.smallBody {
+                    share = await memory.share(bodySize, on: loop)
+                    guard share != nil else { return .over }
+                    deadline = loop.now + Self.patience
+                }
                 let wait: AdministrationConnections.Wait = if case .start = part { .firstByte } else { .restOfRequest }
                 let room = reader.makeRoom()
                 switch try? stream.receive(into: &reader.bytes, room: room) {
@@ -81,6 +103,26 @@ struct AdministrationStream: ~Copyable {
         }
     }
 
+    /// As announced; otherwise the most that it may have.
+    private var bodySize: Int {
+        switch reader.partialHead.framing {
+        case .none: 0
+        case .length(let count): count
+        case .chunked: reader.limits.body
+        }
+    }
+
+    /// Gives away the body of the request at hand, after which nothing more can be received.
+    ///
+    /// Without a copy: with many megabytes that takes long enough for others to notice.
+    mutating func takeBody() -> ArraySlice<UInt8> {
+        let start = reader.bytes.count - reader.requestBytes.count
+        let body = reader.request.body.indices
+        var bytes: [UInt8] = []
+        swap(&bytes, &reader.bytes)
+        return bytes[(start + body.lowerBound)..<(start + body.upperBound)]
+    }
+
     private var received: Received {
         let (request, bytes) = (reader.request, reader.requestBytes)
         let head = request.head
@@ -89,7 +131,7 @@ struct AdministrationStream: ~Copyable {
         }
         return Received(
             method: bytes.text(head.methodName), path: bytes.text(head.path), host: bytes.text(head.authority),
-            body: [UInt8](request.body, in: bytes), isLast: !head.keepsAlive,
+            isLast: !head.keepsAlive,
             isFromPage: isOfOtherSite || !head.values(of: "origin", in: bytes).isEmpty
         )
     }
@@ -98,7 +140,10 @@ struct AdministrationStream: ~Copyable {
     mutating func send(_ bytes: [UInt8]) async -> Bool {
         var sent = 0
         while sent < bytes.count {
-            guard let count = try? stream.send(bytes.span.extracting(sent...)) else { return false }
+            // In pieces, so that others have their turn however fast the client takes them.
+            if sent > 0 { await Task.yield() }
+            let piece = sent..<min(sent + Self.piece, bytes.count)
+            guard let count = try? stream.send(bytes.span.extracting(piece)) else { return false }
             sent += count
             if count == 0 {
                 let reason = await connection.waiting(for: .takingOfAnswer) {

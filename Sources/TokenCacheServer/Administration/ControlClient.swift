@@ -28,6 +28,14 @@ struct ControlClient: Sendable {
             throw .unreachable(error.reason)
         }
         guard let body = try? JSONEncoder().encode(request) else { throw .refused("the request cannot be written") }
+        guard body.count <= ControlConnection.bodyLimit else {
+            throw .refused(
+                """
+                this takes \(body.count >> 20) MiB as JSON, and a running server takes requests of up to \
+                \(ControlConnection.bodyLimit >> 20) MiB; stop the server, do it then, and start it again
+                """
+            )
+        }
         let head = """
             POST /store/\(Request.name) HTTP/1.1\r
             Host: localhost\r

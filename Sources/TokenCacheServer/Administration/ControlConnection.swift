@@ -14,10 +14,14 @@ struct ControlConnection: ~Copyable {
     private let endpoints: AdministrationEndpoints
     private let asker: Asker
 
+    private let memory: ControlMemory
+
+    /// Bytes of a request's body: of an import's batch, or of the largest file that it reads as long as most of that needs no
+    /// escapes.
+    static let bodyLimit = 65 << 20
     private static let limits: RequestLimits = {
         var limits = RequestLimits()
-        // A batch of an import.
-        limits.body = 256 << 20
+        limits.body = bodyLimit
         return limits
     }()
     /// Between two lines of progress.
@@ -25,9 +29,10 @@ struct ControlConnection: ~Copyable {
 
     private init(
         _ stream: consuming AdministrationStream, of asker: Asker, on loop: EventLoop,
-        _ administrator: StoreAdministrator, _ endpoints: AdministrationEndpoints
+        _ administrator: StoreAdministrator, _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
     ) {
         self.asker = asker
+        self.memory = memory
         self.stream = stream
         self.loop = loop
         self.administrator = administrator
@@ -41,13 +46,14 @@ struct ControlConnection: ~Copyable {
     ///   - loop: The loop of the calling task.
     ///   - administrator: Of the store.
     ///   - endpoints: Of the server.
+    ///   - memory: Shared by all.
     static func serve(
         _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrator: StoreAdministrator,
-        _ endpoints: AdministrationEndpoints
+        _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
     ) async {
         let asker = Asker(connectedTo: connection.descriptor)
-        guard let stream = AdministrationStream(connection, on: loop, limits: limits) else { return }
-        var connection = ControlConnection(stream, of: asker, on: loop, administrator, endpoints)
+        guard let stream = AdministrationStream(connection, on: loop, limits: limits, memory: memory) else { return }
+        var connection = ControlConnection(stream, of: asker, on: loop, administrator, endpoints, memory)
         await connection.serve()
     }
 
@@ -57,7 +63,7 @@ struct ControlConnection: ~Copyable {
             if let answer = await endpoints.answer(request, of: asker) {
                 _ = await stream.send(answer.encoded(omitsBody: request.method == "HEAD", closes: true))
             } else {
-                await answer(request.method, request.path, Data(request.body))
+                await answer(request.method, request.path)
             }
         case .refused(let refusal): await refuse(refusal.status, refusal.message)
         case .over: return
@@ -69,7 +75,7 @@ struct ControlConnection: ~Copyable {
 
     private static let prefix = "/store/"
 
-    private mutating func answer(_ method: String, _ path: String, _ body: Data) async {
+    private mutating func answer(_ method: String, _ path: String) async {
         if path == ServerFacts.path && method == "GET" {
             let facts = AdministrationAnswer(json: endpoints.server.facts(version: endpoints.version))
             _ = await stream.send(facts.encoded(closes: true))
@@ -82,20 +88,27 @@ struct ControlConnection: ~Copyable {
             return await refuse(.notFound, "there is nothing at this path; there are \(names)")
         }
         guard method == "POST" else { return await refuse(.badRequest, "the method is \(method); allowed is POST") }
-        await run(type, body)
+        await run(type)
     }
 
-    private mutating func run<Request: StoreRequest>(_ type: Request.Type, _ body: Data) async {
+    private mutating func run<Request: StoreRequest>(_ type: Request.Type) async {
+        let thread = CommandThread()
         let request: Request
         do {
-            // Without a body nothing is asked for but the thing itself.
-            request = try JSONDecoder().decode(type, from: body.isEmpty ? Data("{}".utf8) : body)
+            request = try await decode(type, on: thread)
         } catch {
             return await refuse(.badRequest, "the body is not the JSON of this request: \(Self.reason(error))")
         }
+        var share: ControlMemory.Share?
+        if type.replySize > 0 {
+            share = await memory.share(type.replySize, on: loop)
+            if share == nil { return await refuse(.unavailable, "the server is stopping") }
+        }
+        // It is given back when the reply has been sent.
+        defer { _ = share.take() }
         guard await send(Self.head(.ok)) else { return }
-        let (lines, continuation) = AsyncStream.makeStream(of: Data.self, bufferingPolicy: .unbounded)
-        let work = Task { [administrator] in
+        let (lines, continuation) = AsyncStream.makeStream(of: [UInt8].self, bufferingPolicy: .unbounded)
+        let work = Task(executorPreference: thread) { [administrator] in
             let clock = Mutex(ContinuousClock.now)
             let line: ControlLine<Request.Reply>
             do throws(StoreError) {
@@ -132,12 +145,21 @@ struct ControlConnection: ~Copyable {
         await work.value
     }
 
-    private static func text(_ line: some Encodable) -> Data {
+    private mutating func decode<Request: StoreRequest>(
+        _ type: Request.Type, on thread: CommandThread
+    ) async throws -> Request {
+        let body = stream.takeBody()
+        return try await Task(executorPreference: thread) {
+            // Without a body nothing is asked for but the thing itself.
+            try JSONDecoder().decode(type, from: body.isEmpty ? Data("{}".utf8) : Data(body))
+        }.value
+    }
+
+    private static func text(_ line: some Encodable) -> [UInt8] {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
-        guard var text = try? encoder.encode(line) else { return Data() }
-        text.append(UInt8(ascii: "\n"))
-        return text
+        guard let text = try? encoder.encode(line) else { return [] }
+        return Array(text) + [UInt8(ascii: "\n")]
     }
 
     /// What is wrong with the JSON, without any of its values.
@@ -155,8 +177,8 @@ struct ControlConnection: ~Copyable {
     }
 
     /// The answer ends with the connection (RFC 9112, section 6.3, number 8).
-    private static func head(_ status: Status) -> Data {
-        Data(
+    private static func head(_ status: Status) -> [UInt8] {
+        Array(
             """
             HTTP/1.1 \(status.rawValue) \(status.reason)\r
             Content-Type: application/x-ndjson\r
@@ -167,7 +189,7 @@ struct ControlConnection: ~Copyable {
         )
     }
 
-    private mutating func send(_ data: Data) async -> Bool {
-        await stream.send(Array(data))
+    private mutating func send(_ bytes: [UInt8]) async -> Bool {
+        await stream.send(bytes)
     }
 }

@@ -13,6 +13,7 @@ internal import TokenStore
 final class ControlSocket: Sendable {
     private let listener: AdministrationListener
     private let administrator: StoreAdministrator
+    private let memory = ControlMemory(limit: ControlConnection.bodyLimit)
 
     init(_ store: SQLiteTokenStore, directory: String) throws(SystemError) {
         listener = AdministrationListener(
@@ -29,8 +30,8 @@ final class ControlSocket: Sendable {
     func accept(
         on loop: EventLoop, _ endpoints: AdministrationEndpoints, _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {
-        await listener.accept(on: loop, logger, leaving: reserve) { [administrator] connection in
-            await ControlConnection.serve(connection, on: loop, administrator, endpoints)
+        await listener.accept(on: loop, logger, leaving: reserve) { [administrator, memory] connection in
+            await ControlConnection.serve(connection, on: loop, administrator, endpoints, memory)
         }
     }
 }

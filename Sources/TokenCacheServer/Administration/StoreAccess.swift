@@ -102,6 +102,15 @@ package enum StoreAccess: Sendable {
         }
     }
 
+    /// The most bytes that a request may take, of those that say how many they take; nil for any number.
+    package var requestLimit: Int? {
+        switch self {
+        case .own: nil
+        // Without what stands around the tokens.
+        case .running: ControlConnection.bodyLimit - 1_024
+        }
+    }
+
     /// Closes a store that was opened here.
     package func close() {
         if case .own(let store, _) = self { store.close() }

@@ -6,6 +6,8 @@ package protocol StoreRequest: Codable, Sendable {
 
     /// The last part of its path on the control socket: `/store/NAME`.
     static var name: String { get }
+    /// Bytes of memory that its reply may take as JSON, roughly; 0 for a few.
+    static var replySize: Int { get }
 
     /// Carries it out.
     ///
@@ -15,6 +17,10 @@ package protocol StoreRequest: Codable, Sendable {
     func answer(
         _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
     ) async throws(StoreError) -> Reply
+}
+
+extension StoreRequest {
+    package static var replySize: Int { 0 }
 }
 
 /// All requests, by the names of their paths.

@@ -20,6 +20,7 @@ package struct DataFile: Hashable, Sendable {
         case idWithSlash
         case nameTooLong
         case newer
+        case tooLargeToSend
         case unopened
 
         /// For a person, to be read after a number of files or tokens.
@@ -37,10 +38,15 @@ package struct DataFile: Hashable, Sendable {
             case .idWithSlash: "the id has a slash, which cannot stand in a file's name"
             case .nameTooLong: "the id is longer than 251 bytes, too long for a file's name"
             case .newer: "the store has a newer token; --overwrite replaces it"
+            case .tooLargeToSend:
+                "the file is too large to be sent to a running server; stop the server, import again, and start it"
             case .unopened: "the row does not open; see token-cache verify"
             }
         }
     }
+
+    /// The file's name.
+    package var name: [UInt8] { id + Self.suffix }
 
     static let suffix = Array(".txt".utf8)
 

@@ -24,12 +24,14 @@ struct Import: AsyncParsableCommand {
     @Flag(name: .long, help: "Replace newer tokens as well.")
     var overwrite = false
 
-    @Flag(name: .customLong("show-skipped"), help: "Name the files that are skipped; the names hold the unique ids.")
+    @Flag(
+        name: .customLong("show-skipped"),
+        help: "Name all files that are skipped, not only those too large to be sent; the names hold the unique ids.")
     var showsSkipped = false
 
     @OptionGroup var options: StoreCommandOptions
 
-    /// Tokens that are stored in one go, or fewer with so many bytes.
+    /// Tokens that are stored in one go, or fewer with so many bytes as JSON.
     private static let (batch, batchBytes) = (500, 8 << 20)
 
     func run() async throws {
@@ -55,30 +57,38 @@ struct Import: AsyncParsableCommand {
             seen += 1
             switch entry {
             case .token(let file):
-                bytes += file.tokenInfo.count
-                summary.formats[file.format.rawValue, default: 0] += 1
-                batch.append(
-                    StoreTokens.Entry(
-                        id: String(decoding: file.id, as: UTF8.self),
-                        tokenInfo: String(decoding: file.tokenInfo, as: UTF8.self), writtenAt: file.modifiedAt
-                    )
+                let token = StoreTokens.Entry(
+                    id: String(decoding: file.id, as: UTF8.self),
+                    tokenInfo: String(decoding: file.tokenInfo, as: UTF8.self), writtenAt: file.modifiedAt
                 )
+                let size = token.encodedSize
+                if let limit = store.requestLimit, size > limit {
+                    summary.skip(.tooLargeToSend)
+                    // Always by its name: nothing is wrong with it, and somebody has to see to it.
+                    show(.tooLargeToSend, file.name, bar)
+                    break
+                }
+                if batch.count == Self.batch || bytes + size > Self.batchBytes {
+                    try await hand(&batch, to: store, &summary)
+                    bytes = 0
+                }
+                summary.formats[file.format.rawValue, default: 0] += 1
+                bytes += size
+                batch.append(token)
             case .skipped(let name, let reason):
                 summary.skip(reason)
-                if showsSkipped {
-                    bar.finish()
-                    let line = "\(Text.visible(String(decoding: name, as: UTF8.self))): \(reason.explanation)\n"
-                    try? FileHandle.standardError.write(contentsOf: Data(line.utf8))
-                }
-            }
-            if batch.count == Self.batch || bytes >= Self.batchBytes {
-                try await hand(&batch, to: store, &summary)
-                bytes = 0
+                if showsSkipped { show(reason, name, bar) }
             }
             bar.show(StoreAdministrator.Progress(done: seen, total: total))
         }
         try await hand(&batch, to: store, &summary)
         return summary
+    }
+
+    private func show(_ reason: DataFile.SkipReason, _ name: [UInt8], _ bar: ProgressBar) {
+        bar.finish()
+        let line = "\(Text.visible(String(decoding: name, as: UTF8.self))): \(reason.explanation)\n"
+        try? FileHandle.standardError.write(contentsOf: Data(line.utf8))
     }
 
     private func hand(

@@ -4,6 +4,7 @@ package import TokenStore
 /// Reads one token.
 package struct FetchToken: StoreRequest {
     package static let name = "get"
+    package static let replySize = 16 << 20
     package var id: String
 
     package struct Reply: Codable, Sendable {
@@ -40,6 +41,23 @@ package struct StoreTokens: StoreRequest {
             self.id = id
             self.tokenInfo = tokenInfo
             self.writtenAt = writtenAt
+        }
+
+        /// The most bytes that it takes in a request.
+        package var encodedSize: Int {
+            // Names, punctuation and the time.
+            64 + Self.encodedSize(of: id) + Self.encodedSize(of: tokenInfo)
+        }
+
+        /// As JSONEncoder escapes a text.
+        private static func encodedSize(of text: String) -> Int {
+            text.utf8.reduce(0) { size, byte in
+                switch byte {
+                case ..<0x20: size + 6
+                case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): size + 2
+                default: size + 1
+                }
+            }
         }
     }
 
@@ -100,6 +118,7 @@ package struct RemoveTokens: StoreRequest {
 /// Reads a page of tokens.
 package struct ListTokens: StoreRequest {
     package static let name = "page"
+    package static let replySize = 16 << 20
     /// The slot after which to begin, 0 for the first.
     package var after: Int64
     /// How many at most; fewer when they are large.

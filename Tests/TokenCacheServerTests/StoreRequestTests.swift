@@ -1,0 +1,47 @@
+import Dispatch
+import Foundation
+import Synchronization
+import Testing
+
+@testable import TokenCacheServer
+
+@Suite struct StoreRequestTests {
+    @Test(
+        arguments: [
+            "", "plain", "\"quoted\" \\ and /paths/", "\u{1}\u{2}\u{1f}\u{7f}\n\r\t", "é€🎉\u{2028}\u{2029}\u{85}",
+            String(repeating: "\u{0}", count: 1_000),
+        ])
+    func `a token takes no more room in a request than it says`(_ text: String) throws {
+        let entry = StoreTokens.Entry(id: text, tokenInfo: text, writtenAt: .min)
+        let size = try JSONEncoder().encode(entry).count
+        #expect((size...(size + 64)).contains(entry.encodedSize))
+    }
+
+    @Test func `commands work side by side, however few processors there are`() async {
+        let meeting = Meeting(of: 8)
+        let threads = (0..<8).map { _ in CommandThread() }
+        let tasks = threads.map { thread in Task(executorPreference: thread) { meeting.waitForAll() } }
+        for task in tasks { await task.value }
+    }
+}
+
+/// Lets nobody go before all have come, and keeps their threads meanwhile.
+private final class Meeting: Sendable {
+    private let gate = DispatchSemaphore(value: 0)
+    private let missing: Mutex<Int>
+
+    init(of count: Int) {
+        missing = Mutex(count)
+    }
+
+    func waitForAll() {
+        let isLast = missing.withLock { missing in
+            missing -= 1
+            return missing == 0
+        }
+        if isLast { gate.signal() }
+        gate.wait()
+        // For the next.
+        gate.signal()
+    }
+}

@@ -136,12 +136,15 @@ package final class Listener: Sendable {
         descriptor = try Self.makeSocket(AF_UNIX)
         if try Self.isAbandonedSocket(path) { _ = unsafe unlink(path) }
         let number = descriptor.number
+        // The file is made with the mode of the socket, as far as the umask lets it.
+        guard fchmod(number, mode) == 0 else { throw SystemError.last("fchmod") }
         guard unsafe try Self.withUnixAddress(path, { unsafe bind(number, $0, $1) }) == 0 else {
             throw SystemError.last("bind")
         }
         do throws(SystemError) {
+            // Only where it has to be: whoever else may write to the folder could have put a link to another file there.
             // Whatever the file's mode is until then, nobody gets in before it listens.
-            guard unsafe chmod(path, mode) == 0 else { throw SystemError.last("chmod") }
+            if !Self.isSocket(path, mode: mode), unsafe chmod(path, mode) != 0 { throw SystemError.last("chmod") }
             if let owner, unsafe chown(path, owner.user, owner.group) != 0 { throw SystemError.last("chown") }
             try Self.listen(on: number)
             address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
@@ -152,6 +155,11 @@ package final class Listener: Sendable {
         name = "unix:\(path)"
         self.path = path
         isAdopted = false
+    }
+
+    private static func isSocket(_ path: String, mode: UInt32) -> Bool {
+        var status = stat()
+        return unsafe lstat(path, &status) == 0 && status.st_mode == S_IFSOCK | mode
     }
 
     private static func makeSocket(_ family: Int32) throws(SystemError) -> FileDescriptor {

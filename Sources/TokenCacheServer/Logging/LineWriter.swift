@@ -47,6 +47,8 @@ final class LineWriter: Sendable {
             var number = unsafe open(path, flags)
             // Not through a link that leads nowhere: whoever may write to the folder could have one lead to anywhere.
             if number < 0 && errno == ENOENT { number = unsafe open(path, flags | O_CREAT | O_EXCL, 0o640) }
+            // One that has come in between, as logrotate makes them.
+            if number < 0 && errno == EEXIST { number = unsafe open(path, flags) }
             guard number >= 0 else { throw SystemError.last("open") }
             self.number = number
             file = FileDescriptor(owning: number)

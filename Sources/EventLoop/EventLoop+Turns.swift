@@ -2,20 +2,23 @@ internal import Synchronization
 
 /// How long one part of a turn may go on before others have theirs.
 ///
-/// A turn has five: jobs, handlers that go on from the turn before, long work, events and timers. Whatever clients ask for,
-/// a turn takes no longer than five budgets and the longest single step in each, so that the clock, new connections, other
-/// clients and whoever watches over the loop are never kept waiting for long.
-struct TurnBudget {
-    private static let duration = Nanoseconds(.milliseconds(2))
-
+/// A turn has five parts: jobs, handlers that go on from the turn before, long work, events and timers. Whatever clients ask
+/// for, a turn takes no longer than five budgets and the longest single step in each, so that the clock, new connections,
+/// other clients and whoever watches over the loop are never kept waiting for long.
+package struct TurnBudget {
     private let end: MonotonicTime
 
-    init(began: MonotonicTime) {
-        end = began + Self.duration
+    package init(_ part: TurnPart = .usual, began: MonotonicTime) {
+        end = began + (part == .usual ? Self.usual : Self.long)
     }
 
+    // The one is several times the other, so that a loop that has more long work than it can do spends most of its time on
+    // new connections and short requests. Otherwise these could not keep up where there are many of them as well.
+    private static let usual = Nanoseconds(.milliseconds(8))
+    private static let long = Nanoseconds(.milliseconds(2))
+
     /// Looks at the clock.
-    var isSpent: Bool { MonotonicTime.now >= end }
+    package var isSpent: Bool { MonotonicTime.now >= end }
 }
 
 /// Which part of a turn a handler goes on in.
@@ -67,7 +70,7 @@ extension EventLoop {
             } while left > 0 && !budget.isSpent
         }
         if !longQueue.isEmpty {
-            let budget = TurnBudget(began: .now)
+            let budget = TurnBudget(.long, began: .now)
             repeat { longQueue.popFirst()?.takeTurn() } while !longQueue.isEmpty && !budget.isSpent
         }
         hasQueued.store(!queue.isEmpty || !longQueue.isEmpty, ordering: .relaxed)

@@ -29,7 +29,7 @@ import Testing
 
     /// Longer than any part of a turn may go on.
     private static func workLong() {
-        usleep(5_000)
+        usleep(12_000)
     }
 
     /// Waits until so many notes are there.

@@ -15,8 +15,8 @@ final class ConnectionDistributor: Sendable {
 
     /// Beyond the limit this many more connections are told so; any further ones are closed at once.
     private static let refusedLimit = 1_000
-    /// Connections that a loop accepts in a row.
-    private static let acceptStreak = 32
+    /// Connections that a loop accepts between two looks at the clock.
+    private static let acceptsPerLook = 16
     /// Between two looks for descriptors that have come back.
     private static let pause = Nanoseconds(.milliseconds(100))
 
@@ -41,7 +41,7 @@ final class ConnectionDistributor: Sendable {
             logger.critical("\(entrance.name) cannot be accepted from: \(error)")
             return
         }
-        var streak = 0
+        var (streak, budget) = (0, TurnBudget(began: .now))
         while !worker.loop.isAbandoned {
             switch await acceptor.next() {
             case .accepted(let descriptor, let peer):
@@ -49,7 +49,10 @@ final class ConnectionDistributor: Sendable {
                 if reserve.has(descriptor), !(await waitForDescriptors(on: worker)) { return }
                 // What is open has its turn, however many want to get in.
                 streak += 1
-                if streak % Self.acceptStreak == 0 { await Task.yield() }
+                if streak % Self.acceptsPerLook == 0 && budget.isSpent {
+                    await Task.yield()
+                    budget = TurnBudget(began: .now)
+                }
             case .failed(let error):
                 if worker.loop.isDraining { return }
                 await pause("\(error)", on: worker)

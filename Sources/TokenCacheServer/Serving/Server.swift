@@ -184,7 +184,8 @@ package final class Server: Sendable {
         )
         for warning in certificateWarnings + exposureWarnings { logger.warning("\(warning)") }
         notifier.send(.ready, .status("serves on \(addresses)"))
-        let proving = Task { await self.giveSignsOfLife() }
+        // There, for the threads that tasks share otherwise may all be waiting for a disk.
+        let proving = Task(executorPreference: administrationLoop) { await self.giveSignsOfLife() }
         let stopping = Task { await self.stop(by: signals) }
         let reloading = Task { await self.reload(on: hangUps) }
         let watching = Task { await self.reloadOnChange() }

@@ -33,6 +33,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     // Atomics, though only the loop writes them: each request asks several times, and a plain field of a class is guarded
     // against overlapping accesses at run time.
     private let turnBegan = Atomic<UInt64>(MonotonicTime.now.nanoseconds)
+    private let eventsArrived = Atomic<UInt64>(MonotonicTime.now.nanoseconds)
     let draining = Atomic<Bool>(false)
     let idleWaitsEnded = Atomic<Bool>(false)
     let abandoned = Atomic<Bool>(false)
@@ -58,6 +59,8 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
 
     /// The time when the current turn began: cheaper than the clock and good enough for deadlines.
     package var now: MonotonicTime { MonotonicTime(nanoseconds: turnBegan.load(ordering: .relaxed)) }
+    /// When the events that are being delivered were received: a turn or more before `now` when there are many.
+    package var lastWait: MonotonicTime { MonotonicTime(nanoseconds: eventsArrived.load(ordering: .relaxed)) }
     /// Nothing is accepted any more; what is asked on open connections is answered, and that is their end.
     package var isDraining: Bool { draining.load(ordering: .relaxed) }
     /// Idle waits end at once: what has been received is answered, nothing new is waited for.
@@ -109,12 +112,13 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             runJobs(&left)
             if hasQueued.load(ordering: .relaxed) { runQueues() }
             endOfTurn()
-            if left.events.isEmpty {
-                left.events = 0..<epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds(left))
-            }
+            let isDelivered = left.events.isEmpty
+            if isDelivered { left.events = 0..<epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds(left)) }
             // Only written here.
             turns.store(turns.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
-            turnBegan.store(MonotonicTime.now.nanoseconds, ordering: .relaxed)
+            let began = MonotonicTime.now.nanoseconds
+            turnBegan.store(began, ordering: .relaxed)
+            if isDelivered { eventsArrived.store(began, ordering: .relaxed) }
             deliverEvents(&left)
             // A wait whose event is still to be delivered has not come to nothing.
             if left.events.isEmpty { fireTimers() }

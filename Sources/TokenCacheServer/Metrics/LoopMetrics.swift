@@ -9,10 +9,11 @@ internal import TokenStore
 /// be guarded at run time with each request.
 final class LoopMetrics: Sendable {
     let requests = RequestCounts()
-    /// Of GET: from the beginning of the turn that read a request to the end of that turn.
+    /// Of GET: from the moment when the loop was told of the request to the end of the turn that answered it.
     ///
-    /// By then its answer has gone to the socket. All of one turn count with the time of the whole turn: one look at the
-    /// clock serves all of them, and no answer took longer than that.
+    /// By then its answer, or the first piece of a long one, has gone to the socket. All that are answered in one turn count
+    /// with the time of the one that waited longest: one look at the clock serves all of them, and none took longer, but for
+    /// those that waited in the queue of long work.
     let getTime = Histogram.latency()
     /// Of POST that reached the store: from the beginning of the turn that read it to that of the turn in which its answer
     /// is sent, the commit in between.

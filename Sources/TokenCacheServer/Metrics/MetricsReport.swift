@@ -63,7 +63,7 @@ struct MetricsReport {
         let name = "token_cache_request_duration_seconds"
         text.begin(
             name, .histogram,
-            "Time in the server: of GET that of the loop's whole turn, of POST up to the end of its commit."
+            "Time in the server: of GET up to the end of the loop's turn, of POST up to the end of its commit."
         )
         text.addHistogram(name, [("method", "GET")], workers.reading(\.getTime))
         text.addHistogram(name, [("method", "POST")], workers.reading(\.postTime))
@@ -83,6 +83,11 @@ struct MetricsReport {
         text.begin(refused, .counter, "Connections beyond limits.connections: answered with 503, or closed at once.")
         text.add(refused, ["cause": "limit"], workers.sum { $0.refused.value })
         text.add(refused, ["cause": "overflow"], workers.sum { $0.dropped.value })
+        text.single(
+            "token_cache_buffers_bytes", .gauge,
+            "Bytes of limits.buffers that are taken: by requests, answers and tokens that wait.",
+            UInt64(max(0, workers.first?.bufferBudget.takenBytes ?? 0))
+        )
         text.single(
             "token_cache_accept_failures_total", .counter,
             "Attempts to accept that failed, as for want of descriptors.",
@@ -108,6 +113,10 @@ struct MetricsReport {
         )
         text.single(
             "token_cache_store_writes_total", .counter, "Tokens that were made durable.", metrics.writes.value
+        )
+        text.single(
+            "token_cache_store_queue_bytes", .gauge, "Bytes of tokens that wait to be written.",
+            UInt64(max(0, store.queuedBytes))
         )
         let failures = "token_cache_store_failures_total"
         text.begin(failures, .counter, "Reads and writes of clients that failed, by cause.")

@@ -55,7 +55,7 @@ final class Worker: @unchecked Sendable {
         // Writes of one turn share a commit; nobody works on them before this.
         loop.endOfTurn = {
             session.flush()
-            metrics.endTurn(began: loop.now)
+            metrics.endTurn(began: loop.lastWait)
         }
     }
 

@@ -1,14 +1,17 @@
 """What was acknowledged stays: on a full disk, and for every reader from that moment on."""
+import errno
 import os
 import resource
 import subprocess
 import threading
+import time
 
 import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
-from http_client import Connection, exchange, get, post
+from http_client import Connection, exchange, get, lines, post
 from server_process import Server, until
+from store_files import printed
 
 
 def test_an_answered_write_is_seen_by_every_connection_under_load(serve):
@@ -125,6 +128,53 @@ def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, tmp_path
         assert "tokens cannot be stored" in server.log()
         server.kill()
         server = stock.server = Server(tmp_path / "server", data=small_disk / "data")
+        stock.check()
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def fill(path):
+    """Takes all the room that there is on a disk."""
+    with open(path, "ab", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+
+
+def is_ready(server):
+    """What /readyz answers."""
+    request = lines("GET /readyz HTTP/1.1", "Host: localhost", "Connection: close")
+    return exchange(server.administration[0], request).status == 200
+
+
+def test_a_full_disk_is_not_taken_for_mended(small_disk, tmp_path):
+    """Statistics, backups and checkpoints succeed or need no room, and say nothing of the next token."""
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(2 << 20))
+    server = Server(tmp_path / "server", {"admin": {"listen": "127.0.0.1:0"}}, data=small_disk / "data")
+    try:
+        stock = Stock(server)
+        assert stock.store() == STORED
+        assert is_ready(server)
+        until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
+        fill(filler)
+        for number in range(20):
+            assert not is_ready(server), number
+            printed(server.data, "stats")
+            printed(server.data, "backup", str(tmp_path / "backup.db"))
+            # Checkpoints and looks come once a second.
+            time.sleep(0.2)
+        assert "tokens are stored again" not in server.log()
+        assert stock.store() == WRITE_FAILED
+        filler.unlink()
+        # By itself: a balancer keeps the clients away until then.
+        until(lambda: is_ready(server))
+        until(lambda: "tokens are stored again" in server.log())
+        assert stock.store() == STORED
         stock.check()
         assert server.stop() == 0
     finally:

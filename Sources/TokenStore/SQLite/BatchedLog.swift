@@ -15,6 +15,10 @@ internal import Metrics
     private var start: sqlite3_int64 = 0
     /// Takes how long each sync of the file takes, also one that fails; nil while nobody asks.
     var syncTime: Histogram?
+    /// Bytes that were written and then synced, since the log was opened.
+    private(set) var syncedBytes = 0
+    /// Bytes that were written since the last sync.
+    private var unsyncedBytes = 0
 
     /// What a large transaction gathers before some of it is written.
     private static let limit = 1 << 20
@@ -91,6 +95,7 @@ internal import Metrics
             guard result == SQLITE_OK else { return result }
             written += part.count
         }
+        unsyncedBytes += written
         return SQLITE_OK
     }
 
@@ -102,6 +107,17 @@ internal import Metrics
         guard let log = unsafe log(memory) else { return SQLITE_MISUSE }
         let result = log.flush()
         return unsafe result == SQLITE_OK ? body(log.file, log.file.pointee.pMethods.pointee) : result
+    }
+
+    private func synchronize(_ flags: Int32) -> Int32 {
+        let flushed = flush()
+        guard flushed == SQLITE_OK else { return flushed }
+        let began = ContinuousClock.now
+        let result = unsafe file.pointee.pMethods.pointee.xSync(file, flags)
+        syncTime?.add(ContinuousClock.now - began)
+        if result == SQLITE_OK { syncedBytes += unsyncedBytes }
+        unsyncedBytes = 0
+        return result
     }
 
     // MARK: - Methods
@@ -133,12 +149,7 @@ internal import Metrics
                 unsafe afterFlush(memory) { unsafe $1.xTruncate($0, size) }
             }
             unsafe methods.pointee.xSync = { memory, flags in
-                let syncTime = unsafe log(memory)?.syncTime
-                return unsafe afterFlush(memory) { file, methods in
-                    let began = ContinuousClock.now
-                    defer { syncTime?.add(ContinuousClock.now - began) }
-                    return unsafe methods.xSync(file, flags)
-                }
+                unsafe log(memory)?.synchronize(flags) ?? SQLITE_MISUSE
             }
             unsafe methods.pointee.xFileSize = { memory, size in
                 unsafe afterFlush(memory) { unsafe $1.xFileSize($0, size) }

@@ -55,6 +55,20 @@ extension Committer {
         return true
     }
 
+    /// Writes and syncs as much as tokens of so many bytes need, both to the log and to the database, and leaves nothing
+    /// but free pages behind: a disk that takes this takes tokens as well.
+    ///
+    /// What is overwritten takes no room, so a small write may succeed on a full disk where a token does not.
+    func tryToWrite(bytes: Int) throws(SQLiteError) {
+        try transaction { () throws(SQLiteError) in
+            try connection.execute("CREATE TABLE probe (value BLOB)")
+            // In pages that are overwritten with zeros when they are freed, so that the log gets all of them.
+            try connection.execute("INSERT INTO probe VALUES (zeroblob(\(bytes)))")
+            try connection.execute("DROP TABLE probe")
+        }
+        _ = try checkpoint(.passive)
+    }
+
     private static let smallDatabase = 8 << 20
 
     /// Holds the log's present state until `moveLogAhead` or a checkpoint.

@@ -77,11 +77,19 @@ internal import Metrics
 
     /// Has the log's syncs measured, on the thread that uses the connection; once the log is open, as after a first read.
     func measureSyncs(into histogram: Histogram) {
+        log?.syncTime = histogram
+    }
+
+    /// Bytes of the log that this connection has written and synced; 0 before the log is open.
+    var syncedBytes: Int { log?.syncedBytes ?? 0 }
+
+    /// The log as this connection has it open; nil before it is.
+    private var log: BatchedLog? {
         var file: UnsafeMutablePointer<sqlite3_file>?
         guard unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) == SQLITE_OK else {
-            return
+            return nil
         }
-        unsafe BatchedLog.opened(as: file)?.syncTime = histogram
+        return unsafe BatchedLog.opened(as: file)
     }
 
     /// The database's file as SQLite has it open; nil before it is.

@@ -232,12 +232,12 @@ final class SQLiteWriter: Sendable {
                 try saveClockLook(&watch, database)
             case .holdLog:
                 housekeeping.noteHold(logSize: database.logSize)
-                try database.perform(provesWriting: false) { (committer) throws(SQLiteError) in
+                try database.perform { (committer) throws(SQLiteError) in
                     try committer.holdLog()
                 }
             case .moveLogAhead:
                 housekeeping.noteMoveAhead(moved: nil)
-                let moved = try database.perform(provesWriting: false) { (committer) throws(SQLiteError) in
+                let moved = try database.perform { (committer) throws(SQLiteError) in
                     try committer.moveLogAhead { [available] in available.signal() }
                 }
                 housekeeping.noteMoveAhead(moved: moved)

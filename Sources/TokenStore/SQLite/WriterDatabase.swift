@@ -26,8 +26,31 @@ final class WriterDatabase {
     private struct Failure {
         var count = 0
         var last: ContinuousClock.Instant
-        /// A later one did not fail.
+        /// Bytes of the largest group that has failed: writing works when as much can be written.
+        var bytes = 0
+        /// Something else than a group has failed, a checkpoint say: then a group that is stored proves nothing.
+        var needsProbe = false
+        /// As much was written and synced later.
         var isOver = false
+
+        /// Counts a group that is not stored.
+        mutating func note(_ rows: [Row]) {
+            count += rows.count
+            bytes = max(bytes, min(rows.reduce(0) { $0 + $1.value.count }, Self.largestProbe))
+        }
+
+        /// The most that is asked of a disk before it counts as mended.
+        private static let largestProbe = 4 << 20
+    }
+
+    /// What it says about the disk when something has been done with the database.
+    enum Proof {
+        /// Nothing: a checkpoint, a look, or the removal of rows needs no more room than there is.
+        case none
+        /// A group of tokens can be stored that is not smaller than those that could not.
+        case group
+        /// Everything works again: this was done to find out.
+        case probe
     }
 
     /// After the last failure, until it is said to be over: a disk that fails now and then is told of once.
@@ -67,14 +90,15 @@ final class WriterDatabase {
         let began = ContinuousClock.now
         let outcomes: [Result<Void, StoreError>]
         do throws(StoreError) {
-            outcomes = try perform(writing: rows.map(\.cacheHash)) { (committer) throws(SQLiteError) in
+            outcomes = try perform(writing: rows.map(\.cacheHash), proof: .group) {
+                (committer) throws(SQLiteError) in
                 // Not before: opening the database again may have brought another store's keys.
                 let acceptance = state.sealing.acceptance
                 return try committer.commit(rows) { acceptance.accepts($0) }
             }
             noteLimit()
         } catch {
-            failure?.count += rows.count
+            failure?.note(rows)
             outcomes = rows.map { _ in .failure(error) }
         }
         state.metrics.noteGroup(outcomes, took: ContinuousClock.now - began)
@@ -85,10 +109,10 @@ final class WriterDatabase {
     ///
     /// - Parameters:
     ///   - hashes: The numbers in the cache of the ids that it changes.
-    ///   - provesWriting: Whether writes do not fail any more when it succeeds.
+    ///   - proof: What it proves, when it has written and synced as much as has failed.
     ///   - body: What to do.
     func perform<Result>(
-        writing hashes: [UInt64] = [], provesWriting: Bool = true, _ body: (Committer) throws(SQLiteError) -> Result
+        writing hashes: [UInt64] = [], proof: Proof = .none, _ body: (Committer) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let committer = try usableCommitter()
         // Nobody may read what is about to change and keep it, nor go on reading from before it once it has changed.
@@ -98,15 +122,21 @@ final class WriterDatabase {
             state.commitCount.add(1, ordering: .acquiringAndReleasing)
             for hash in hashes { state.cache.endWrite(hash) }
         }
+        let syncedBefore = failure == nil ? 0 : committer.connection.syncedBytes
         let result: Result
         do throws(SQLiteError) {
             result = try body(committer)
         } catch {
-            throw failed(.write(error), losesConnection: !error.isOfMoment)
+            let error = failed(.write(error), losesConnection: !error.isOfMoment)
+            if proof == .none { failure?.needsProbe = true }
+            throw error
         }
         // Whatever was written to files that nobody will find again is lost.
         guard files.areInPlace() else { throw vanished() }
-        if provesWriting { failure?.isOver = true }
+        if let failure, proof == .probe || proof == .group && !failure.needsProbe {
+            let synced = committer.connection.syncedBytes - syncedBefore
+            if synced > failure.bytes { self.failure?.isOver = true }
+        }
         state.metrics.tokens.set(UInt64(committer.tokenCount))
         return result
     }
@@ -141,10 +171,11 @@ final class WriterDatabase {
         }
     }
 
-    /// Writes what the database holds already.
+    /// Writes as much as has failed, to see whether it works again.
     private func tryToWrite() {
-        _ = try? perform { (committer) throws(SQLiteError) in
-            try committer.connection.execute("PRAGMA user_version = \(Schema.version)")
+        let bytes = failure?.bytes ?? 0
+        _ = try? perform(proof: .probe) { (committer) throws(SQLiteError) in
+            try committer.tryToWrite(bytes: bytes)
         }
     }
 
@@ -168,7 +199,10 @@ final class WriterDatabase {
             fault = error
         }
         if failure == nil { opener.report(.writesFail(error)) }
-        failure = Failure(count: failure?.count ?? 0, last: .now)
+        var failure = failure ?? Failure(last: .now)
+        failure.last = .now
+        failure.isOver = false
+        self.failure = failure
         state.fault = error
         return error
     }

@@ -108,6 +108,8 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case databaseInUse(path: String, directory: String, processID: Int?)
     /// A link that is not followed stands in the place of a file.
     case link(LinkError)
+    /// Another program has the database itself open; its process id, if it can be told.
+    case openElsewhere(path: String, processID: Int?)
     /// The file is not an SQLite database, or is damaged.
     case notADatabase(path: String, SQLiteError)
     /// The file is an SQLite database, but not one of this program.
@@ -148,6 +150,11 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
             name its directory with --data-directory
             """
         case .link(let error): "\(error)"
+        case .openElsewhere(let path, let processID):
+            """
+            \(path) is open in another program (\(processID.map { "process \($0)" } ?? "fuser \(path) names it")); \
+            end that one first: nobody else may have the database open while it is in use here
+            """
         case .notADatabase(let path, let error):
             """
             \(path) is not a usable database (\(error)); \

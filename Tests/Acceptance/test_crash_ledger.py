@@ -1,8 +1,6 @@
 """What was acknowledged stays, through kill -9 and through a disk that fails, and the server goes on by itself."""
-import contextlib
 import errno
 import random
-import sqlite3
 import subprocess
 import threading
 import time
@@ -180,23 +178,6 @@ def test_every_acknowledged_write_survives_kill_9_on_a_failing_disk(shim, tmp_pa
     finally:
         server.kill()
     assert shim.faults() > 0
-
-
-def test_somebody_who_reads_for_long_does_not_make_a_passing_fault_last(shim, tmp_path):
-    server = shim.serve(tmp_path / "server")
-    try:
-        assert exchange(server.address, post("me", "1")).body == STORED
-        with contextlib.closing(sqlite3.connect(shim.data / "tokens.db")) as reader:
-            reader.execute("BEGIN")
-            assert reader.execute("SELECT count(*) FROM token").fetchall() == [(1,)]
-            shim.set(sync_failures=ALWAYS)
-            assert exchange(server.address, post("me", "2")).body == WRITE_FAILED
-            shim.heal()
-            until(lambda: exchange(server.address, post("me", "3")).body == STORED)
-            assert reader.execute("SELECT count(*) FROM token").fetchall() == [(1,)]
-        assert server.stop() == 0
-    finally:
-        server.kill()
 
 
 def test_a_stop_late_in_a_backup_leaves_nothing_of_it(shim, tmp_path):

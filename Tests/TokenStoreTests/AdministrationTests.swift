@@ -441,7 +441,7 @@ import Testing
         #expect(try await info(StoreAdministrator(store), "id1") == "info1")
         #expect(
             Set(try FileManager.default.contentsOfDirectory(atPath: data)).isSubset(
-                of: ["keys", "lock", "tokens.db", "tokens.db-wal", "tokens.db-shm"]))
+                of: ["keys", "lock", "tokens.db", "tokens.db-wal"]))
     }
 }
 

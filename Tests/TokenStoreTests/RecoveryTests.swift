@@ -137,6 +137,26 @@ import Testing
         #expect(events.all.filter { if case .writesFail = $0 { true } else { false } }.count == 1)
     }
 
+    @Test("somebody who reads for long does not make a passing fault last")
+    func longReading() throws {
+        let store = try WriterHarness(data)
+        try store.store("me", bytes: 1)
+        let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
+        try reader.execute("BEGIN")
+        #expect(try reader.integer("SELECT count(*) FROM token") == 1)
+        #expect(throws: StoreError.self) {
+            try store.database.perform { (_) throws(SQLiteError) in
+                throw SQLiteError(code: 10, message: "disk I/O error", sql: "test")
+            }
+        }
+        #expect(store.state.fault != nil)
+        // The database is opened anew for it.
+        try store.store("other", bytes: 1)
+        #expect(try reader.integer("SELECT count(*) FROM token") == 1)
+        try reader.execute("COMMIT")
+        #expect(try reader.integer("SELECT count(*) FROM token") == 2)
+    }
+
     @Test("tokens are dropped when they were not written for the time, or when they have expired by their own account")
     func retention() async throws {
         let written = try SQLiteTokenStore(at: data)

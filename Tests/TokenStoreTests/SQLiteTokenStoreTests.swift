@@ -106,7 +106,7 @@ import Testing
         try await session.put("1", under: "a")
         #expect(try mode("new") == 0o700)
         #expect(try mode("new/deeper/data") == 0o700)
-        for file in ["tokens.db", "tokens.db-wal", "tokens.db-shm", "lock"] {
+        for file in ["tokens.db", "tokens.db-wal", "lock"] {
             #expect(try mode("new/deeper/data/\(file)") == 0o600, "\(file)")
         }
         store.close()

@@ -88,17 +88,22 @@ extension DataDirectory {
     /// - Parameter path: The folder.
     /// - Returns: Nil when nobody has it, or it cannot be looked at.
     package static func holder(of path: String) -> Int? {
-        if let holder = holder(ofLock: path + "/lock") { return holder }
+        if let holder = process("FLOCK", path + "/lock") { return holder }
         guard let database = try? FollowedPath(path + "/" + SQLiteTokenStore.fileName), database.isLink else {
             return nil
         }
-        return holder(ofLock: lockFile(ofLinked: database.path))
+        return process("FLOCK", lockFile(ofLinked: database.path))
     }
 
-    /// The process that has a file locked, as the kernel lists it (proc(5), `/proc/locks`).
-    private static func holder(ofLock file: String) -> Int? {
+    /// Another process that has a lock of SQLite's on a database; nil when there is none, or it cannot be told.
+    static func process(using database: String) -> Int? {
+        process("POSIX", database)
+    }
+
+    /// Whoever has a lock on a file, as the kernel lists it (proc(5), `/proc/locks`); takes no lock itself.
+    private static func process(_ kind: String, _ path: String) -> Int? {
         var status = stat()
-        guard unsafe stat(file, &status) == 0, let file = unsafe fopen("/proc/locks", "re") else {
+        guard unsafe stat(path, &status) == 0, let file = unsafe fopen("/proc/locks", "re") else {
             return nil
         }
         defer { unsafe fclose(file) }
@@ -107,7 +112,7 @@ extension DataDirectory {
             let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
             // As in `1: FLOCK  ADVISORY  WRITE 4711 08:01:131130 0 EOF`; what waits has an arrow behind the number.
             let words = text.split(separator: " ")
-            guard words.count > 5, words[1] == "FLOCK", words[5].hasSuffix(":\(status.st_ino)") else { continue }
+            guard words.count > 5, words[1] == kind, words[5].hasSuffix(":\(status.st_ino)") else { continue }
             return Int(words[4])
         }
         return nil

@@ -1,19 +1,24 @@
 internal import CSQLite
 internal import Glibc
 
-/// SQLite's way to the files of the writer's database (sqlite.org/vfs.html): the default one, but that a commit's frames go
+/// SQLite's way to the files of the store's database (sqlite.org/vfs.html): its `unix-excl`, but that a commit's frames go
 /// to the log in one call.
+///
+/// `unix-excl` keeps the log's index in this process's own memory, where all connections of the process share it, and locks
+/// the database against other processes for as long as one of them has it open. With the default one the index is a file
+/// (`tokens.db-shm`) mapped into memory: whoever cut that file to nothing ended the server with a SIGBUS, and each read
+/// transaction took two system calls for its lock.
 ///
 /// SQLite writes each frame's head and page by themselves, some hundred calls for a group. `BatchedLog` gathers them until
 /// they are asked for: at the latest when the log is synced, which every commit does before a reader can see it.
 enum LogFileSystem {
-    /// What `sqlite3_open_v2` takes; nil, which is the default one, in case SQLite does not accept ours.
+    /// What `sqlite3_open_v2` takes; nil when SQLite has no `unix-excl` or does not accept ours.
     static let name: String? = register() ? ownName : nil
 
     private static let ownName = "token-cache"
 
     private static func register() -> Bool {
-        guard let standard = unsafe sqlite3_vfs_find(nil) else { return false }
+        guard let standard = unsafe sqlite3_vfs_find("unix-excl") else { return false }
         // Both live as long as the process, as SQLite keeps pointers to them.
         let own = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
         unsafe own.initialize(to: standard.pointee)

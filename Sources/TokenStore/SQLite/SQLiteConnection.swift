@@ -16,6 +16,8 @@ internal import Metrics
         /// Also creates the file.
         case readWriteCreate
         case readWrite
+        /// Refuses statements that change something. The file is opened for writing all the same: a connection that cannot
+        /// write takes no part in the lock that keeps other processes out, and would make the log's index a file.
         case readOnly
         /// Reads the file alone, as if nobody could change it: takes no locks, makes no files, and does not see the log
         /// (sqlite.org/c3ref/open.html, "immutable"). For a look at a store whose server does not run.
@@ -28,13 +30,14 @@ internal import Metrics
         let access =
             switch mode {
             case .readWriteCreate: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-            case .readWrite: SQLITE_OPEN_READWRITE
-            case .readOnly: SQLITE_OPEN_READONLY
+            case .readWrite, .readOnly: SQLITE_OPEN_READWRITE
             case .still: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI
             }
         let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | access
-        // Who only reads never writes to the log.
-        let fileSystem = mode == .readOnly || mode == .still ? nil : LogFileSystem.name
+        let fileSystem = mode == .still ? nil : LogFileSystem.name
+        guard fileSystem != nil || mode == .still else {
+            throw SQLiteError(code: SQLITE_ERROR, message: "this SQLite has no file system unix-excl", sql: "open")
+        }
         let name = mode == .still ? Self.stillName(path) : path
         let code = unsafe sqlite3_open_v2(name, &handle, flags, fileSystem)
         guard let opened = unsafe handle else {
@@ -45,6 +48,7 @@ internal import Metrics
         if code != SQLITE_OK { throw lastError("open") }
         unsafe csqlite_distrust_file(opened)
         _ = unsafe csqlite_disable_checkpoint_on_close(opened)
+        if mode == .readOnly { try execute("PRAGMA query_only = ON") }
     }
 
     deinit {
@@ -221,8 +225,8 @@ internal import Metrics
 
     /// How long a statement waits for a lock.
     ///
-    /// No other process should have the database open, and our own readers never hold what the writer needs; this is for
-    /// the person who looks into a live database with another program.
+    /// Our own readers never hold what the writer needs for long; this is for the start, when another program may still look
+    /// into the database.
     private static let busyMilliseconds: Int32 = 250
 
     /// Makes statements wait for a lock.

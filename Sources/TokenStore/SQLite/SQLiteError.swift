@@ -40,6 +40,9 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// There is no room left.
     var isDiskFull: Bool { primaryCode == SQLITE_FULL }
 
+    /// Somebody else has it locked.
+    var isBusy: Bool { primaryCode == SQLITE_BUSY }
+
     /// The file is not a database or is damaged.
     var isNotADatabase: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 

@@ -165,6 +165,7 @@ enum Schema {
         do throws(SQLiteError) {
             return try body()
         } catch {
+            if error.isBusy { throw .openElsewhere(path: path, processID: DataDirectory.process(using: path)) }
             throw error.isNotADatabase ? .notADatabase(path: path, error) : .database(path: path, error)
         }
     }

@@ -22,6 +22,8 @@ struct StoreOpener: Sendable {
         let hasRing = options.isSealed && PrivateFile.exists(options.keyRing.path)
         try createPrivateFile()
         let opened = try open(.readWriteCreate, options.retention)
+        // The log's index, of a version that had it in a file: no other program can have it open any more.
+        _ = unsafe unlink(PrivateFile.resolved(database) + "-shm")
         // Perhaps the disk with the tokens is not mounted.
         if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
         return opened
@@ -99,6 +101,7 @@ struct StoreOpener: Sendable {
             let connection = try Schema.opening(database) { () throws(SQLiteError) in
                 try SQLiteConnection(path: database, mode: mode)
             }
+            connection.waitForLocks()
             let version = try Schema.check(connection, path: database)
             if version == 0 || version == Schema.version { return (connection, version) }
             // What is refused stays as it is, for the earlier version.
@@ -112,7 +115,7 @@ struct StoreOpener: Sendable {
         return try connect(mode)
     }
 
-    /// SQLite gives the `-wal` and `-shm` files the mode of the database, so this one is created before SQLite does.
+    /// SQLite gives the `-wal` file the mode of the database, so this one is created before SQLite does.
     private func createPrivateFile() throws(StoreOpenError) {
         let descriptor = DataDirectory.openOrMake(database)
         guard descriptor >= 0 else { throw unusable("open \(database)") }
@@ -125,7 +128,6 @@ struct StoreOpener: Sendable {
     }
 
     private func configure(_ connection: SQLiteConnection) throws(SQLiteError) {
-        connection.waitForLocks()
         // The writer decides when the log is moved; see Housekeeping.
         connection.countLoggedPages()
         // What is deleted or replaced is overwritten with zeros.

@@ -22,15 +22,18 @@ int sched_getaffinity(int process, __SIZE_TYPE__ size, void *mask);
 // Behind _GNU_SOURCE as well. Returns 0 or -1.
 int statx(int directory, const char *restrict path, int flags, unsigned int mask, struct statx *restrict status);
 
-// What tells the file that a path leads to from others: 0, or -1 when there is none or it cannot be told.
+// What tells the file that a path leads to from others, and its size: 0, or -1 when there is none or it cannot be told.
 //
 // Asks for nothing else. Once somebody has asked for a file's times, as stat(2) does, the kernel gives the next write a
 // time of its own (Documentation/filesystems/multigrain-ts.rst), and the sync behind that has to write the inode as well.
-static inline int clinux_file_identity(const char *path, unsigned long long *device, unsigned long long *number) {
+static inline int clinux_file_identity(
+    const char *path, unsigned long long *device, unsigned long long *number, unsigned long long *size
+) {
     struct statx status;
-    if (statx(-100 /* AT_FDCWD */, path, 0, STATX_INO, &status) != 0) return -1;
+    if (statx(-100 /* AT_FDCWD */, path, 0, STATX_INO | STATX_SIZE, &status) != 0) return -1;
     *device = makedev(status.stx_dev_major, status.stx_dev_minor);
     *number = status.stx_ino;
+    *size = status.stx_size;
     return 0;
 }
 

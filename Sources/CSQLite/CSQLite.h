@@ -5,6 +5,7 @@
 
 // Made of two constants.
 static const int CSQLITE_IOERR_SHORT_READ = SQLITE_IOERR_SHORT_READ;
+static const int CSQLITE_IOERR_WRITE = SQLITE_IOERR_WRITE;
 
 // sqlite3_config is variadic. Turning memory statistics off saves a process-wide mutex on each allocation.
 static inline int csqlite_disable_memory_statistics(void) {

@@ -16,6 +16,8 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     case staleKey
     /// The files of the store are not where they were.
     case vanished(path: String)
+    /// The log was removed or cut while the store was in use.
+    case logLost(path: String)
     /// The store could not be opened again after a fault.
     case unusable(StoreOpenError)
     /// The key ring could not be changed.
@@ -31,7 +33,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     package var isToldByStore: Bool {
         switch self {
         case .write(let error): !error.isOfOneStatement
-        case .full, .vanished, .unusable: true
+        case .full, .vanished, .logLost, .unusable: true
         case .read, .sealing, .staleKey, .newer, .keyRing, .refused, .overloaded, .closed: false
         }
     }
@@ -45,6 +47,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case .staleKey: "the store or its keys were changed meanwhile; try again"
         case .newer: "a newer token is stored under this id"
         case .vanished(let path): "\(path) is no longer there; put it back, or restart to begin with an empty store"
+        case .logLost(let path): "\(path) was removed or cut; the database is being opened anew"
         case .unusable(let error): "\(error)"
         case .keyRing(let error): "\(error)"
         case .refused(let reason): reason

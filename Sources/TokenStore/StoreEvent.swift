@@ -18,8 +18,18 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case writesFail(StoreError)
     /// Writes succeed again, after so many that failed.
     case writesRecovered(failed: Int)
+    /// Reads have begun to fail.
+    case readsFail(StoreError)
+    /// None has failed for a while, after so many that did.
+    case readsRecovered(failed: Int)
     /// The files of the store are gone.
     case vanished(path: String)
+    /// The log was removed and cannot be put back yet.
+    case logRemoved(path: String, SQLiteError)
+    /// The log was removed and is there again, whole.
+    case logPutBack(path: String)
+    /// The log was cut, after so many commits since all of it was last in the database; nil when they were not counted.
+    case logCut(path: String, commits: Int?)
     /// They are back.
     case returned(path: String)
     /// New ids are refused from now on.
@@ -47,9 +57,9 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
 
     package var weight: Weight {
         switch self {
-        case .writesFail, .vanished: .fault
-        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals: .warning
-        case .converted, .upgraded, .writesRecovered, .returned, .belowLimit, .expiryGoesOn: .note
+        case .writesFail, .readsFail, .vanished, .logRemoved, .logCut: .fault
+        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals, .logPutBack: .warning
+        case .converted, .upgraded, .writesRecovered, .readsRecovered, .returned, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
         }
@@ -88,6 +98,17 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .writesRecovered(let failed): "tokens are stored again, after \(failed) that were not"
         case .vanished(let path):
             "the store \(path) is gone, clients are told so; put it back, or restart to begin with an empty store"
+        case .readsFail(let error):
+            "tokens cannot be read, clients are told so: \(error); the database is opened anew. See token-cache verify"
+        case .readsRecovered(let failed): "no read has failed for a while, after \(failed) that did"
+        case .logRemoved(let path, let error):
+            """
+            the log \(path) was removed; it holds tokens, is still open here, and will be put back: do not end the server \
+            before that. It cannot be yet: \(error)
+            """
+        case .logPutBack(let path):
+            "the log \(path) was removed while the server ran; it was put back as it was, and nothing is lost"
+        case .logCut(let path, let commits): Self.loss(path, commits)
         case .returned(let path): "the store \(path) is back"
         case .limitReached(let limit): "\(limit)"
         case .belowLimit: "the store is below its limits, new ids are accepted again"
@@ -108,5 +129,22 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
 
     private static func hours(_ seconds: Int64) -> String {
         "\(seconds.magnitude / 3_600) hours \(seconds < 0 ? "behind" : "ahead")"
+    }
+
+    private static func loss(_ path: String, _ commits: Int?) -> String {
+        let cause = "the log \(path) was cut while the server ran"
+        switch commits {
+        case 0: return "\(cause); all of it was in the database already, and nothing is lost"
+        case .some(let commits):
+            return """
+                \(cause): what its last \(commits) \(commits == 1 ? "commit" : "commits") stored may be lost, although \
+                clients were told that it is stored; the database goes on with what was moved into it before
+                """
+        case nil:
+            return """
+                \(cause): what was stored since it was last moved into the database may be lost, although clients were told \
+                that it is stored
+                """
+        }
     }
 }

@@ -77,7 +77,7 @@ extension StoreError {
         case .read(let error), .write(let error): error.isDiskFull ? .diskFull : .database
         case .full: .limit
         case .sealing, .keyRing: .sealing
-        case .vanished: .vanished
+        case .vanished, .logLost: .vanished
         case .unusable(.database(_, let error)): error.isDiskFull ? .diskFull : .database
         case .unusable: .database
         case .overloaded: .overloaded

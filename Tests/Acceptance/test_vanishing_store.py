@@ -1,5 +1,6 @@
 """A store that vanishes or is locked is no reason to lie to clients, nor to restart."""
 import contextlib
+import os
 import shutil
 import sqlite3
 import time
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
-from http_client import Connection, exchange, get, post
+from http_client import Connection, exchange, get, lines, post
 from server_process import run, until
 from store_files import printed
 
@@ -68,6 +69,85 @@ def test_a_folder_that_is_put_back_from_a_copy(serve):
     server.stop()
     again = serve(data=server.data)
     assert exchange(again.address, get("new")).body == found("3")
+
+
+# Without the cache, so that each GET reads the database.
+UNCACHED = {"cache": {"max_bytes": 0}, "admin": {"listen": "127.0.0.1:0"}}
+
+
+def is_ready(server):
+    """What /readyz answers."""
+    request = lines("GET /readyz HTTP/1.1", "Host: localhost", "Connection: close")
+    return exchange(server.administration[0], request).status == 200
+
+
+def store_many(server, name):
+    """Stores tokens in commits of their own, and returns those that were acknowledged."""
+    stored = {}
+    with Connection(server.address) as connection:
+        for number in range(20):
+            if connection.exchange(post(f"{name}{number}", name * 500)).body == STORED:
+                stored[f"{name}{number}"] = name * 500
+    return stored
+
+
+def check_after_a_crash(serve, server, stored):
+    """Looks whether all is there, now and after a kill."""
+    for last in (False, True):
+        with Connection(server.address) as connection:
+            for unique_id, value in stored.items():
+                assert connection.exchange(get(unique_id)).body == found(value), unique_id
+        if not last:
+            server.kill()
+            server = serve(UNCACHED, data=server.data)
+    assert "the store is sound" in printed(server.data, "verify")
+
+
+def test_a_log_that_is_cut_is_noticed_and_told_and_nothing_is_lost_afterwards(serve):
+    server = serve(UNCACHED)
+    kept = store_many(server, "kept")
+    until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
+
+    def cut():
+        """A checkpoint may just have come before; then there is nothing to lose, and it is done once more."""
+        store_many(server, "perhaps")
+        os.truncate(server.data / "tokens.db-wal", 0)
+        exchange(server.address, post("perhaps0", "x"))
+        time.sleep(0.1)
+        return "was cut while the server ran" in server.log()
+
+    until(cut)
+    until(lambda: exchange(server.address, post("after", "1")).body == STORED)
+    until(lambda: is_ready(server))
+    told = next(line for line in server.log().splitlines() if "was cut while the server ran" in line)
+    assert "error" in told and ("may be lost, although clients were told" in told or "nothing is lost" in told)
+    check_after_a_crash(serve, server, {**kept, "after": "1", **store_many(server, "later")})
+
+
+def test_a_log_that_is_removed_is_put_back(serve):
+    server = serve(UNCACHED)
+    stored = store_many(server, "kept")
+    (server.data / "tokens.db-wal").unlink()
+    until(lambda: "it was put back as it was, and nothing is lost" in server.log())
+    until(lambda: exchange(server.address, post("after", "1")).body == STORED)
+    until(lambda: is_ready(server))
+    assert "tokens.db-wal" in server.log() and "is gone" not in server.log()
+    check_after_a_crash(serve, server, {**stored, "after": "1", **store_many(server, "later")})
+
+
+def test_reads_that_fail_make_the_server_unready(serve):
+    server = serve(UNCACHED)
+    stored = store_many(server, "kept")
+    until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
+    assert is_ready(server)
+    os.truncate(server.data / "tokens.db", 8_192)
+
+    def is_told():
+        for unique_id in stored:
+            exchange(server.address, get(unique_id))
+        return "tokens cannot be read" in server.log() and not is_ready(server)
+
+    until(is_told)
 
 
 def test_another_program_cannot_open_the_database_while_the_server_runs(serve):

@@ -323,7 +323,10 @@ package final class Server: Sendable {
     var readiness: Readiness {
         var reasons: [String] = []
         if isDraining.load(ordering: .relaxed) { reasons.append("the server is stopping") }
-        if let fault = store.fault { reasons.append("tokens cannot be stored: \(fault)") }
+        if let fault = store.fault {
+            let isRead = if case .read = fault { true } else { false }
+            reasons.append("tokens cannot be \(isRead ? "read" : "stored"): \(fault)")
+        }
         return Readiness(reasons: reasons)
     }
 

@@ -13,8 +13,12 @@ struct DatabaseFile {
     /// Where what is to replace it is made.
     var new: String { path + ".new" }
 
+    /// What a log is called, behind its name, while a copy of it is made.
+    static let newLogSuffix = ".new"
+
     /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
     func discardNew() {
+        _ = unsafe unlink(path + "-wal" + Self.newLogSuffix)
         PrivateFile.discardDatabase(new)
         // Of a backup that was being converted.
         PrivateFile.discardDatabase(new + ".new")

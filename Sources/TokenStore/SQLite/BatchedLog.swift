@@ -1,4 +1,5 @@
 internal import CSQLite
+internal import Glibc
 internal import Metrics
 
 /// A log that takes pieces and writes them to its file in one.
@@ -83,7 +84,13 @@ internal import Metrics
 
     /// Writes what was gathered; after an error it is gone, as the transaction is that it belongs to.
     private func flush() -> Int32 {
+        guard !gathered.isEmpty else { return SQLITE_OK }
         defer { gathered.removeAll(keepingCapacity: true) }
+        var size: sqlite3_int64 = 0
+        let sized = unsafe file.pointee.pMethods.pointee.xFileSize(file, &size)
+        guard sized == SQLITE_OK else { return sized }
+        // Somebody has cut the file: behind the hole that this would leave nobody would ever find it.
+        guard start <= size else { return CSQLITE_IOERR_WRITE }
         var written = 0
         while written < gathered.count {
             let part = gathered[written..<min(written + Self.part, gathered.count)]
@@ -118,6 +125,53 @@ internal import Metrics
         if result == SQLITE_OK { syncedBytes += unsyncedBytes }
         unsyncedBytes = 0
         return result
+    }
+
+    // MARK: - Mending
+
+    /// Bytes of the file.
+    func size() throws(SQLiteError) -> Int {
+        var size: sqlite3_int64 = 0
+        try Self.check(unsafe file.pointee.pMethods.pointee.xFileSize(file, &size), "size")
+        return Int(size)
+    }
+
+    func cut(to size: Int) throws(SQLiteError) {
+        try Self.check(unsafe file.pointee.pMethods.pointee.xTruncate(file, sqlite3_int64(size)), "cut")
+    }
+
+    /// Puts a copy of the file's beginning, synced, in the place of what is at a path or was there.
+    func copy(_ count: Int, to path: String) throws(SQLiteError) {
+        let new = path + DatabaseFile.newLogSuffix
+        do throws(StoreError) {
+            try PrivateFile.create(new)
+        } catch {
+            throw .system("create", of: "log")
+        }
+        let target = unsafe Glibc.open(new, O_WRONLY | O_CLOEXEC)
+        guard target >= 0 else { throw .system("open", of: "log") }
+        defer { close(target) }
+        var bytes = [UInt8](repeating: 0, count: Self.part)
+        var offset = 0
+        while offset < count {
+            let part = min(bytes.count, count - offset)
+            try Self.check(
+                unsafe file.pointee.pMethods.pointee.xRead(file, &bytes, Int32(part), sqlite3_int64(offset)), "read")
+            guard unsafe pwrite(target, bytes, part, offset) == part else { throw .system("write", of: "log") }
+            offset += part
+        }
+        guard fsync(target) == 0 else { throw .system("sync", of: "log") }
+        do throws(StoreError) {
+            try PrivateFile.rename(new, to: path)
+        } catch {
+            throw .system("rename", of: "log")
+        }
+    }
+
+    private static func check(_ code: Int32, _ call: String) throws(SQLiteError) {
+        guard code == SQLITE_OK else {
+            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "\(call) log")
+        }
     }
 
     // MARK: - Methods

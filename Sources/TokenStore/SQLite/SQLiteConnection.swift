@@ -11,6 +11,8 @@ internal import Metrics
     private(set) var loggedPages = 0
     /// Pages of the log that were in the database after this connection's last checkpoint.
     private(set) var movedPages = 0
+    /// Commits since all of the log was in the database, once `countLoggedPages` was called; nil before it ever was.
+    private(set) var loggedCommits: Int?
 
     enum Mode {
         /// Also creates the file.
@@ -73,7 +75,9 @@ internal import Metrics
             handle,
             { context, _, _, pages in
                 guard let context = unsafe context else { return SQLITE_OK }
-                unsafe Unmanaged<SQLiteConnection>.fromOpaque(context).takeUnretainedValue().loggedPages = Int(pages)
+                let connection = unsafe Unmanaged<SQLiteConnection>.fromOpaque(context).takeUnretainedValue()
+                connection.loggedPages = Int(pages)
+                connection.loggedCommits = connection.loggedCommits.map { $0 + 1 }
                 return SQLITE_OK
             }, context
         )
@@ -88,7 +92,7 @@ internal import Metrics
     var syncedBytes: Int { log?.syncedBytes ?? 0 }
 
     /// The log as this connection has it open; nil before it is.
-    private var log: BatchedLog? {
+    var log: BatchedLog? {
         var file: UnsafeMutablePointer<sqlite3_file>?
         guard unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) == SQLITE_OK else {
             return nil
@@ -97,7 +101,7 @@ internal import Metrics
     }
 
     /// The database's file as SQLite has it open; nil before it is.
-    private var file: UnsafeMutablePointer<sqlite3_file>? {
+    var file: UnsafeMutablePointer<sqlite3_file>? {
         var file: UnsafeMutablePointer<sqlite3_file>?
         let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
         return unsafe code == SQLITE_OK && file?.pointee.pMethods != nil ? file : nil
@@ -191,37 +195,13 @@ internal import Metrics
             movedPages = max(0, Int(moved))
             // Below 0 no log is open, as before the first read: nothing was moved.
             guard logged == moved && logged >= 0 else { return .heldUp }
+            loggedCommits = 0
             if mode != .passive { loggedPages = 0 }
             return .complete
         case SQLITE_BUSY: return .heldUp
         default: throw lastError("checkpoint")
         }
     }
-
-    /// Has the next checkpoint move all of the log, also what is in the database already.
-    ///
-    /// After a sync of the database has failed nobody knows how much of that has reached the disk. SQLite has noted in the
-    /// log's index how many frames were moved, synced or not, and would move only later ones
-    /// (sqlite.org/walformat.html, section 2.1: nBackfill, at byte 96). Readers, too, look into the log again.
-    func forgetMovedPages() throws(SQLiteError) {
-        guard let file = unsafe file else { return }
-        let methods = unsafe file.pointee.pMethods.pointee
-        let (checkpointLock, exclusively): (Int32, Int32) = (1, SQLITE_SHM_EXCLUSIVE)
-        // Whoever moves pages now would note it afterwards.
-        var code = unsafe methods.xShmLock(file, checkpointLock, 1, SQLITE_SHM_LOCK | exclusively)
-        if code == SQLITE_OK {
-            var index: UnsafeMutableRawPointer?
-            code = unsafe methods.xShmMap(file, 0, Self.indexRegion, 0, &index)
-            unsafe index?.storeBytes(of: 0, toByteOffset: 96, as: UInt32.self)
-            _ = unsafe methods.xShmLock(file, checkpointLock, 1, SQLITE_SHM_UNLOCK | exclusively)
-        }
-        guard code == SQLITE_OK else {
-            throw SQLiteError(code: code, message: "the log's index cannot be changed", sql: "checkpoint")
-        }
-    }
-
-    /// Bytes of the log's index that are mapped at a time.
-    private static let indexRegion: Int32 = 32_768
 
     /// How long a statement waits for a lock.
     ///

@@ -49,15 +49,35 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
     func fetch(
         _ id: [UInt8], upTo limit: Int, appendingTo tokenInfo: inout [UInt8]
     ) throws(StoreError) -> Fetched {
-        // Before the database is read, and before it is known which one.
-        let ticket = state.cache.ticket(for: id.span)
-        try refreshReader()
-        try refreshSnapshot()
-        switch try reader.fetch(id, upTo: limit, appendingTo: &tokenInfo) {
-        case .nothing: return .nothing
-        case .longer: return .longer
-        case .found(let deadline): return .found(ticket.map { CachePermit(ticket: $0, deadline: deadline) })
+        let count = tokenInfo.count
+        while true {
+            // Before the database is read, and before it is known which one.
+            let ticket = state.cache.ticket(for: id.span)
+            try refreshReader()
+            do throws(StoreError) {
+                try refreshSnapshot()
+                let found = try reader.fetch(id, upTo: limit, appendingTo: &tokenInfo)
+                if !isOutdated {
+                    switch found {
+                    case .nothing: return .nothing
+                    case .longer: return .longer
+                    case .found(let deadline): return .found(ticket.map { CachePermit(ticket: $0, deadline: deadline) })
+                    }
+                }
+            } catch {
+                guard isOutdated else {
+                    state.noteFailedRead(error)
+                    throw error
+                }
+            }
+            // Its log was lost while it was read.
+            tokenInfo.removeLast(tokenInfo.count - count)
         }
+    }
+
+    /// Whether the database was opened anew, or is about to be, since the reader was opened: it may have read anything.
+    private var isOutdated: Bool {
+        state.generation.load(ordering: .acquiring) != generation || !state.isInPlace.load(ordering: .acquiring)
     }
 
     func recall(_ id: Span<UInt8>, appendingTo answer: inout [UInt8]) -> Bool {

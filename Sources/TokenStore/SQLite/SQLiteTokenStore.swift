@@ -67,8 +67,10 @@ package final class SQLiteTokenStore: TokenStore {
         }
     }
 
-    /// Why writes fail; nil while they do not, and again within two seconds of the cause being gone.
-    package var fault: StoreError? { state.fault ?? writer.admission.stall.map { .overloaded($0) } }
+    /// Why writes fail, and again nil within two seconds of the cause being gone; or why reads do, until none has for ten.
+    package var fault: StoreError? {
+        state.fault ?? state.readFaults?.error ?? writer.admission.stall.map { .overloaded($0) }
+    }
 
     /// Bytes of tokens that wait to be written.
     package var queuedBytes: Int { writer.admission.waitingBytes }

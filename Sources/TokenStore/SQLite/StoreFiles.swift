@@ -4,7 +4,8 @@ internal import Glibc
 /// The files of an open store, and whether they are still the ones that the paths lead to.
 ///
 /// A folder can vanish under a running server: deleted, moved away, or its disk gone. What is then written goes to files
-/// that nobody will find again, so each commit is followed by a look at the paths.
+/// that nobody will find again, so each commit is followed by a look at the paths. The log alone can be removed, or cut,
+/// by somebody who takes it for a file that tells what the server does.
 ///
 /// Used by one thread at a time.
 struct StoreFiles: ~Copyable {
@@ -14,9 +15,25 @@ struct StoreFiles: ~Copyable {
         var number: UInt64 = 0
     }
 
+    private struct File {
+        var identity = Identity()
+        var size: UInt64 = 0
+    }
+
+    enum Finding {
+        case inPlace
+        /// The database is no longer where it was.
+        case vanished
+        /// The database is in its place, and its log is not.
+        case logRemoved
+        /// The log has become shorter than what was written to it.
+        case logCut
+    }
+
     let directory: String
     let database: String
-    private let log: String
+    /// Beside the database, also when a symbolic link leads to that.
+    private(set) var log: String
     private var identity: Identity?
     private var logIdentity: Identity?
 
@@ -28,24 +45,32 @@ struct StoreFiles: ~Copyable {
 
     /// Takes the files as they are now for the store's.
     mutating func adopt() {
-        identity = Self.identity(database)
-        logIdentity = Self.identity(log)
+        log = PrivateFile.resolved(database) + "-wal"
+        identity = Self.file(database)?.identity
+        logIdentity = Self.file(log)?.identity
     }
 
-    /// Whether the paths lead to the files that were adopted.
-    mutating func areInPlace() -> Bool {
-        let log = Self.identity(log)
+    /// Looks whether the paths lead to the files that were adopted.
+    ///
+    /// - Parameter logSize: Bytes that the log has at least.
+    mutating func look(logSize: Int) -> Finding {
+        guard identity != nil, Self.file(database)?.identity == identity else { return .vanished }
+        let file = Self.file(log)
         // SQLite makes the log with the first write.
-        if logIdentity == nil { logIdentity = log }
-        return identity != nil && Self.identity(database) == identity && log == logIdentity
+        if logIdentity == nil { logIdentity = file?.identity }
+        guard file?.identity == logIdentity else { return .logRemoved }
+        return file.map { $0.size < logSize } ?? false ? .logCut : .inPlace
     }
 
-    private static func identity(_ path: String) -> Identity? {
-        var identity = Identity()
-        if unsafe clinux_file_identity(path, &identity.device, &identity.number) == 0 { return identity }
+    private static func file(_ path: String) -> File? {
+        var file = File()
+        let code = unsafe clinux_file_identity(path, &file.identity.device, &file.identity.number, &file.size)
+        if code == 0 { return file }
         // Refused by name, as by the system call filters of containers before 2018: then the dearer call has to do.
         var status = stat()
         guard errno == EPERM || errno == ENOSYS, unsafe stat(path, &status) == 0 else { return nil }
-        return Identity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
+        file.identity = Identity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
+        file.size = UInt64(max(0, status.st_size))
+        return file
     }
 }

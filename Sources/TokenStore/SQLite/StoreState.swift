@@ -15,6 +15,8 @@ final class StoreState: Sendable {
     let unreadableCount = Atomic<Int>(0)
     /// Why writes fail; nil while they do not.
     private let writeFault = Mutex<StoreError?>(nil)
+    /// Reads that have failed for the database's sake; nil while they do not.
+    private let failedReads = Mutex<FailedReads?>(nil)
     /// One backup at a time.
     let isBackingUp = Atomic<Bool>(false)
     let metrics = StoreMetrics()
@@ -48,5 +50,26 @@ final class StoreState: Sendable {
     var fault: StoreError? {
         get { writeFault.withLock { $0 } }
         set { writeFault.withLock { $0 = newValue } }
+    }
+
+    /// Reads that clients were told had failed.
+    struct FailedReads {
+        var error: StoreError
+        var last: ContinuousClock.Instant
+        var count: Int
+    }
+
+    var readFaults: FailedReads? { failedReads.withLock { $0 } }
+
+    /// Counts a read that has failed, unless that was for the moment only: readiness goes by it.
+    func noteFailedRead(_ error: StoreError) {
+        guard case .read(let reason) = error, !reason.isOfMoment else { return }
+        failedReads.withLock { reads in
+            reads = FailedReads(error: error, last: .now, count: (reads?.count ?? 0) + 1)
+        }
+    }
+
+    func endReadFaults() {
+        failedReads.withLock { $0 = nil }
     }
 }

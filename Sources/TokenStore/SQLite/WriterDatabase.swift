@@ -16,11 +16,18 @@ final class WriterDatabase {
     private var files: StoreFiles
     /// Nil after a fault, until the database has been opened again.
     private var committer: Committer?
+    /// The one whose log was removed and could not be put back yet: all that is left of it is what it has open.
+    private var stranded: Committer?
     private var fault: StoreError
     private var lastAttempt: ContinuousClock.Instant?
     /// Since writes began to fail; nil while they do not.
     private var failure: Failure?
     private var reportedLimit: StoreLimit?
+    private var isReadFaultTold = false
+    /// Pages of the database may not fit together, as a part of the log was lost while it was moved.
+    private var mayBeMixed = false
+    /// They do not: only a backup helps, for which the server has to be stopped.
+    private var isUnsound = false
 
     /// A time in which writes fail, all of them or some.
     private struct Failure {
@@ -55,6 +62,8 @@ final class WriterDatabase {
 
     /// After the last failure, until it is said to be over: a disk that fails now and then is told of once.
     private static let calmTime = Duration.seconds(1)
+    /// After the last read that has failed, until that is said to be over: there is no telling which one will be next.
+    private static let calmReadTime = Duration.seconds(10)
     /// Between two attempts to open the database again.
     private static let pause = Duration.milliseconds(100)
 
@@ -132,7 +141,7 @@ final class WriterDatabase {
             throw error
         }
         // Whatever was written to files that nobody will find again is lost.
-        guard files.areInPlace() else { throw vanished() }
+        if let loss = lookForLoss(committer) { throw loss }
         if let failure, proof == .probe || proof == .group && !failure.needsProbe {
             let synced = committer.connection.syncedBytes - syncedBefore
             if synced > failure.bytes { self.failure?.isOver = true }
@@ -151,9 +160,8 @@ final class WriterDatabase {
             opener.report(.writesRecovered(failed: failure.count))
             self.failure = nil
         }
-        if committer != nil && !files.areInPlace() {
-            _ = vanished()
-        } else if committer == nil || lock?.isInPlace != true {
+        if let committer, lookForLoss(committer) == nil { lookForFailedReads() }
+        if committer == nil || lock?.isInPlace != true {
             // Without its lock there may be a second server: nothing more is written before the folder is locked again.
             committer = nil
             openAgain()
@@ -167,7 +175,8 @@ final class WriterDatabase {
             _ = try usableCommitter()
         } catch {
             // Otherwise it has been told of.
-            if state.fault == nil { _ = failed(error, losesConnection: true) }
+            let isTold = if case .logLost = state.fault { false } else { state.fault != nil }
+            if !isTold { _ = failed(error, losesConnection: true) }
         }
     }
 
@@ -195,6 +204,8 @@ final class WriterDatabase {
 
     private func failed(_ error: StoreError, losesConnection: Bool) -> StoreError {
         if losesConnection {
+            // That may be why it has failed, and then only this connection knows what was in the log.
+            if let committer, let loss = lookForLoss(committer) { return loss }
             committer = nil
             fault = error
         }
@@ -207,20 +218,79 @@ final class WriterDatabase {
         return error
     }
 
-    private func vanished() -> StoreError {
+    /// Looks whether the files are in their place and whole; if not, the connection is given up.
+    private func lookForLoss(_ committer: Committer) -> StoreError? {
+        switch files.look(logSize: committer.connection.logIndex?.size ?? 0) {
+        case .inPlace: return nil
+        case .vanished: loseFiles(.vanished(path: opener.database), .vanished(path: opener.database))
+        case .logRemoved: loseLog(of: committer, wasRemoved: true)
+        case .logCut: loseLog(of: committer, wasRemoved: false)
+        }
+        return fault
+    }
+
+    private func loseFiles(_ fault: StoreError, _ event: StoreEvent) {
         committer = nil
-        fault = .vanished(path: opener.database)
+        self.fault = fault
         state.fault = fault
         state.cache.removeAll()
-        if state.isInPlace.exchange(false, ordering: .releasing) { opener.report(.vanished(path: opener.database)) }
-        return fault
+        if state.isInPlace.exchange(false, ordering: .releasing) { opener.report(event) }
+    }
+
+    /// Saves what can be saved of a log that was removed or cut, so that the database can be opened anew.
+    private func loseLog(of committer: Committer, wasRemoved: Bool) {
+        // Before anything is changed below those who read.
+        let wasInPlace = state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
+        state.cache.removeAll()
+        self.committer = nil
+        fault = .logLost(path: files.log)
+        state.fault = fault
+        let commits = committer.connection.loggedCommits
+        do throws(SQLiteError) {
+            let loss = try committer.connection.mendLog(files.log, wasRemoved: wasRemoved)
+            stranded = nil
+            mayBeMixed = mayBeMixed || loss == .pages
+            opener.report(loss == .none ? .logPutBack(path: files.log) : .logCut(path: files.log, commits: commits))
+            // Why they have failed is known, and over when the database is open again.
+            state.endReadFaults()
+        } catch {
+            // On a full disk, say. What is in the log is not given up as long as it is open here.
+            stranded = committer
+            fault = .write(error)
+            state.fault = fault
+            if wasInPlace { opener.report(.logRemoved(path: files.log, error)) }
+        }
+    }
+
+    /// Opens the database anew when reads fail that should not, and tells when none has for a while.
+    private func lookForFailedReads() {
+        guard let found = state.readFaults else {
+            isReadFaultTold = false
+            return
+        }
+        if !isReadFaultTold {
+            isReadFaultTold = true
+            opener.report(.readsFail(found.error))
+            // The fault may be a connection's.
+            fault = found.error
+            committer = nil
+        } else if ContinuousClock.now - found.last > Self.calmReadTime {
+            isReadFaultTold = false
+            state.endReadFaults()
+            opener.report(.readsRecovered(failed: found.count))
+        }
     }
 
     private func usableCommitter() throws(StoreError) -> Committer {
         if let committer { return committer }
         let now = ContinuousClock.now
+        if isUnsound { throw fault }
         if let lastAttempt, now - lastAttempt < Self.pause { throw fault }
         lastAttempt = now
+        if let stranded {
+            loseLog(of: stranded, wasRemoved: true)
+            guard self.stranded == nil else { throw fault }
+        }
         do throws(StoreOpenError) {
             if lock?.isInPlace != true {
                 // Ours is of no use to anybody; somebody else may have locked what is there now.
@@ -228,6 +298,12 @@ final class WriterDatabase {
                 lock = try DataDirectory(path: opener.directory, creates: false, database: opener.database)
             }
             let opened = try opener.reopen(state.retention)
+            if mayBeMixed {
+                isUnsound = true
+                let connection = opened.committer.connection
+                try Schema.opening(opener.database) { () throws(SQLiteError) in try BackupFile.check(connection) }
+                (mayBeMixed, isUnsound) = (false, false)
+            }
             // The same keys stay the same, or rows that were sealed with them meanwhile would be refused.
             if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }
             opened.committer.connection.measureSyncs(into: state.metrics.syncTime)

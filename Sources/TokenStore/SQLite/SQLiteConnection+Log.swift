@@ -1,0 +1,130 @@
+internal import CSQLite
+internal import Glibc
+
+/// The log as SQLite's index of it describes it, and what is done when the two do not agree any more.
+///
+/// The layout of the index is a part of SQLite's file format (sqlite.org/walformat.html, section 2.1).
+extension SQLiteConnection {
+    /// What the index says of the log.
+    struct LogIndex: Equatable {
+        /// Up to the last commit.
+        var frames: Int
+        /// Those that are in the database already.
+        var movedFrames: Int
+        var frameSize: Int
+
+        /// Bytes that the log has at least; 0 when nothing in it counts.
+        var size: Int { frames == 0 ? 0 : LogIndex.headSize + frames * frameSize }
+
+        static let headSize = 32
+    }
+
+    /// Bytes of the index that are mapped at a time.
+    private static let indexRegion: Int32 = 32_768
+
+    /// The index; nil before the log was read for the first time.
+    var logIndex: LogIndex? {
+        var found: LogIndex?
+        _ = unsafe withIndex { index in
+            guard unsafe index.load(fromByteOffset: 12, as: UInt8.self) != 0 else { return }
+            let pageSize = unsafe Int(index.load(fromByteOffset: 14, as: UInt16.self))
+            found = LogIndex(
+                frames: unsafe Int(index.load(fromByteOffset: 16, as: UInt32.self)),
+                movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self)),
+                // 65,536 does not fit.
+                frameSize: 24 + (pageSize == 1 ? 65_536 : pageSize)
+            )
+        }
+        return found
+    }
+
+    /// Lends the beginning of the index; returns SQLite's result code.
+    private func withIndex(_ body: (UnsafeMutableRawPointer) -> Void) -> Int32 {
+        guard let file = unsafe file else { return SQLITE_OK }
+        var index: UnsafeMutableRawPointer?
+        let code = unsafe file.pointee.pMethods.pointee.xShmMap(file, 0, Self.indexRegion, 0, &index)
+        if let index = unsafe index { unsafe body(index) }
+        return code
+    }
+
+    /// Changes the index while nobody else does.
+    ///
+    /// - Parameters:
+    ///   - locks: Of those that SQLite has for it: 0 is a writer's, 1 a checkpoint's, 2 a recovery's.
+    ///   - body: What to change.
+    private func changeIndex(
+        holding locks: ClosedRange<Int32>, _ body: (UnsafeMutableRawPointer) -> Void
+    ) throws(SQLiteError) {
+        guard let file = unsafe file else { return }
+        let methods = unsafe file.pointee.pMethods.pointee
+        let count = Int32(locks.count)
+        var code = SQLITE_BUSY
+        // A reader that has found no valid index makes one, which takes a moment.
+        for _ in 0..<100 where code == SQLITE_BUSY {
+            code = unsafe methods.xShmLock(file, locks.lowerBound, count, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE)
+            if code == SQLITE_BUSY { usleep(1_000) }
+        }
+        if code == SQLITE_OK {
+            code = unsafe withIndex(body)
+            _ = unsafe methods.xShmLock(file, locks.lowerBound, count, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE)
+        }
+        guard code == SQLITE_OK else {
+            throw SQLiteError(code: code, message: "the log's index cannot be changed", sql: "checkpoint")
+        }
+    }
+
+    /// Has the next checkpoint move all of the log, also what is in the database already.
+    ///
+    /// After a sync of the database has failed nobody knows how much of that has reached the disk. SQLite has noted in the
+    /// log's index how many frames were moved, synced or not, and would move only later ones (nBackfill, at byte 96).
+    /// Readers, too, look into the log again.
+    func forgetMovedPages() throws(SQLiteError) {
+        try unsafe changeIndex(holding: 1...1) { unsafe $0.storeBytes(of: 0, toByteOffset: 96, as: UInt32.self) }
+    }
+
+    /// Makes the index and the log agree again after the log was removed or cut; then the database has to be opened anew
+    /// before anything else is done with it.
+    ///
+    /// A log that was removed is still open here, and gets its name back. Of one that was cut the rest is kept, unless a
+    /// later state of it is in the database already.
+    ///
+    /// - Parameters:
+    ///   - path: The log's.
+    ///   - wasRemoved: Whether the path does not lead to the log any more.
+    func mendLog(_ path: String, wasRemoved: Bool) throws(SQLiteError) -> LogLoss {
+        guard let log, let index = logIndex else { return .commits }
+        let size = try log.size()
+        let wasCut = size < index.size
+        var (kept, loss) = (index.size, LogLoss.none)
+        if wasCut {
+            let frames = max(0, size - LogIndex.headSize) / index.frameSize
+            let isOlder = frames < max(1, index.movedFrames)
+            kept = isOlder ? 0 : LogIndex.headSize + frames * index.frameSize
+            // A page that has changed once more behind the frames that were moved was not moved with them.
+            loss = isOlder && index.movedFrames > 0 && index.movedFrames < index.frames ? .pages : .commits
+            try log.cut(to: kept)
+        }
+        if wasRemoved { try log.copy(kept, to: path) }
+        if wasCut {
+            // An index without a valid header is made anew from the log by whoever reads next.
+            try unsafe changeIndex(holding: 0...2) { index in
+                for offset in stride(from: 0, to: 96, by: 8) {
+                    unsafe index.storeBytes(of: 0, toByteOffset: offset, as: UInt64.self)
+                }
+            }
+        } else if wasRemoved {
+            // Who has it open as well must not go on reading there what stands elsewhere in the new one.
+            try log.cut(to: 0)
+        }
+        return loss
+    }
+
+    /// What is lost with a part of the log.
+    enum LogLoss {
+        case none
+        /// The last commits; the database is as it was before them.
+        case commits
+        /// Some pages of the database are as they were before these commits, and some as they were after them.
+        case pages
+    }
+}

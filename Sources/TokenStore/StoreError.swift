@@ -115,6 +115,10 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case openElsewhere(path: String, processID: Int?)
     /// The file is not an SQLite database, or is damaged.
     case notADatabase(path: String, SQLiteError)
+    /// The end of the log is damaged, and opening the database would drop what was acknowledged; a copy of it is kept.
+    case damagedLog(path: String, LogDamage, copy: String)
+    /// The same, and a copy cannot be kept.
+    case damagedLogNotKept(path: String, LogDamage, reason: String)
     /// The file is an SQLite database, but not one of this program.
     case foreign(path: String)
     /// The file was written by a later version of this program.
@@ -162,6 +166,17 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
             """
             \(path) is not a usable database (\(error)); \
             move it away to start with an empty store, or put a backup in its place with token-cache restore
+            """
+        case .damagedLog(let path, let damage, let copy):
+            """
+            the log \(path) is damaged: \(damage). Clients were told that this is stored, and opening the database drops it; \
+            nothing was changed, and a copy is kept as \(copy). Put a backup in the store's place with token-cache restore, \
+            or go on without it: token-cache serve --accept-damaged-wal once, or store.accept_damaged_wal: on
+            """
+        case .damagedLogNotKept(let path, let damage, let reason):
+            """
+            the log \(path) is damaged: \(damage). Clients were told that this is stored, and opening the database drops it; \
+            no copy of it can be kept (\(reason)), and nothing was changed. Mend that first
             """
         case .foreign(let path):
             "\(path) is a database of another program; name another directory with --data-directory"

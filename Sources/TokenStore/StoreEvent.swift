@@ -22,6 +22,10 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case readsFail(StoreError)
     /// None has failed for a while, after so many that did.
     case readsRecovered(failed: Int)
+    /// The end of the log was damaged and is dropped, as the operator has accepted.
+    case damagedLogAccepted(path: String, LogDamage, copy: String)
+    /// The same, as a backup takes the store's place.
+    case damagedLogReplaced(path: String, LogDamage, copy: String)
     /// The files of the store are gone.
     case vanished(path: String)
     /// The log was removed and cannot be put back yet.
@@ -57,8 +61,10 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
 
     package var weight: Weight {
         switch self {
-        case .writesFail, .readsFail, .vanished, .logRemoved, .logCut: .fault
-        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals, .logPutBack: .warning
+        case .writesFail, .readsFail, .vanished, .logRemoved, .logCut, .damagedLogAccepted: .fault
+        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals, .logPutBack,
+            .damagedLogReplaced:
+            .warning
         case .converted, .upgraded, .writesRecovered, .readsRecovered, .returned, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
@@ -101,6 +107,13 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .readsFail(let error):
             "tokens cannot be read, clients are told so: \(error); the database is opened anew. See token-cache verify"
         case .readsRecovered(let failed): "no read has failed for a while, after \(failed) that did"
+        case .damagedLogAccepted(let path, let damage, let copy):
+            """
+            the log \(path) is damaged: \(damage). That is lost, although clients were told that it is stored; \
+            it was accepted, and the log is kept as \(copy)
+            """
+        case .damagedLogReplaced(let path, let damage, let copy):
+            "the log \(path) of the store that is replaced is damaged: \(damage). It is kept as \(copy)"
         case .logRemoved(let path, let error):
             """
             the log \(path) was removed; it holds tokens, is still open here, and will be put back: do not end the server \

@@ -14,6 +14,8 @@ package struct StoreOptions: Sendable {
     package var queueLimit = 128 << 20
     /// How long the disk may take for one write; beyond it those that wait behind it fail, and further ones at once.
     package var queueTime = Duration.seconds(10)
+    /// Whether a log is used whose end is damaged, and with it what was acknowledged is lost.
+    package var acceptsDamagedLog = false
 
     /// Bytes of memory for answers to ids that were asked for lately; 0 for none.
     package var cacheLimit = 64 << 20

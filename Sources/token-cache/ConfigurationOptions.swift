@@ -25,21 +25,24 @@ struct ConfigurationOptions: ParsableArguments {
 
     /// What reads the settings.
     ///
-    /// - Parameter listen: The addresses of the command line; empty leaves them to the other places.
-    func loader(listen: [String] = []) -> ConfigurationLoader {
+    /// - Parameters:
+    ///   - listen: The addresses of the command line; empty leaves them to the other places.
+    ///   - acceptsDamagedLog: Whether the command line accepts a damaged log; false leaves it to the other places.
+    func loader(listen: [String] = [], acceptsDamagedLog: Bool = false) -> ConfigurationLoader {
         var loader = ConfigurationLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
         if !listen.isEmpty { loader.flags["listen"] = listen }
         if let dataDirectory { loader.flags["data_directory"] = [dataDirectory] }
         if let logLevel { loader.flags["log_level"] = [logLevel] }
+        if acceptsDamagedLog { loader.flags["store.accept_damaged_wal"] = ["on"] }
         return loader
     }
 
     /// The settings in effect, or the fault on standard error and the end with status 1.
     ///
-    /// - Parameter listen: The addresses of the command line; empty leaves them to the other places.
-    func load(listen: [String] = []) async throws -> Settings {
+    /// - Parameters: As of `loader`.
+    func load(listen: [String] = [], acceptsDamagedLog: Bool = false) async throws -> Settings {
         do throws(ConfigurationError) {
-            return try await loader(listen: listen).load()
+            return try await loader(listen: listen, acceptsDamagedLog: acceptsDamagedLog).load()
         } catch {
             throw fault("\(error)")
         }

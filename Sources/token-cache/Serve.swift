@@ -20,12 +20,16 @@ struct Serve: AsyncParsableCommand {
     @OptionGroup var addresses: ListenOptions
     @OptionGroup var options: ConfigurationOptions
 
+    @Flag(help: "Start although the end of tokens.db-wal is damaged, without the tokens in it; a copy of it is kept.")
+    var acceptDamagedWal = false
+
     func run() async throws {
-        let settings = try await options.load(listen: addresses.listen)
+        let settings = try await options.load(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
         let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
         let server: Server
         do throws(StartError) {
-            server = try Server(settings, from: options.loader(listen: addresses.listen), log: log)
+            let loader = options.loader(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
+            server = try Server(settings, from: loader, log: log)
         } catch {
             throw options.fault("\(error)")
         }

@@ -20,9 +20,10 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, ProtocolError, exchange, get, post
 from ledger import number_of, value_of
 from power_cut import Kind, choose_cuts, read_recording, replay, write_files
-from server_process import UNSEALED, Server, until
+from server_process import UNSEALED, Server, run, until
 from storage_shim import ALWAYS, StorageShim
 
+NOT_SEALED = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
 CLIENTS = 6
 LONGEST = 20_000
 INTEGRITY_CHECKS = 25
@@ -225,6 +226,19 @@ def test_no_acknowledged_write_is_lost_in_a_power_cut(request, fast_folder, is_l
     cuts = choose_cuts(recorded.events, 4_000 if is_long else 500, generator)
     found = problems(recorded.events, recorded.requests, cuts, fast_folder / "replayed", generator)
     assert not found, f"{len(found)} of {len(cuts)}, the first: {min(found.items())}"
+
+
+@pytest.mark.parametrize("name", ["calm", "faulty", "ahead", "twice_ahead"])
+def test_no_power_cut_is_taken_for_a_damaged_log(request, fast_folder, is_long, name):
+    """Only what was acknowledged and cannot be read is one; a server that does not start after a power cut is no help."""
+    recorded = request.getfixturevalue(name)
+    generator = random.Random(27)
+    cuts = choose_cuts(recorded.events, 1_000 if is_long else 40, generator)
+    folder = fast_folder / "replayed"
+    for cut, files, _ in replay(recorded.events, recorded.requests, cuts, generator):
+        write_files(folder, files)
+        done = run("stats", "--data-directory", str(folder / "data"), environment=NOT_SEALED)
+        assert done.returncode == 0 or "there is no store" in done.stderr, (cut, done.stderr)
 
 
 def test_the_recording_is_complete(calm):

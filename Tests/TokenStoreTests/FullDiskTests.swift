@@ -41,11 +41,11 @@ final class WriterHarness {
     }
 
     /// Looks until a failure that is over has been said to be.
-    private func lookForAWhile(_ store: WriterHarness) {
+    private func lookForAWhile(_ store: WriterHarness) async throws {
         for _ in 0..<3 {
             store.database.lookAfterFiles()
             // Longer than writes have to go well before they are said to.
-            Thread.sleep(forTimeInterval: 0.6)
+            try await Task.sleep(for: .milliseconds(600))
         }
         store.database.lookAfterFiles()
     }
@@ -57,7 +57,7 @@ final class WriterHarness {
     }
 
     @Test("what needs no room does not end a full disk, nor does a token smaller than those that did not fit")
-    func fullDisk() throws {
+    func fullDisk() async throws {
         let store = try WriterHarness(folder.path + "/data")
         try store.store("kept", bytes: 100)
         try allow(pages: 64, store)
@@ -72,13 +72,13 @@ final class WriterHarness {
                 return try committer.releasePages()
             }
             try store.store("small", bytes: 1_000)
-            lookForAWhile(store)
+            try await lookForAWhile(store)
             #expect(store.state.fault != nil)
             #expect(store.recoveries == 0)
         }
         // There is room again, and nobody writes.
         try allow(pages: 1_000_000, store)
-        lookForAWhile(store)
+        try await lookForAWhile(store)
         #expect(store.state.fault == nil)
         #expect(store.recoveries == 1)
         try store.store("large", bytes: 500_000)
@@ -107,13 +107,13 @@ final class WriterHarness {
     }
 
     @Test("a token that is large enough ends it as well, but not after a checkpoint that has failed")
-    func proof() throws {
+    func proof() async throws {
         let store = try WriterHarness(folder.path + "/data")
         try allow(pages: 64, store)
         #expect(throws: StoreError.self) { try store.store("large", bytes: 500_000) }
         try allow(pages: 1_000_000, store)
         try store.store("larger", bytes: 600_000)
-        Thread.sleep(forTimeInterval: 1.1)
+        try await Task.sleep(for: .milliseconds(1_100))
         store.database.lookAfterFiles()
         #expect(store.recoveries == 1)
         #expect(throws: StoreError.self) {
@@ -122,7 +122,7 @@ final class WriterHarness {
             }
         }
         try store.store("larger", bytes: 600_000)
-        Thread.sleep(forTimeInterval: 1.1)
+        try await Task.sleep(for: .milliseconds(1_100))
         try store.database.perform { (committer) throws(SQLiteError) in
             try committer.connection.execute("PRAGMA max_page_count = 1")
         }

@@ -148,7 +148,7 @@ import Testing
     }
 
     @Test("a log that cannot be put back at once is not given up")
-    func stranded() throws {
+    func stranded() async throws {
         try store.store("second", bytes: 5_000)
         try FileManager.default.removeItem(atPath: log)
         try FileManager.default.createDirectory(atPath: log + ".new/in the way", withIntermediateDirectories: true)
@@ -160,7 +160,7 @@ import Testing
         #expect(losses.count == 1)
         try FileManager.default.removeItem(atPath: log + ".new")
         // Longer than it waits between two attempts.
-        Thread.sleep(forTimeInterval: 0.2)
+        try await Task.sleep(for: .milliseconds(200))
         store.database.lookAfterFiles()
         #expect(losses.last == .logPutBack(path: log))
         #expect(try ids().contains("second"))

@@ -174,6 +174,7 @@ package enum StoreAccess: Sendable {
         options.byteLimit = settings.store.byteLimit
         options.queueLimit = settings.store.queueLimit
         options.queueTime = settings.store.queueTime
+        options.acceptsDamagedLog = settings.store.acceptsDamagedLog
         options.cacheLimit = settings.cacheLimit
         return options
     }

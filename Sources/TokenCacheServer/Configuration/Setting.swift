@@ -77,6 +77,7 @@ struct Setting: Sendable {
             { Quantities.bytes($0).flatMap { $0 >= 1 << 20 ? $0 : nil } }, Quantities.text(bytes:)
         ),
         choice("store.preload", \.store.isPreloaded),
+        choice("store.accept_damaged_wal", \.store.acceptsDamagedLog),
         size("store.queue.max_bytes", \.store.queueLimit, 1 << 20, 64 << 30),
         duration("store.queue.max_wait", \.store.queueTime, .milliseconds(100), .seconds(3_600)),
         size("cache.max_bytes", \.cacheLimit, 0, 64 << 30),

@@ -64,6 +64,8 @@ package struct Settings: Sendable {
     package struct Store: Sendable {
         package var tokenLimit: Int?
         package var byteLimit: Int?
+        /// Whether a log with a damaged end is used, which loses what was acknowledged.
+        package var acceptsDamagedLog = false
         /// Whether a start has the system take the database into its memory.
         package var isPreloaded = true
         /// Bytes of tokens that may wait to be written.

@@ -19,6 +19,19 @@ struct StoreCheck {
     }
 
     func findings() async -> [Finding] {
+        await storeFindings() + keptLogs()
+    }
+
+    private func keptLogs() -> [Finding] {
+        StoreExamination.keptLogs(directory: directory).map {
+            .warning(
+                Self.topic, "\($0) is kept of a damaged log; tokens may be missing that were stored at that time",
+                "restore a backup if they are needed, and remove it when it is of no use"
+            )
+        }
+    }
+
+    private func storeFindings() async -> [Finding] {
         let file = StoreAccess.options(settings).keyRing
         let permissions = file.isCredential ? [] : FileCheck.secret(file.path, Self.ringTopic)
         switch server {
@@ -85,6 +98,14 @@ struct StoreCheck {
         var findings: [Finding] = []
         findings.append(
             .ok(Self.topic, text(found.tokens, found.databaseBytes, found.logBytes, schema: found.schemaVersion)))
+        if let damage = found.logDamage {
+            findings.append(
+                .problem(
+                    Self.topic, "the log \(path)-wal is damaged: \(damage); clients were told that this is stored",
+                    "put a backup in the store's place with token-cache restore, or go on without: serve --accept-damaged-wal"
+                )
+            )
+        }
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
         case (true, false) where found.tokens > 0:
             findings.append(.problem(Self.topic, StoreOpenError.notSealed(path: path)))

@@ -129,6 +129,10 @@ extension StoreAdministrator {
         package var unbound = 0
         /// The number of tokens that the store has counted, when it is not the number of rows.
         package var wrongCount: Int?
+        /// Copies of damaged logs that are kept beside the store, in which there may be what it lacks.
+        ///
+        /// Nil from an earlier version.
+        package var keptLogs: [String]?
 
         /// None of these was found.
         package var isSound = true
@@ -193,6 +197,7 @@ extension StoreAdministrator {
         // Only a store that stood still meanwhile can be counted.
         let after = try await statistics().tokens
         if after == total && result.tokens != total { result.wrongCount = total }
+        result.keptLogs = KeptLog.all(of: store.path)
         result.isSound = result.unreadable.isEmpty && result.damages.isEmpty && result.wrongCount == nil
         return result
     }

@@ -15,6 +15,13 @@ package struct StoreExamination: Sendable {
     package let keyRing: String?
     /// How often keys have sealed, by their numbers, as of the same time.
     package let seals: [Int: Int64]
+    /// Nil when the log can be read to its end.
+    package let logDamage: LogDamage?
+
+    /// The copies of damaged logs that are kept in a folder.
+    package static func keptLogs(directory: String) -> [String] {
+        KeptLog.all(of: directory + "/" + SQLiteTokenStore.fileName)
+    }
 
     /// Looks at the store of a folder; nil when there is none.
     package static func examine(directory: String) throws(StoreOpenError) -> StoreExamination? {
@@ -31,6 +38,9 @@ package struct StoreExamination: Sendable {
         }
         let databaseBytes = Int(status.st_size)
         let logBytes = unsafe stat(path + "-wal", &status) == 0 ? Int(status.st_size) : 0
+        let logDamage = try Schema.opening(path) { () throws(SQLiteError) in
+            try LogExamination.damage(of: PrivateFile.resolved(path) + "-wal")
+        }
         let connection = try Schema.opening(path) { () throws(SQLiteError) in
             try SQLiteConnection(path: path, mode: .still)
         }
@@ -38,7 +48,7 @@ package struct StoreExamination: Sendable {
         guard version > 1 else {
             return StoreExamination(
                 schemaVersion: version == 0 ? nil : version, tokens: 0, databaseBytes: databaseBytes,
-                logBytes: logBytes, keyRing: nil, seals: [:]
+                logBytes: logBytes, keyRing: nil, seals: [:], logDamage: logDamage
             )
         }
         return try Schema.opening(path) { () throws(SQLiteError) in
@@ -48,7 +58,8 @@ package struct StoreExamination: Sendable {
             return StoreExamination(
                 schemaVersion: version, tokens: isThere ? select.integer(at: 1) : 0, databaseBytes: databaseBytes,
                 logBytes: logBytes, keyRing: identity.isEmpty ? nil : KeyRingExamination.fingerprint(identity),
-                seals: identity.isEmpty || version < Schema.version ? [:] : try Schema.seals(of: connection)
+                seals: identity.isEmpty || version < Schema.version ? [:] : try Schema.seals(of: connection),
+                logDamage: logDamage
             )
         }
     }

@@ -63,6 +63,7 @@ package struct StoreReplacement: ~Copyable {
         let tokens = try check(path, progress)
         try keepSealCounts()
         try PrivateFile.synchronize(database.new)
+        try keepDamagedLog()
         try database.replace(mayBeDamaged: true)
         return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: options.isSealed)
     }
@@ -86,6 +87,19 @@ package struct StoreReplacement: ~Copyable {
         } catch {
             throw .write(error)
         }
+    }
+
+    /// Replacing the old database drops the end of its log; that may be why it is replaced, but is not passed over.
+    private func keepDamagedLog() throws(StoreError) {
+        let path = database.path + "-wal"
+        let damage: LogDamage?
+        do throws(SQLiteError) {
+            damage = try LogExamination.damage(of: path)
+        } catch {
+            throw .read(error)
+        }
+        guard let damage else { return }
+        report(.damagedLogReplaced(path: path, damage, copy: try KeptLog.keep(of: database.path)))
     }
 
     /// Looks whether the copy of a backup is sound, before anything is made of it.

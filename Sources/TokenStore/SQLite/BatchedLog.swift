@@ -20,6 +20,8 @@ internal import Metrics
     private(set) var syncedBytes = 0
     /// Bytes that were written since the last sync.
     private var unsyncedBytes = 0
+    /// Where the first of them is in the file; nil when there are none.
+    private var unsyncedStart: sqlite3_int64?
 
     /// What a large transaction gathers before some of it is written.
     private static let limit = 1 << 20
@@ -91,6 +93,7 @@ internal import Metrics
         guard sized == SQLITE_OK else { return sized }
         // Somebody has cut the file: behind the hole that this would leave nobody would ever find it.
         guard start <= size else { return CSQLITE_IOERR_WRITE }
+        unsyncedStart = min(unsyncedStart ?? start, start)
         var written = 0
         while written < gathered.count {
             let part = gathered[written..<min(written + Self.part, gathered.count)]
@@ -99,7 +102,7 @@ internal import Metrics
                     file, bytes.baseAddress, Int32(bytes.count), start + sqlite3_int64(written)
                 )
             }
-            guard result == SQLITE_OK else { return result }
+            guard result == SQLITE_OK else { return takeBack(after: result) }
             written += part.count
         }
         unsyncedBytes += written
@@ -122,9 +125,22 @@ internal import Metrics
         let began = ContinuousClock.now
         let result = unsafe file.pointee.pMethods.pointee.xSync(file, flags)
         syncTime?.add(ContinuousClock.now - began)
-        if result == SQLITE_OK { syncedBytes += unsyncedBytes }
-        unsyncedBytes = 0
+        guard result == SQLITE_OK else { return takeBack(after: result) }
+        syncedBytes += unsyncedBytes
+        (unsyncedBytes, unsyncedStart) = (0, nil)
         return result
+    }
+
+    /// Cuts off what was written since the last sync, after an error that has ended the transaction.
+    ///
+    /// Otherwise the next commit would leave the end of this one behind it, with a mark of a commit perhaps, which looks as
+    /// if something had been stored there: see `LogExamination`.
+    ///
+    /// - Returns: The error, or one that has the connection given up.
+    private func takeBack(after result: Int32) -> Int32 {
+        guard let start = unsyncedStart else { return result }
+        (unsyncedBytes, unsyncedStart) = (0, nil)
+        return unsafe file.pointee.pMethods.pointee.xTruncate(file, start) == SQLITE_OK ? result : CSQLITE_IOERR_WRITE
     }
 
     // MARK: - Mending

@@ -82,6 +82,12 @@ extension SQLiteConnection {
         try unsafe changeIndex(holding: 1...1) { unsafe $0.storeBytes(of: 0, toByteOffset: 96, as: UInt32.self) }
     }
 
+    /// Cuts off what is in the log behind the last commit.
+    func cutLogBehindCommits() throws(SQLiteError) {
+        guard let log, let index = logIndex, try log.size() > index.size else { return }
+        try log.cut(to: index.size)
+    }
+
     /// Makes the index and the log agree again after the log was removed or cut; then the database has to be opened anew
     /// before anything else is done with it.
     ///

@@ -102,10 +102,16 @@ internal import Metrics
 
     /// The database's file as SQLite has it open; nil before it is.
     var file: UnsafeMutablePointer<sqlite3_file>? {
+        if let file = unsafe openFile { return unsafe file }
         var file: UnsafeMutablePointer<sqlite3_file>?
         let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
-        return unsafe code == SQLITE_OK && file?.pointee.pMethods != nil ? file : nil
+        guard unsafe code == SQLITE_OK && file?.pointee.pMethods != nil else { return nil }
+        unsafe openFile = unsafe file
+        return unsafe file
     }
+
+    /// The same once it is open, which it stays as long as the connection: each commit asks for it.
+    private var openFile: UnsafeMutablePointer<sqlite3_file>?
 
     /// Bytes of the database's file; 0 when they cannot be told.
     var fileSize: Int {

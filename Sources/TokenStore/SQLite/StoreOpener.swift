@@ -54,8 +54,10 @@ struct StoreOpener: Sendable {
         guard try committer.connection.checkpoint(.passive, waiting: 0) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")
         }
-        // Who still reads at its end keeps it from being cut, and may do so for long.
-        _ = try committer.connection.checkpoint(.truncate, waiting: 10)
+        // Who still reads at its end keeps it from being cut, and may do so for long. What is behind that, of a group that
+        // has failed, would be taken for damage by and by.
+        guard try committer.connection.checkpoint(.truncate, waiting: 10) == .heldUp else { return }
+        try committer.connection.cutLogBehindCommits()
     }
 
     /// Opens a file that is to become a store's database, without a log: a new one, or the copy of another.
@@ -92,10 +94,27 @@ struct StoreOpener: Sendable {
         }
     }
 
+    /// Refuses a log whose end would be dropped although it was acknowledged, unless the operator has accepted that; a copy
+    /// of it is kept in either case.
+    private func examineLog() throws(StoreOpenError) {
+        let path = PrivateFile.resolved(database) + "-wal"
+        let found = try Schema.opening(database) { () throws(SQLiteError) in try LogExamination.damage(of: path) }
+        guard let damage = found else { return }
+        let copy: String
+        do throws(StoreError) {
+            copy = try KeptLog.keep(of: database)
+        } catch {
+            throw .damagedLogNotKept(path: path, damage, reason: "\(error)")
+        }
+        guard options.acceptsDamagedLog else { throw .damagedLog(path: path, damage, copy: copy) }
+        report(.damagedLogAccepted(path: path, damage, copy: copy))
+    }
+
     /// Opens the database: one that needs no copying to become one of this version, or a new one, whose version is 0.
     private func connect(
         _ mode: SQLiteConnection.Mode
     ) throws(StoreOpenError) -> (connection: SQLiteConnection, version: Int) {
+        try examineLog()
         let earlier: Int
         do {
             let connection = try Schema.opening(database) { () throws(SQLiteError) in

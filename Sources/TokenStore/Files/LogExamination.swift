@@ -1,0 +1,174 @@
+internal import Glibc
+
+/// Why the end of a log cannot be read, although clients were told that what it holds is stored.
+package struct LogDamage: Hashable, Sendable, Codable, CustomStringConvertible {
+    /// The first frame that does not fit its checksum, counted from 1; 0 for the log's head.
+    package let frame: Int
+    /// Commits from there on whose marks can still be found, and their frames; there may have been more.
+    package let commits: Int
+    package let frames: Int
+
+    package var description: String {
+        let place = frame == 0 ? "its head does" : "its frame \(frame) does"
+        let rest = "\(commits) \(commits == 1 ? "commit" : "commits") with \(frames) \(frames == 1 ? "page" : "pages")"
+        return "\(place) not fit its checksum, and at least \(rest) from there on cannot be read in order"
+    }
+}
+
+/// A look at the log that a crash has left, before SQLite has it (sqlite.org/fileformat2.html, section 4).
+///
+/// SQLite reads a log up to the first frame whose checksum does not fit, which covers all before it as well, and then
+/// overwrites the rest. After a power cut that is right: each group of commits is synced before the next one is written, so
+/// that only the last group can be torn, and what is left of it was never acknowledged. A group ends with the one frame that
+/// marks a commit. So a frame that follows such a mark, or a second mark, behind the first bad frame was written after what
+/// is bad had been synced: then it is damage, and what would be dropped was acknowledged.
+///
+/// Damage in the last group cannot be told from a torn one. Frames of an earlier round, which the log is written over, have
+/// other salts and do not count; what is left of a group that failed is cut off at once (see `BatchedLog`). SQLite would
+/// repeat the mark to fill a sector only if it were built to expect that overwriting a sector harms its neighbours.
+struct LogExamination {
+    private static let headSize = 32
+    private static let frameHeadSize = 24
+    private static let magic: UInt32 = 0x377f_0682
+
+    /// The checksum of all that came before.
+    private struct Checksum: Equatable {
+        var first: UInt32 = 0
+        var second: UInt32 = 0
+
+        mutating func add(_ bytes: ArraySlice<UInt8>, isBigEndian: Bool) {
+            unsafe bytes.withUnsafeBytes { bytes in
+                var offset = 0
+                while offset + 8 <= bytes.count {
+                    let one = unsafe bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
+                    let other = unsafe bytes.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self)
+                    first &+= (isBigEndian ? one.bigEndian : one.littleEndian) &+ second
+                    second &+= (isBigEndian ? other.bigEndian : other.littleEndian) &+ first
+                    offset += 8
+                }
+            }
+        }
+    }
+
+    private struct Frame {
+        let page: UInt32
+        /// Pages of the database after the commit; 0 in the frames before the last of a commit.
+        let commit: UInt32
+        let salts: UInt64
+        let checksum: Checksum
+    }
+
+    private let descriptor: Int32
+    private let pageSize: Int
+    private let isBigEndian: Bool
+    private let isHeadSound: Bool
+    private var salts: UInt64
+    private var checksum: Checksum
+
+    /// The damage of a log; nil when there is none, or no log.
+    static func damage(of path: String) throws(SQLiteError) -> LogDamage? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            guard errno == ENOENT || errno == ENOTDIR else { throw .system("open", of: "log") }
+            return nil
+        }
+        defer { close(descriptor) }
+        guard var examination = try LogExamination(descriptor) else { return nil }
+        return try examination.damage()
+    }
+
+    /// Nil when there is no frame.
+    private init?(_ descriptor: Int32) throws(SQLiteError) {
+        let head = try Self.read(descriptor, at: 0, count: Self.headSize + Self.frameHeadSize)
+        guard head.count == Self.headSize + Self.frameHeadSize else { return nil }
+        let magic = Self.number(head, 0)
+        isBigEndian = magic == Self.magic | 1
+        let size = Int(Self.number(head, 8))
+        let isSize = size >= 512 && size <= 65_536 && size & (size - 1) == 0
+        var checksum = Checksum()
+        checksum.add(head[..<24], isBigEndian: isBigEndian)
+        let stored = Checksum(first: Self.number(head, 24), second: Self.number(head, 28))
+        isHeadSound = magic | 1 == Self.magic | 1 && isSize && checksum == stored
+        // That of every database that this program makes.
+        pageSize = isSize ? size : 4_096
+        self.checksum = stored
+        // Without a head, the first frame says which round it is.
+        salts = Self.salts(head, isHeadSound ? 16 : Self.headSize + 8)
+        self.descriptor = descriptor
+    }
+
+    private mutating func damage() throws(SQLiteError) -> LogDamage? {
+        var firstBad = isHeadSound ? nil : Optional(0)
+        var (commits, frames, follows, hasMark) = (0, 0, false, false)
+        var number = 0
+        try forEachFrame { (frame, content) in
+            number += 1
+            let isOfRound = frame.salts == salts
+            var expected = checksum
+            if isOfRound {
+                expected.add(content.prefix(8), isBigEndian: isBigEndian)
+                expected.add(content.dropFirst(Self.frameHeadSize), isBigEndian: isBigEndian)
+            }
+            let isLinked = isOfRound && frame.page != 0 && expected == frame.checksum
+            // From here on SQLite reads nothing.
+            if !isLinked && firstBad == nil { firstBad = number }
+            if firstBad != nil {
+                if isLinked && hasMark { follows = true }
+                if isOfRound {
+                    frames += 1
+                    if frame.commit != 0 { commits += 1 }
+                }
+                hasMark = frame.commit != 0
+            }
+            checksum = frame.checksum
+        }
+        guard let firstBad, follows || commits > 1 else { return nil }
+        return LogDamage(frame: firstBad, commits: max(1, commits), frames: frames)
+    }
+
+    /// Lends each frame that is there in full, with its head.
+    private func forEachFrame(_ body: (Frame, ArraySlice<UInt8>) -> Void) throws(SQLiteError) {
+        let frameSize = Self.frameHeadSize + pageSize
+        let atOnce = max(1, (1 << 20) / frameSize)
+        var offset = Self.headSize
+        while true {
+            let bytes = try Self.read(descriptor, at: offset, count: atOnce * frameSize)
+            for start in stride(from: 0, through: bytes.count - frameSize, by: frameSize) {
+                let frame = Frame(
+                    page: Self.number(bytes, start), commit: Self.number(bytes, start + 4),
+                    salts: Self.salts(bytes, start + 8),
+                    checksum: Checksum(first: Self.number(bytes, start + 16), second: Self.number(bytes, start + 20))
+                )
+                body(frame, bytes[start..<(start + frameSize)])
+            }
+            guard bytes.count == atOnce * frameSize else { return }
+            offset += bytes.count
+        }
+    }
+
+    /// Fewer bytes at the end of the file.
+    private static func read(_ descriptor: Int32, at offset: Int, count: Int) throws(SQLiteError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        var received = 0
+        while received < count {
+            let part = unsafe bytes.withUnsafeMutableBytes { bytes in
+                let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[received...])
+                return unsafe pread(descriptor, rest.baseAddress, rest.count, offset + received)
+            }
+            if part < 0 && errno == EINTR { continue }
+            guard part >= 0 else { throw .system("read", of: "log") }
+            if part == 0 { break }
+            received += part
+        }
+        bytes.removeLast(count - received)
+        return bytes
+    }
+
+    private static func number(_ bytes: [UInt8], _ offset: Int) -> UInt32 {
+        bytes[offset..<(offset + 4)].reduce(0) { $0 << 8 | UInt32($1) }
+    }
+
+    private static func salts(_ bytes: [UInt8], _ offset: Int) -> UInt64 {
+        UInt64(number(bytes, offset)) << 32 | UInt64(number(bytes, offset + 4))
+    }
+}

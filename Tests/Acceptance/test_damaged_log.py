@@ -1,0 +1,128 @@
+"""A log that the disk gives back otherwise than it was written: nothing that was acknowledged is dropped in silence."""
+import json
+import stat
+
+import pytest
+
+from contract import NOT_FOUND, STORED, found
+from http_client import Connection, exchange, get, post
+from server_process import run, until
+from store_files import command, printed, refused
+
+FRAME = 4_096 + 24
+HEAD = 32
+
+
+@pytest.fixture
+def crashed(serve):
+    """The folder of a server that was killed with ten commits in its log."""
+
+    def attempt():
+        server = serve()
+        with Connection(server.address) as connection:
+            for number in range(10):
+                assert connection.exchange(post(f"id{number}", "x" * 5_000)).body == STORED
+        server.kill()
+        # The log of the commits is moved a second after the last one, which may have been just before.
+        size = (server.data / "tokens.db-wal").stat().st_size
+        return server.data if size > HEAD + 20 * FRAME else None
+
+    return until(attempt)
+
+
+def flip(data, offset):
+    """Flips a bit of the log and returns what it holds then."""
+    log = data / "tokens.db-wal"
+    content = bytearray(log.read_bytes())
+    content[offset] ^= 4
+    log.write_bytes(content)
+    return bytes(content)
+
+
+def start(data, *flags, **options):
+    """Starts a server that is refused, and returns what it says."""
+    done = run("serve", "--data-directory", str(data), "--listen", "127.0.0.1:0", *flags, **options)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    return done.stderr
+
+
+def kept_logs(data):
+    return sorted(data.glob("tokens.db-wal.damaged-*"))
+
+
+@pytest.mark.parametrize("offset", [5, HEAD + 10, HEAD + 3 * FRAME + 1_000, HEAD + 6 * FRAME + 17],
+                         ids=["the head", "the first frame's salts", "a page", "a frame's checksum"])
+def test_a_start_refuses_a_log_whose_end_would_be_dropped(crashed, offset):
+    content = flip(crashed, offset)
+    for _ in range(2):
+        told = start(crashed)
+        assert "tokens.db-wal is damaged" in told and "--accept-damaged-wal" in told
+    assert (crashed / "tokens.db-wal").read_bytes() == content
+    [kept] = kept_logs(crashed)
+    assert str(kept) in told
+    assert kept.read_bytes() == content
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("arguments", [("stats",), ("verify",), ("get", "id0"), ("put", "a", "b"), ("unseal",)],
+                         ids=lambda arguments: arguments[0])
+def test_no_command_drops_it_either(crashed, tmp_path, arguments):
+    content = flip(crashed, HEAD + 3 * FRAME + 1_000)
+    assert "tokens.db-wal is damaged" in refused(crashed, *arguments)
+    assert "tokens.db-wal is damaged" in refused(crashed, "backup", str(tmp_path / "backup.db"))
+    assert (crashed / "tokens.db-wal").read_bytes() == content
+
+
+def findings(data):
+    done = command(data, "doctor", "--json")
+    return [finding["text"] for finding in json.loads(done.stdout)["findings"]]
+
+
+def test_the_doctor_tells_of_it_and_of_what_is_kept(crashed):
+    flip(crashed, HEAD + 3 * FRAME + 1_000)
+    assert any("tokens.db-wal is damaged" in text for text in findings(crashed))
+    assert not kept_logs(crashed), "the doctor changes nothing"
+    start(crashed)
+    assert any(f"{kept_logs(crashed)[0]} is kept" in text for text in findings(crashed))
+
+
+@pytest.mark.parametrize("flags, settings", [(["--accept-damaged-wal"], {}),
+                                             ([], {"store": {"accept_damaged_wal": "on"}})], ids=["flag", "setting"])
+def test_it_is_dropped_when_that_is_accepted(serve, crashed, flags, settings):
+    content = flip(crashed, HEAD + 12 * FRAME + 1_000)
+    server = serve(settings, *flags, data=crashed)
+    told = next(line for line in server.log().splitlines() if "tokens.db-wal is damaged" in line)
+    assert "error" in told and "frame 13" in told
+    [kept] = kept_logs(crashed)
+    assert kept.read_bytes() == content
+    assert exchange(server.address, get("id0")).body == found("x" * 5_000)
+    assert exchange(server.address, get("id9")).body == NOT_FOUND
+    assert exchange(server.address, post("id9", "new")).body == STORED
+    assert f"{kept} is kept" in printed(crashed, "verify")
+    server.kill()
+    again = serve(data=crashed)
+    assert exchange(again.address, get("id9")).body == found("new")
+    assert kept_logs(crashed) == [kept]
+
+
+def test_a_log_that_ends_in_the_middle_is_what_a_power_cut_leaves(serve, crashed):
+    log = crashed / "tokens.db-wal"
+    log.write_bytes(log.read_bytes()[:HEAD + 9 * FRAME + 700])
+    server = serve(data=crashed)
+    assert "damaged" not in server.log()
+    assert exchange(server.address, get("id0")).body == found("x" * 5_000)
+    assert not kept_logs(crashed)
+
+
+def test_a_restore_keeps_the_damaged_log_of_the_store_that_it_replaces(serve, crashed, tmp_path):
+    other = serve()
+    assert exchange(other.address, post("other", "1")).body == STORED
+    printed(other.data, "backup", str(tmp_path / "backup.db"))
+    other.stop()
+    content = flip(crashed, HEAD + 3 * FRAME + 1_000)
+    (crashed / "keys").write_bytes((other.data / "keys").read_bytes())
+    done = command(crashed, "restore", str(tmp_path / "backup.db"))
+    assert done.returncode == 0 and "is damaged" in done.stderr, done.stderr
+    [kept] = kept_logs(crashed)
+    assert kept.read_bytes() == content
+    assert exchange(serve(data=crashed).address, get("other")).body == found("1")

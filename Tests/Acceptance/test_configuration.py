@@ -200,8 +200,9 @@ def test_each_setting_has_a_variable():
         "timeouts.send": "7s", "timeouts.handshake": "9s", "tls.certificate": "[/c.pem, /d.pem]",
         "tls.private_key": "[/k.pem, /l.pem]", "tls.client_ca": "/ca.pem", "limits.buffers": "3 MiB",
         "sealing.enabled": "off", "sealing.key_ring": "/keys", "store.max_tokens": "1000000",
-        "store.max_bytes": "2 GiB", "store.preload": "off",
-            "store.queue.max_bytes": "7 MiB", "store.queue.max_wait": "7s", "cache.max_bytes": "5 MiB", "retention.after_written": "90d", "retention.after_expired": "7d",
+        "store.max_bytes": "2 GiB", "store.preload": "off", "store.accept_damaged_wal": "on",
+        "store.queue.max_bytes": "7 MiB", "store.queue.max_wait": "7s",
+        "cache.max_bytes": "5 MiB", "retention.after_written": "90d", "retention.after_expired": "7d",
         "https.mode": "proxy", "https.public_host": "a.example:8443",
         "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "admin.hosts": "[a.example, b]", "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }

@@ -140,7 +140,10 @@ def test_reads_that_fail_make_the_server_unready(serve):
     stored = store_many(server, "kept")
     until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
     assert is_ready(server)
-    os.truncate(server.data / "tokens.db", 8_192)
+    with open(server.data / "tokens.db", "r+b") as database:
+        size = database.seek(0, os.SEEK_END)
+        database.seek(8_192)
+        database.write(b"\xff" * (size - 8_192))
 
     def is_told():
         for unique_id in stored:
@@ -148,6 +151,24 @@ def test_reads_that_fail_make_the_server_unready(serve):
         return "tokens cannot be read" in server.log() and not is_ready(server)
 
     until(is_told)
+    # Asked for now and then, it stays so.
+    lines_before = server.log().count("tokens cannot be read")
+    for _ in range(5):
+        for unique_id in stored:
+            exchange(server.address, get(unique_id))
+        assert not is_ready(server)
+    assert server.log().count("tokens cannot be read") == lines_before
+
+
+def test_a_database_that_is_cut_takes_no_more_tokens(serve):
+    server = serve(UNCACHED)
+    store_many(server, "kept")
+    until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
+    os.truncate(server.data / "tokens.db", 8_192)
+    for _ in range(3):
+        assert exchange(server.address, post("new", "1")).body == WRITE_FAILED
+    until(lambda: not is_ready(server))
+    assert "it was cut while the server ran" in server.log() and "token-cache restore" in server.log()
 
 
 def test_another_program_cannot_open_the_database_while_the_server_runs(serve):

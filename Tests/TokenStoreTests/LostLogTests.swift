@@ -168,6 +168,29 @@ import Testing
         #expect(try ids().contains("fourth"))
     }
 
+    @Test("a database that is cut is told of and not written to any more")
+    func cutDatabase() throws {
+        for number in 0..<20 { try store.store("\(number)", bytes: 5_000) }
+        #expect(try checkpoint(.truncate) == .complete)
+        // A checkpoint that makes it shorter is no reason.
+        _ = try store.database.perform { (committer) throws(SQLiteError) in
+            try committer.connection.execute("DELETE FROM token WHERE length(key) = 1; PRAGMA incremental_vacuum")
+            return try committer.checkpoint()
+        }
+        store.database.lookAfterFiles()
+        try store.store("last", bytes: 100)
+        #expect(try checkpoint(.truncate) == .complete)
+        #expect(store.events.all.isEmpty)
+        // By its path: closing a descriptor would give up the locks that SQLite has on it.
+        #expect(truncate(data + "/tokens.db", 8_192) == 0)
+        for _ in 0..<2 {
+            #expect(throws: StoreError.self) { try store.store("lost", bytes: 100) }
+            store.database.lookAfterFiles()
+        }
+        #expect(store.state.fault?.description.contains("token-cache restore") == true)
+        #expect(store.events.all.count == 1)
+    }
+
     @Test("reads that fail count for readiness until none has for a while, and have the database opened anew")
     func failedReads() throws {
         let state = store.state

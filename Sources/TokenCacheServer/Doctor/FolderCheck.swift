@@ -86,7 +86,7 @@ enum FolderCheck {
     static func fileSystem(_ number: UInt32, _ place: String) -> Finding {
         guard let name = remote[number] else { return .ok(topic, "\(place) is on a local file system") }
         return .problem(
-            topic, "\(place) is on \(name), where SQLite's log has no shared memory and a sync may not be one",
+            topic, "\(place) is on \(name), where a lock may not keep others out and a sync may not be one",
             "set data_directory to a folder on a local disk"
         )
     }

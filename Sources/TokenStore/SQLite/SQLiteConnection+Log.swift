@@ -11,10 +11,16 @@ extension SQLiteConnection {
         var frames: Int
         /// Those that are in the database already.
         var movedFrames: Int
-        var frameSize: Int
+        var pageSize: Int
+        /// Pages of the database as of the last commit; 0 when none has been made or found in the log.
+        var databasePages: Int
 
         /// Bytes that the log has at least; 0 when nothing in it counts.
         var size: Int { frames == 0 ? 0 : LogIndex.headSize + frames * frameSize }
+
+        var databaseSize: Int? { databasePages == 0 ? nil : databasePages * pageSize }
+
+        var frameSize: Int { 24 + pageSize }
 
         static let headSize = 32
     }
@@ -32,7 +38,8 @@ extension SQLiteConnection {
                 frames: unsafe Int(index.load(fromByteOffset: 16, as: UInt32.self)),
                 movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self)),
                 // 65,536 does not fit.
-                frameSize: 24 + (pageSize == 1 ? 65_536 : pageSize)
+                pageSize: pageSize == 1 ? 65_536 : pageSize,
+                databasePages: unsafe Int(index.load(fromByteOffset: 20, as: UInt32.self))
             )
         }
         return found

@@ -28,6 +28,8 @@ struct StoreFiles: ~Copyable {
         case logRemoved
         /// The log has become shorter than what was written to it.
         case logCut
+        /// The database has become shorter than it was, and than its last commit says.
+        case databaseCut
     }
 
     let directory: String
@@ -36,6 +38,7 @@ struct StoreFiles: ~Copyable {
     private(set) var log: String
     private var identity: Identity?
     private var logIdentity: Identity?
+    private var databaseSize: UInt64 = 0
 
     init(directory: String, database: String) {
         self.directory = directory
@@ -46,15 +49,22 @@ struct StoreFiles: ~Copyable {
     /// Takes the files as they are now for the store's.
     mutating func adopt() {
         log = PrivateFile.resolved(database) + "-wal"
-        identity = Self.file(database)?.identity
+        let file = Self.file(database)
+        identity = file?.identity
+        databaseSize = file?.size ?? 0
         logIdentity = Self.file(log)?.identity
     }
 
     /// Looks whether the paths lead to the files that were adopted.
     ///
-    /// - Parameter logSize: Bytes that the log has at least.
-    mutating func look(logSize: Int) -> Finding {
-        guard identity != nil, Self.file(database)?.identity == identity else { return .vanished }
+    /// - Parameters:
+    ///   - logSize: Bytes that the log has at least.
+    ///   - databaseSize: Bytes of the database as of the last commit in the log, which a checkpoint may cut it to; nil when
+    ///     there is none.
+    mutating func look(logSize: Int, databaseSize: Int?) -> Finding {
+        guard let identity, let found = Self.file(database), found.identity == identity else { return .vanished }
+        guard found.size >= min(self.databaseSize, databaseSize.map(UInt64.init) ?? .max) else { return .databaseCut }
+        self.databaseSize = found.size
         let file = Self.file(log)
         // SQLite makes the log with the first write.
         if logIdentity == nil { logIdentity = file?.identity }

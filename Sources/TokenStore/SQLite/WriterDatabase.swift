@@ -26,7 +26,7 @@ final class WriterDatabase {
     private var isReadFaultTold = false
     /// Pages of the database may not fit together, as a part of the log was lost while it was moved.
     private var mayBeMixed = false
-    /// They do not: only a backup helps, for which the server has to be stopped.
+    /// They do not, or some are gone: only a backup helps, for which the server has to be stopped.
     private var isUnsound = false
 
     /// A time in which writes fail, all of them or some.
@@ -190,13 +190,15 @@ final class WriterDatabase {
 
     /// Closes the database, and then gives the folder free.
     func close() {
+        // What only it has open would be gone.
+        if let stranded { loseLog(of: stranded, wasRemoved: true) }
         if let committer {
             // If it fails, too many are counted.
             try? committer.storeSeals()
             // If it fails the log stays, and the next start reads it.
             _ = try? committer.checkpoint(waiting: 1_000)
         }
-        committer = nil
+        (committer, stranded) = (nil, nil)
         lock = nil
     }
 
@@ -220,11 +222,20 @@ final class WriterDatabase {
 
     /// Looks whether the files are in their place and whole; if not, the connection is given up.
     private func lookForLoss(_ committer: Committer) -> StoreError? {
-        switch files.look(logSize: committer.connection.logIndex?.size ?? 0) {
+        let index = committer.connection.logIndex
+        switch files.look(logSize: index?.size ?? 0, databaseSize: index?.databaseSize) {
         case .inPlace: return nil
         case .vanished: loseFiles(.vanished(path: opener.database), .vanished(path: opener.database))
         case .logRemoved: loseLog(of: committer, wasRemoved: true)
         case .logCut: loseLog(of: committer, wasRemoved: false)
+        case .databaseCut:
+            // What is moved into it now would only make the damage larger. What can be read is.
+            isUnsound = true
+            self.committer = nil
+            let error = SQLiteError.damaged("it was cut while the server ran")
+            fault = .unusable(.notADatabase(path: opener.database, error))
+            state.fault = fault
+            opener.report(.writesFail(fault))
         }
         return fault
     }

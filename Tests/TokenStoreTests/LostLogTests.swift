@@ -168,6 +168,29 @@ import Testing
         #expect(try ids().contains("fourth"))
     }
 
+    @Test("sessions go on over a log that is cut or removed", arguments: [false, true])
+    func sessions(_ isRemoved: Bool) async throws {
+        let events = Events()
+        let data = folder.path + "/other"
+        let log = data + "/tokens.db-wal"
+        let store = try SQLiteTokenStore(at: data, events: events)
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        for round in 0..<5 {
+            try await session.put("\(round)", under: "me")
+            #expect(try await session.get("me") == "\(round)")
+            if isRemoved { try FileManager.default.removeItem(atPath: log) } else { _ = truncate(log, 0) }
+            // The write finds it out, or the look did before it.
+            _ = try? await session.put("perhaps", under: "other")
+            // Between the two of them it is opened anew.
+            for _ in 0..<500 where store.fault != nil { try await Task.sleep(for: .milliseconds(20)) }
+            try await session.put("again", under: "me")
+            #expect(try await session.get("me") == "again")
+        }
+        #expect(try await StoreAdministrator(store).verify { _ in }.isSound)
+        #expect(!events.all.contains { if case .vanished = $0 { true } else { false } })
+    }
+
     @Test("a database that is cut is told of and not written to any more")
     func cutDatabase() throws {
         for number in 0..<20 { try store.store("\(number)", bytes: 5_000) }

@@ -29,7 +29,9 @@ package actor StoreAdministrator {
 
     /// The reader, opened anew when the database was.
     func reader() throws(StoreError) -> TokenReader {
-        guard store.state.isInPlace.load(ordering: .acquiring) else { throw .vanished(path: store.path) }
+        guard store.state.isInPlace.load(ordering: .acquiring) else {
+            throw store.state.fault ?? .vanished(path: store.path)
+        }
         let generation = store.state.generation.load(ordering: .acquiring)
         if let openReader, openReader.generation == generation { return openReader.reader }
         let reader = try reading { () throws(SQLiteError) in

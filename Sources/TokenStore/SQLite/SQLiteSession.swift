@@ -112,7 +112,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
 
     /// Opens the reader anew when the database was.
     private func refreshReader() throws(StoreError) {
-        guard state.isInPlace.load(ordering: .acquiring) else { throw .vanished(path: path) }
+        guard state.isInPlace.load(ordering: .acquiring) else { throw state.fault ?? .vanished(path: path) }
         let current = state.generation.load(ordering: .acquiring)
         guard current != generation else { return }
         closeSnapshot()

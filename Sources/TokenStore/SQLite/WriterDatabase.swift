@@ -250,12 +250,12 @@ final class WriterDatabase {
 
     /// Saves what can be saved of a log that was removed or cut, so that the database can be opened anew.
     private func loseLog(of committer: Committer, wasRemoved: Bool) {
-        // Before anything is changed below those who read.
-        let wasInPlace = state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
-        state.cache.removeAll()
         self.committer = nil
         fault = .logLost(path: files.log)
         state.fault = fault
+        // Before anything is changed below those who read.
+        let wasInPlace = state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
+        state.cache.removeAll()
         let commits = committer.connection.loggedCommits
         do throws(SQLiteError) {
             let loss = try committer.connection.mendLog(files.log, wasRemoved: wasRemoved)

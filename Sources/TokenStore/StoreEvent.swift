@@ -155,8 +155,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
                 """
         case nil:
             return """
-                \(cause): what was stored since it was last moved into the database may be lost, although clients were told \
-                that it is stored
+                the log \(path) was cut or removed while it was not open, after a fault: what was stored since it was last moved \
+                into the database may be lost, although clients were told that it is stored
                 """
         }
     }

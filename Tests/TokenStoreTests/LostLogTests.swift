@@ -168,6 +168,34 @@ import Testing
         #expect(try ids().contains("fourth"))
     }
 
+    @Test(
+        "a log that is cut or removed while it is not open is told of, and the store goes on", arguments: [false, true])
+    func lostBetweenTwoConnections(_ isRemoved: Bool) throws {
+        try store.store("second", bytes: 5_000)
+        #expect(throws: StoreError.self) {
+            try store.database.perform { (_) throws(SQLiteError) in
+                throw SQLiteError(code: 10, message: "disk I/O error", sql: "test")
+            }
+        }
+        if isRemoved { try FileManager.default.removeItem(atPath: log) } else { try cut(to: 0) }
+        store.database.lookAfterFiles()
+        #expect(losses == [.logCut(path: log, commits: nil)])
+        #expect(try ids() == ["first"])
+        try store.store("third", bytes: 5_000)
+        #expect(try ids() == ["first", "third"])
+        #expect(!FileManager.default.fileExists(atPath: data + "/tokens.db-shm"))
+    }
+
+    @Test("a reader makes no log, which the writer would not know")
+    func readersMakeNone() throws {
+        try FileManager.default.removeItem(atPath: log)
+        let other = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
+        #expect(throws: SQLiteError.self) { try other.integer("SELECT count(*) FROM token") }
+        #expect(!FileManager.default.fileExists(atPath: log))
+        store.database.lookAfterFiles()
+        #expect(try ids() == ["first"])
+    }
+
     @Test("sessions go on over a log that is cut or removed", arguments: [false, true])
     func sessions(_ isRemoved: Bool) async throws {
         let events = Events()

@@ -28,27 +28,37 @@ internal import Metrics
     /// The most that is written in one call: the standard file system takes lengths from 128 KiB on for shorter ones.
     private static let part = 64 << 10
 
-    private init(_ file: UnsafeMutablePointer<sqlite3_file>) {
+    /// Which file it is; nil when its path came to lead to another one while it was opened.
+    let identity: FileIdentity?
+
+    private init(_ file: UnsafeMutablePointer<sqlite3_file>, _ identity: FileIdentity?) {
         unsafe self.file = unsafe file
+        self.identity = identity
     }
 
     /// Opens a log in the memory that SQLite gives for it.
     ///
     /// - Parameters:
+    ///   - path: Its path.
     ///   - memory: Of the size that `LogFileSystem` names.
     ///   - open: Opens the standard file system's file and returns its result.
     static func open(
-        in memory: UnsafeMutablePointer<sqlite3_file>, _ open: (UnsafeMutablePointer<sqlite3_file>) -> Int32
+        _ path: String, in memory: UnsafeMutablePointer<sqlite3_file>,
+        _ open: (UnsafeMutablePointer<sqlite3_file>) -> Int32
     ) -> Int32 {
         let place = UnsafeMutableRawPointer(memory)
         let file = unsafe (place + headLength).assumingMemoryBound(to: sqlite3_file.self)
+        let before = FileIdentity.find(path)?.identity
         let result = unsafe open(file)
         guard result == SQLITE_OK else {
             // Then SQLite does not call xClose.
             unsafe memory.pointee.pMethods = nil
             return result
         }
-        let log = unsafe Unmanaged.passRetained(BatchedLog(file))
+        let after = FileIdentity.find(path)?.identity
+        // Without one before, it was made just now.
+        let identity = before == nil || before == after ? after : nil
+        let log = unsafe Unmanaged.passRetained(BatchedLog(file, identity))
         unsafe (place + MemoryLayout<sqlite3_file>.stride).storeBytes(
             of: log.toOpaque(), as: UnsafeMutableRawPointer.self)
         unsafe memory.pointee.pMethods = methods.pointer

@@ -13,11 +13,38 @@ internal import Glibc
 /// they are asked for: at the latest when the log is synced, which every commit does before a reader can see it.
 enum LogFileSystem {
     /// What `sqlite3_open_v2` takes; nil when SQLite has no `unix-excl` or does not accept ours.
-    static let name: String? = register() ? ownName : nil
+    static let name: String? = unsafe register("token-cache", make) ? "token-cache" : nil
 
-    private static let ownName = "token-cache"
+    /// The same for who only reads, and does not make a log that is missing: the writer would not know it.
+    static let readerName: String? = unsafe register("token-cache-reader", find) ? "token-cache-reader" : nil
 
-    private static func register() -> Bool {
+    private typealias Opening =
+        @convention(c) (
+            UnsafeMutablePointer<sqlite3_vfs>?, sqlite3_filename?, UnsafeMutablePointer<sqlite3_file>?, Int32,
+            UnsafeMutablePointer<Int32>?
+        ) -> Int32
+
+    private static let make: Opening = { unsafe open($0, $1, $2, $3, $4) }
+
+    private static let find: Opening = { own, path, file, flags, outFlags in
+        unsafe open(own, path, file, flags & SQLITE_OPEN_WAL != 0 ? flags & ~SQLITE_OPEN_CREATE : flags, outFlags)
+    }
+
+    private static func open(
+        _ own: UnsafeMutablePointer<sqlite3_vfs>?, _ path: UnsafePointer<CChar>?,
+        _ file: UnsafeMutablePointer<sqlite3_file>?, _ flags: Int32, _ outFlags: UnsafeMutablePointer<Int32>?
+    ) -> Int32 {
+        guard let own = unsafe own, let file = unsafe file else { return SQLITE_MISUSE }
+        let standard = unsafe own.pointee.pAppData.assumingMemoryBound(to: sqlite3_vfs.self)
+        guard flags & SQLITE_OPEN_WAL != 0, let path = unsafe path else {
+            return unsafe standard.pointee.xOpen(standard, path, file, flags, outFlags)
+        }
+        return unsafe BatchedLog.open(String(cString: path), in: file) {
+            unsafe standard.pointee.xOpen(standard, path, $0, flags, outFlags)
+        }
+    }
+
+    private static func register(_ ownName: String, _ opening: Opening) -> Bool {
         guard let standard = unsafe sqlite3_vfs_find("unix-excl") else { return false }
         // Both live as long as the process, as SQLite keeps pointers to them.
         let own = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
@@ -26,16 +53,7 @@ enum LogFileSystem {
         unsafe own.pointee.szOsFile += Int32(BatchedLog.headLength)
         unsafe own.pointee.pNext = nil
         unsafe own.pointee.pAppData = UnsafeMutableRawPointer(standard)
-        unsafe own.pointee.xOpen = { own, path, file, flags, outFlags in
-            guard let own = unsafe own, let file = unsafe file else { return SQLITE_MISUSE }
-            let standard = unsafe own.pointee.pAppData.assumingMemoryBound(to: sqlite3_vfs.self)
-            guard flags & SQLITE_OPEN_WAL != 0 else {
-                return unsafe standard.pointee.xOpen(standard, path, file, flags, outFlags)
-            }
-            return unsafe BatchedLog.open(in: file) {
-                unsafe standard.pointee.xOpen(standard, path, $0, flags, outFlags)
-            }
-        }
+        unsafe own.pointee.xOpen = unsafe opening
         return unsafe sqlite3_vfs_register(own, 0) == SQLITE_OK
     }
 }

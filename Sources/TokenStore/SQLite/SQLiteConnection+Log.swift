@@ -118,18 +118,43 @@ extension SQLiteConnection {
             try log.cut(to: kept)
         }
         if wasRemoved { try log.copy(kept, to: path) }
-        if wasCut {
-            // An index without a valid header is made anew from the log by whoever reads next.
-            try unsafe changeIndex(holding: 0...2) { index in
-                for offset in stride(from: 0, to: 96, by: 8) {
-                    unsafe index.storeBytes(of: 0, toByteOffset: offset, as: UInt64.self)
-                }
-            }
-        } else if wasRemoved {
-            // Who has it open as well must not go on reading there what stands elsewhere in the new one.
-            try log.cut(to: 0)
-        }
+        if wasCut { try forgetIndex() }
         return loss
+    }
+
+    /// Has the index made anew from the log by whoever reads next, as one without a valid header is.
+    private func forgetIndex() throws(SQLiteError) {
+        try unsafe changeIndex(holding: 0...2) { index in
+            for offset in stride(from: 0, to: 96, by: 8) {
+                unsafe index.storeBytes(of: 0, toByteOffset: offset, as: UInt64.self)
+            }
+        }
+    }
+
+    /// Empties the log, after it was put back elsewhere and moved into the database: who has it open as well must not go on
+    /// reading here what stands there in another place.
+    func emptyLog() {
+        try? log?.cut(to: 0)
+    }
+
+    /// Looks before anything is read whether the index, which somebody else may have kept, is of a log that is no longer
+    /// there; then makes an end of both.
+    ///
+    /// - Parameter path: The log's.
+    /// - Returns: What is lost; nil when the two agree.
+    func forgetLostLog(_ path: String) throws(SQLiteError) -> LogLoss? {
+        guard let file = unsafe file else { return nil }
+        let methods = unsafe file.pointee.pMethods.pointee
+        // Without the lock, which the first read takes otherwise, the index would be a file.
+        let code = unsafe methods.xLock(file, SQLITE_LOCK_SHARED)
+        guard code == SQLITE_OK else {
+            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "lock")
+        }
+        defer { _ = unsafe methods.xUnlock(file, SQLITE_LOCK_NONE) }
+        guard let index = logIndex, PrivateFile.size(path) < index.size else { return nil }
+        guard unsafe truncate(path, 0) == 0 || errno == ENOENT else { throw .system("cut", of: "log") }
+        try forgetIndex()
+        return index.movedFrames == index.frames ? LogLoss.none : .pages
     }
 
     /// What is lost with a part of the log.

@@ -36,7 +36,12 @@ internal import Metrics
             case .still: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI
             }
         let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | access
-        let fileSystem = mode == .still ? nil : LogFileSystem.name
+        let fileSystem =
+            switch mode {
+            case .readWriteCreate, .readWrite: LogFileSystem.name
+            case .readOnly: LogFileSystem.readerName
+            case .still: String?.none
+            }
         guard fileSystem != nil || mode == .still else {
             throw SQLiteError(code: SQLITE_ERROR, message: "this SQLite has no file system unix-excl", sql: "open")
         }

@@ -9,17 +9,6 @@ internal import Glibc
 ///
 /// Used by one thread at a time.
 struct StoreFiles: ~Copyable {
-    /// What tells one file from another for as long as either is open.
-    private struct Identity: Equatable {
-        var device: UInt64 = 0
-        var number: UInt64 = 0
-    }
-
-    private struct File {
-        var identity = Identity()
-        var size: UInt64 = 0
-    }
-
     enum Finding {
         case inPlace
         /// The database is no longer where it was.
@@ -36,8 +25,8 @@ struct StoreFiles: ~Copyable {
     let database: String
     /// Beside the database, also when a symbolic link leads to that.
     private(set) var log: String
-    private var identity: Identity?
-    private var logIdentity: Identity?
+    private var identity: FileIdentity?
+    private var logIdentity: FileIdentity?
     private var databaseSize: UInt64 = 0
 
     init(directory: String, database: String) {
@@ -47,12 +36,14 @@ struct StoreFiles: ~Copyable {
     }
 
     /// Takes the files as they are now for the store's.
-    mutating func adopt() {
-        log = PrivateFile.resolved(database) + "-wal"
-        let file = Self.file(database)
+    ///
+    /// - Parameter log: The log that the writer has open: its path may have come to lead to another one meanwhile.
+    mutating func adopt(log: FileIdentity?) {
+        self.log = PrivateFile.resolved(database) + "-wal"
+        let file = FileIdentity.find(database)
         identity = file?.identity
         databaseSize = file?.size ?? 0
-        logIdentity = Self.file(log)?.identity
+        logIdentity = log
     }
 
     /// Looks whether the paths lead to the files that were adopted.
@@ -62,25 +53,30 @@ struct StoreFiles: ~Copyable {
     ///   - databaseSize: Bytes of the database as of the last commit in the log, which a checkpoint may cut it to; nil when
     ///     there is none.
     mutating func look(logSize: Int, databaseSize: Int?) -> Finding {
-        guard let identity, let found = Self.file(database), found.identity == identity else { return .vanished }
+        guard let identity, let found = FileIdentity.find(database), found.identity == identity else {
+            return .vanished
+        }
         guard found.size >= min(self.databaseSize, databaseSize.map(UInt64.init) ?? .max) else { return .databaseCut }
         self.databaseSize = found.size
-        let file = Self.file(log)
-        // SQLite makes the log with the first write.
-        if logIdentity == nil { logIdentity = file?.identity }
-        guard file?.identity == logIdentity else { return .logRemoved }
-        return file.map { $0.size < logSize } ?? false ? .logCut : .inPlace
+        guard let file = FileIdentity.find(log), file.identity == logIdentity else { return .logRemoved }
+        return file.size < logSize ? .logCut : .inPlace
     }
+}
 
-    private static func file(_ path: String) -> File? {
-        var file = File()
-        let code = unsafe clinux_file_identity(path, &file.identity.device, &file.identity.number, &file.size)
-        if code == 0 { return file }
+/// What tells one file from another for as long as either is open.
+struct FileIdentity: Equatable {
+    private var device: UInt64 = 0
+    private var number: UInt64 = 0
+
+    /// The file that a path leads to, and its size in bytes; nil when there is none.
+    static func find(_ path: String) -> (identity: FileIdentity, size: UInt64)? {
+        var (identity, size) = (FileIdentity(), UInt64(0))
+        let code = unsafe clinux_file_identity(path, &identity.device, &identity.number, &size)
+        if code == 0 { return (identity, size) }
         // Refused by name, as by the system call filters of containers before 2018: then the dearer call has to do.
         var status = stat()
         guard errno == EPERM || errno == ENOSYS, unsafe stat(path, &status) == 0 else { return nil }
-        file.identity = Identity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
-        file.size = UInt64(max(0, status.st_size))
-        return file
+        identity = FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
+        return (identity, UInt64(max(0, status.st_size)))
     }
 }

@@ -16,7 +16,8 @@ final class WriterDatabase {
     private var files: StoreFiles
     /// Nil after a fault, until the database has been opened again.
     private var committer: Committer?
-    /// The one whose log was removed and could not be put back yet: all that is left of it is what it has open.
+    /// The one whose log was removed, until what is in that is in the database: all that is left of it for certain is what
+    /// this has open.
     private var stranded: Committer?
     private var fault: StoreError
     private var lastAttempt: ContinuousClock.Instant?
@@ -73,7 +74,7 @@ final class WriterDatabase {
         self.lock = consume lock
         self.committer = committer
         files = StoreFiles(directory: opener.directory, database: opener.database)
-        files.adopt()
+        files.adopt(log: committer.connection.log?.identity)
         state.metrics.tokens.set(UInt64(committer.tokenCount))
         committer.connection.measureSyncs(into: state.metrics.syncTime)
         fault = .vanished(path: opener.database)
@@ -259,9 +260,10 @@ final class WriterDatabase {
         let commits = committer.connection.loggedCommits
         do throws(SQLiteError) {
             let loss = try committer.connection.mendLog(files.log, wasRemoved: wasRemoved)
-            stranded = nil
+            // Until what it has open is in the database: what was put back may be removed once more before that.
+            stranded = loss == .none ? committer : nil
             mayBeMixed = mayBeMixed || loss == .pages
-            opener.report(loss == .none ? .logPutBack(path: files.log) : .logCut(path: files.log, commits: commits))
+            if loss != .none { opener.report(.logCut(path: files.log, commits: commits)) }
             // Why they have failed is known, and over when the database is open again.
             state.endReadFaults()
         } catch {
@@ -300,7 +302,7 @@ final class WriterDatabase {
         lastAttempt = now
         if let stranded {
             loseLog(of: stranded, wasRemoved: true)
-            guard self.stranded == nil else { throw fault }
+            if case .write = fault { throw fault }
         }
         do throws(StoreOpenError) {
             if lock?.isInPlace != true {
@@ -308,7 +310,12 @@ final class WriterDatabase {
                 lock = nil
                 lock = try DataDirectory(path: opener.directory, creates: false, database: opener.database)
             }
+            if stranded == nil { try forgetLostLog() }
             let opened = try opener.reopen(state.retention)
+            if let stranded = stranded.take() {
+                stranded.connection.emptyLog()
+                opener.report(.logPutBack(path: files.log))
+            }
             if mayBeMixed {
                 isUnsound = true
                 let connection = opened.committer.connection
@@ -319,7 +326,7 @@ final class WriterDatabase {
             if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }
             opened.committer.connection.measureSyncs(into: state.metrics.syncTime)
             committer = opened.committer
-            files.adopt()
+            files.adopt(log: opened.committer.connection.log?.identity)
         } catch {
             if case .missing = error { throw fault }
             fault = .unusable(error)
@@ -330,6 +337,17 @@ final class WriterDatabase {
         state.cache.removeAll()
         if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
         return try usableCommitter()
+    }
+
+    /// Goes on without a log that somebody has removed or cut while it was not open here.
+    private func forgetLostLog() throws(StoreOpenError) {
+        guard PrivateFile.exists(opener.database) else { return }
+        try Schema.opening(opener.database) { () throws(SQLiteError) in
+            let connection = try SQLiteConnection(path: opener.database, mode: .readWrite)
+            guard let loss = try connection.forgetLostLog(files.log) else { return }
+            mayBeMixed = mayBeMixed || loss == .pages
+            opener.report(.logCut(path: files.log, commits: loss == .none ? 0 : nil))
+        }
     }
 
     private func noteLimit() {

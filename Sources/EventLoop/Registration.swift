@@ -32,6 +32,8 @@ package struct Readiness: OptionSet, Sendable {
     package static let writable = Readiness(rawValue: 2)
     /// The peer will send no more: reading on finds that out without blocking, so `readable` stays.
     package static let endOfInput = Readiness(rawValue: 4)
+    /// The connection is lost in both directions.
+    package static let hangUp = Readiness(rawValue: 8)
 }
 
 /// Why a wait is over.
@@ -92,7 +94,9 @@ struct Registration {
         if events.contains(.writable) { ready.insert(.writable) }
         if events.contains(.endOfInput) { ready.formUnion([.readable, .endOfInput]) }
         // Both directions then fail at once, and the failing call says why.
-        if !events.isDisjoint(with: [.error, .hangUp]) { ready.formUnion([.readable, .writable, .endOfInput]) }
+        if !events.isDisjoint(with: [.error, .hangUp]) {
+            ready.formUnion([.readable, .writable, .endOfInput, .hangUp])
+        }
         readiness.formUnion(ready)
         return ready.isDisjoint(with: interest) ? nil : takeWaiter()
     }

@@ -99,6 +99,9 @@ package struct TCPStream: ~Copyable {
     /// Whether the peer is known to send no more than what is on the socket.
     package var hasEnded: Bool { loop.isReady(.endOfInput, of: id) }
 
+    /// Whether the connection is known to be lost, so that nothing can be sent any more.
+    package var isBroken: Bool { loop.isReady(.hangUp, of: id) }
+
     /// Suspends until there is more than the last `peek` has seen, or the end of input.
     package func waitForMore(until deadline: MonotonicTime) async -> WakeReason {
         // What has been looked at is no news; what comes from now on is reported by the next wait for events.

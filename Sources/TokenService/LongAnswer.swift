@@ -10,8 +10,8 @@ package struct LongAnswer: Sendable {
     /// The last piece has been made.
     package private(set) var isComplete = false
 
-    /// Bytes of token info that go into one piece.
-    private static let pieceLength = 64 << 10
+    /// Bytes of token info that go into one piece: few, so that the buffer for it is used again rather than made anew.
+    private static let pieceLength = 16 << 10
 
     init(_ tokenInfo: [UInt8]) {
         self.tokenInfo = tokenInfo
@@ -23,7 +23,7 @@ package struct LongAnswer: Sendable {
     /// Bytes of memory that it takes.
     package var capacity: Int { tokenInfo.capacity }
 
-    /// Appends the next piece, of some 400 KB at most; not after the last one.
+    /// Appends the next piece, of some 100 KB at most; not after the last one.
     package mutating func appendPiece(to output: inout [UInt8]) {
         precondition(!isComplete, "the last piece comes once")
         if position == 0 { output.append(contentsOf: ContractAnswer.startOfFound) }

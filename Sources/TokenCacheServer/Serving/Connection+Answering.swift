@@ -89,6 +89,7 @@ extension Connection {
                 return .end
             }
             sent += count
+            sentInTime += count
         }
         // Turns are about time, which large answers take as well.
         if sent > Self.outputLimit {
@@ -110,23 +111,27 @@ extension Connection {
 
     /// Sends what is left after a pause for output; false when the client does not take it, and then nothing more is sent.
     mutating func flush(on worker: Worker) async -> Bool {
-        var deadline = worker.loop.now + rules.deadlines.send
-        var sentAtRenewal = sent
+        // A long answer comes here again and again, and has one time for all of that.
+        if sendDeadline == .never { renewSendDeadline(on: worker) }
         while true {
-            guard await stream.waitUntilWritable(until: deadline) == .ready else {
+            guard await stream.waitUntilWritable(until: sendDeadline) == .ready else {
                 dropOutput()
                 return false
             }
             switch send(on: worker) {
-            case nil: return true
+            case nil:
+                if !longWork.isPending { sendDeadline = .never }
+                return true
             case .output: break
             default: return false
             }
-            if sent - sentAtRenewal >= Self.renewal {
-                sentAtRenewal = sent
-                deadline = worker.loop.now + rules.deadlines.send
-            }
+            if sentInTime >= Self.renewal { renewSendDeadline(on: worker) }
         }
+    }
+
+    private mutating func renewSendDeadline(on worker: Worker) {
+        sendDeadline = worker.loop.now + rules.deadlines.send
+        sentInTime = 0
     }
 
     // MARK: - Logging

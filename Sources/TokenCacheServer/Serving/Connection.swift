@@ -19,6 +19,10 @@ struct Connection: ~Copyable {
     var output: [UInt8] = []
     /// How much of `output` the socket has taken.
     var sent = 0
+    /// When the client has to have taken the answer, or more of it; `never` while it is not waited for.
+    var sendDeadline = MonotonicTime.never
+    /// Bytes that it has taken since that was set.
+    var sentInTime = 0
     /// What the deadline is for; nil before a request's first byte.
     var awaited: RequestReader.Part?
     var deadline = MonotonicTime.never
@@ -50,6 +54,8 @@ struct Connection: ~Copyable {
     static let outputLimit = 64 << 10
     /// Requests of one connection that are answered in a row before other connections get their turn.
     static let streakLimit = 32
+    /// Bytes of a long answer that one step makes.
+    private static let longStep = 256 << 10
     /// Bodies up to this many bytes are read at once; longer ones wait for their part of a turn.
     private static let shortBody = 32 << 10
 
@@ -212,6 +218,8 @@ struct Connection: ~Copyable {
             if case .answer = longWork { shrinkBuffers(on: worker) } else { releaseRoom() }
             return account(for: waitingBytes, on: worker) ? .turn(.long) : outOfBuffers()
         }
+        // Nobody is left to be answered: the others in the queue need not wait for that.
+        if stream.isBroken { return .end }
         mayWorkLong = false
         var work = LongWork.none
         swap(&work, &longWork)
@@ -225,17 +233,25 @@ struct Connection: ~Copyable {
             case .answer(let response): write(response, on: worker)
             case .found(let answer):
                 write(Response(body: [], laterBytes: answer.length), on: worker)
-                return sendPiece(of: answer, on: worker)
+                return sendPieces(of: answer, on: worker)
             }
             return nil
-        case .answer(let answer): return sendPiece(of: answer, on: worker)
+        case .answer(let answer): return sendPieces(of: answer, on: worker)
         }
     }
 
-    private mutating func sendPiece(of answer: consuming LongAnswer, on worker: Worker) -> Pause? {
-        answer.appendPiece(to: &output)
-        if !answer.isComplete { longWork = .answer(answer) }
-        return send(on: worker)
+    /// Makes and sends the next pieces, as many as one step may.
+    private mutating func sendPieces(of answer: consuming LongAnswer, on worker: Worker) -> Pause? {
+        var bytes = 0
+        while !answer.isComplete && bytes < Self.longStep {
+            let before = output.count
+            answer.appendPiece(to: &output)
+            bytes += output.count - before
+            longWork = answer.isComplete ? .none : .answer(answer)
+            if let pause = send(on: worker) { return pause }
+        }
+        if answer.isComplete { sendDeadline = .never }
+        return nil
     }
 
     /// An answer that has begun can only be cut off; anything else is refused.

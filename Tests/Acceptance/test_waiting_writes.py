@@ -117,6 +117,24 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
             assert exchange(server.address, get(name)).body == NOT_FOUND
 
 
+def test_pipelined_writes_that_fail_at_once_leave_others_their_turn(disk, tmp_path):
+    settings = {"access_log": "combined", "store": {"queue": {"max_wait": "1s"}}}
+    with serving(disk, tmp_path, settings) as server, contextlib.ExitStack() as stack:
+        writer, reader = [stack.enter_context(Connection(server.address, timeout=60)) for _ in range(2)]
+        for client in (writer, reader):
+            assert client.exchange(get("nobody")).body == NOT_FOUND
+        disk.set(sync_delay_microseconds=STOPPED)
+        stack.enter_context(Connection(server.address)).send(post("first", "1"))
+        until(lambda: ready(server) == 503)
+        with server.paused():
+            writer.send(post("a", "1") * 100)
+            reader.send(get("nobody"))
+        assert [writer.receive().body for _ in range(100)] == [WRITE_FAILED] * 100
+        assert reader.receive().body == NOT_FOUND
+        lines = until(lambda: len(server.output().splitlines()) == 103 and server.output().splitlines()[2:])
+        assert [line.split('"')[1].split()[0] for line in lines].index("GET") < 10
+
+
 def test_requests_behind_a_write_that_waits_are_answered_in_their_order(disk, tmp_path):
     with serving(disk, tmp_path, {"access_log": "combined"}) as server, Connection(server.address) as client:
         disk.set(sync_delay_microseconds=300_000)

@@ -21,9 +21,12 @@ extension Connection {
     }
 
     /// Writes the answer of the store, and lets others have their turn before it goes on with what else the client has sent.
+    ///
+    /// Answers of the store come many at a time, and those of writes that it refuses at once, in the middle of `proceed`.
     mutating func writeLater(_ response: consuming Response, on worker: Worker) {
         write(response, on: worker)
-        streak = Self.streakLimit - 1
+        // Where nothing more has been received there is no need for a turn, but receiving ends this one.
+        streak = reader.hasFurtherBytes ? Self.streakLimit : Self.streakLimit - 1
     }
 
     /// Leaves the request at hand behind while its token is being stored, and counts what waits for that.

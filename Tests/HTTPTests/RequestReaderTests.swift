@@ -361,6 +361,27 @@ private func read(_ text: String, pieces: [Int] = [], limits: RequestLimits = Re
         #expect(describe(reader.request, in: reader.requestBytes) == "GET /next? keep []")
     }
 
+    @Test("a body that comes slowly is not copied with each byte, however often its room is given up")
+    func slowBodyWithoutRoom() {
+        let count = 1 << 20
+        var reader = RequestReader(limits: RequestLimits())
+        reader.bytes += Array("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \(count)\r\n\r\n".utf8)
+        reader.bytes += [UInt8](repeating: 120, count: count / 2)
+        var growths = 0
+        for _ in 0..<1_000 {
+            guard case .needsMore(.body) = reader.next() else {
+                Issue.record("the body is not complete")
+                return
+            }
+            reader.releaseRoom()
+            let before = reader.bytes.capacity
+            let room = reader.makeRoom()
+            reader.bytes.append(addingCapacity: room) { $0.append(120) }
+            if reader.bytes.capacity > before { growths += 1 }
+        }
+        #expect(growths <= 2)
+    }
+
     @Test("the pieces that input comes in change nothing", arguments: 0..<300 as Range<UInt64>)
     func piecesDoNotMatter(seed: UInt64) {
         var random = SeededGenerator(seed: seed)

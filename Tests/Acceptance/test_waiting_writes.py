@@ -175,3 +175,35 @@ def test_slow_heads_count_as_what_waits(serve):
         # Beyond the limit they are told so.
         check_http_error(clients[-1].receive(), 503)
     assert exchange(server.address, get("nobody")).body == NOT_FOUND
+
+
+@pytest.fixture
+def scarce_buffers(serve):
+    """A server whose limits.buffers are taken by slow heads."""
+    with contextlib.ExitStack() as stack:
+        server = serve({"loops": 1, "limits": {"buffers": "4 MiB"}})
+        for _ in range(400):
+            client = stack.enter_context(Connection(server.address))
+            client.send_while_possible(b"GET /token?unique_id=a HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 14_000)
+        check_http_error(client.receive(), 503)
+        yield server
+
+
+def test_requests_that_wait_for_their_turn_count_as_what_waits(scarce_buffers):
+    with Connection(scarce_buffers.address) as client:
+        # More than are answered in one turn.
+        client.send(get("nobody") * 100)
+        answers = [client.receive()]
+        while answers[-1].body == NOT_FOUND:
+            answers.append(client.receive())
+        assert 30 < len(answers) < 100
+        check_http_error(answers[-1], 503)
+
+
+def test_requests_and_answers_beside_a_write_count_as_what_waits(scarce_buffers):
+    with Connection(scarce_buffers.address) as client:
+        assert client.exchange(post("a", "1")).body == STORED
+        client.send(post("a", "2") + get("a"))
+        assert [client.receive().body for _ in range(2)] == [WRITE_FAILED, found("1")]
+        client.send(get("nobody") + post("a", "2"))
+        assert [client.receive().body for _ in range(2)] == [NOT_FOUND, WRITE_FAILED]

@@ -35,17 +35,17 @@ extension Connection {
     mutating func leaveRequest(toStore tokenInfo: [UInt8], under id: [UInt8], on worker: Worker) -> Bool {
         let row = tokenInfo.count + id.count + Self.rowOverhead
         let isLarge = reader.bytes.capacity > 2 * BufferPool.bufferSize
-        // While the row is made of it, a large body is still there.
-        guard account(for: row + (isLarge ? waitingBytes : 0), on: worker) else { return false }
+        // Further requests and answers stay where they are, and so does a large body while the row is made of it. Otherwise the
+        // buffers go back at once.
+        let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
+        guard account(for: row + (keepsBuffers ? waitingBytes : 0), on: worker) else { return false }
         if rules.accessLog != nil { pendingEntry = logEntry() }
         reader.finishRequest()
         hasLeftRequest = true
         releaseBuffers(to: worker)
         if isLarge { reader.releaseRoom() }
-        if !account(for: row + waitingBytes, on: worker) {
-            // A pipelined request or gathered answers, in buffers of the usual size.
-            reader.releaseRoom()
-        }
+        // Never more than was counted above.
+        _ = account(for: row + waitingBytes, on: worker)
         return true
     }
 

@@ -134,7 +134,7 @@ struct Connection: ~Copyable {
             if worker.loop.isAbandoned { return output.isEmpty ? .end : .finish }
             if streak >= Self.streakLimit {
                 streak = 0
-                return .turn(.usual)
+                return waitForTurn(.usual, on: worker)
             }
             switch reader.next() {
             case .request:
@@ -216,7 +216,7 @@ struct Connection: ~Copyable {
             // What was gathered before it need not wait as well.
             if let pause = send(on: worker) { return pause }
             if case .answer = longWork { shrinkBuffers(on: worker) } else { releaseRoom() }
-            return account(for: waitingBytes, on: worker) ? .turn(.long) : outOfBuffers()
+            return waitForTurn(.long, on: worker)
         }
         // Nobody is left to be answered: the others in the queue need not wait for that.
         if stream.isBroken { return .end }
@@ -254,8 +254,11 @@ struct Connection: ~Copyable {
         return nil
     }
 
-    /// An answer that has begun can only be cut off; anything else is refused.
-    private mutating func outOfBuffers() -> Pause {
+    /// Any number of connections may wait for their turn: what each holds meanwhile is counted.
+    ///
+    /// Where there is no room for it an answer that has begun can only be cut off; anything else is refused.
+    private mutating func waitForTurn(_ part: TurnPart, on worker: Worker) -> Pause {
+        if account(for: waitingBytes, on: worker) { return .turn(part) }
         guard case .answer = longWork else {
             longWork = .none
             return .refusal(.outOfBuffers)

@@ -233,6 +233,9 @@ struct Connection: ~Copyable {
             case .answer(let response): write(response, on: worker)
             case .found(let answer):
                 write(Response(body: [], laterBytes: answer.length), on: worker)
+                // While the pieces go out the client may send what is never read, such as a stray line end: closing then cuts
+                // the answer off.
+                lingers = true
                 return sendPieces(of: answer, on: worker)
             }
             return nil

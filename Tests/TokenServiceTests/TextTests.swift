@@ -181,3 +181,39 @@ import Testing
         #expect(length == escaped(bytes).utf8.count)
     }
 }
+
+@Suite struct LongAnswerTests {
+    @Test(
+        "the pieces are the whole answer",
+        arguments: ["x", "\u{1}", "\u{e9}/", "\u{1f600}x"], [1, 16_384, 16_387, 300_000])
+    func pieces(text: String, count: Int) {
+        // Also cut within a character.
+        let tokenInfo = Array(String(repeating: text, count: count).utf8.prefix(count))
+        check(tokenInfo)
+    }
+
+    @Test("bytes that are not UTF-8 come in pieces as in one", arguments: 0..<40 as Range<UInt64>)
+    func anything(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let kinds: [UInt8] = [0xc2, 0xe0, 0xe1, 0xf0, 0xf1, 0x80, 0x90, 0xa0, 0xbf]
+        var tokenInfo = [UInt8](repeating: seed.isMultiple(of: 2) ? 0x41 : 0x80, count: 140_000)
+        for end in stride(from: 16_384, to: tokenInfo.count - 16, by: 16_384) {
+            for index in end - 16..<end + 16 { tokenInfo[index] = kinds.randomElement(using: &random) ?? 0 }
+        }
+        check(tokenInfo)
+    }
+
+    private func check(_ tokenInfo: [UInt8]) {
+        var whole: [UInt8] = []
+        ContractAnswer.appendFound(tokenInfo, to: &whole)
+        var answer = LongAnswer(tokenInfo)
+        var pieces: [UInt8] = []
+        while !answer.isComplete {
+            let start = pieces.count
+            answer.appendPiece(to: &pieces)
+            #expect(pieces.count - start <= 6 * 16_384 + 64)
+        }
+        let isSame = pieces == whole && answer.length == whole.count
+        #expect(isSame)
+    }
+}

@@ -1,4 +1,5 @@
 """Deadlines: slow heads and bodies get 408, idle connections end without a word, slow but timely clients are served."""
+import contextlib
 import time
 
 import pytest
@@ -68,13 +69,18 @@ def test_an_idle_connection_is_closed_without_an_answer(brief, served):
 
 
 def test_a_request_that_came_in_time_is_answered_however_late_the_server_looks(serve):
-    server = serve({"timeouts": {"idle": "1s"}})
-    with Connection(server.address) as connection:
-        assert connection.exchange(get("nobody")).body == NOT_FOUND
+    server = serve({"loops": 1, "timeouts": {"idle": "1s"}})
+    with contextlib.ExitStack() as stack:
+        # More than are looked at together.
+        connections = [stack.enter_context(Connection(server.address)) for _ in range(400)]
+        for connection in connections:
+            assert connection.exchange(get("nobody")).body == NOT_FOUND
         with server.paused():
-            connection.send(get("nobody"))
-            assert connection.is_silent(1.5), "longer than a connection may be idle"
-        assert connection.receive().body == NOT_FOUND
+            for connection in connections:
+                connection.send(get("nobody"))
+            assert connections[0].is_silent(1.5), "longer than a connection may be idle"
+        for connection in connections:
+            assert connection.receive().body == NOT_FOUND
 
 
 def test_a_request_under_way_is_not_idle(brief):

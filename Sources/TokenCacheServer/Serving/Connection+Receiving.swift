@@ -50,9 +50,10 @@ extension Connection {
             // Closed in the middle of a request, or cut off: nobody is left to be told.
             case .endOfInput, nil: return .end
             }
-        case .timedOut: return timedOut()
-        case .draining:
-            // A request that the kernel already has counts as received, and is answered.
+        case .timedOut where !isBetweenRequests: return timedOut()
+        case .timedOut, .draining:
+            // A request that the kernel already has counts as received, and is answered: after a pause of the whole machine
+            // there may be more events than the loop takes at once, and the times of all are over.
             if case .received = receiveNow(on: worker) { return nil }
             return .end
         case .abandoned: return .end

@@ -44,7 +44,7 @@ static inline int clinux_set_dumpable(int value) {
 
 // The heaps of the C library: mallopt(3), mallinfo(3), malloc_trim(3).
 static inline void clinux_set_heap(int mapped_block, int kept_end) {
-    // Setting the first one alone would keep the C library from raising both by itself.
+    // The C library adjusts both by itself until one of them is set; from then on the other one stays as it was.
     mallopt(M_MMAP_THRESHOLD, mapped_block);
     mallopt(M_TRIM_THRESHOLD, kept_end);
 }

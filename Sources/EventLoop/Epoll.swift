@@ -51,7 +51,7 @@ internal import Glibc
     /// - Parameter timeoutInMilliseconds: 0 returns at once, -1 waits without limit.
     mutating func wait(timeoutInMilliseconds: Int32) -> Int {
         if let count = waitOnce(timeoutInMilliseconds) { return count }
-        // A signal ends the wait whatever has happened meanwhile, and the caller takes 0 for nothing.
+        // A signal ends the wait even where events have come meanwhile, and for the caller 0 means that there are none.
         return waitOnce(0) ?? 0
     }
 

@@ -2,9 +2,9 @@ internal import Synchronization
 
 /// How long one part of a turn may go on before others have theirs.
 ///
-/// A turn has five parts: jobs, handlers that go on from the turn before, long work, events and timers. Whatever clients ask
-/// for, a turn takes no longer than five budgets and the longest single step in each, so that the clock, new connections,
-/// other clients and whoever watches over the loop are never kept waiting for long.
+/// The parts are jobs, handlers that go on from the turn before, long work, events and timers. Whatever clients ask
+/// for, a turn takes no longer than five budgets and one step too many in each, so that timers, new connections, other
+/// clients and whoever watches over the loop never wait for long.
 package struct TurnBudget {
     private let end: MonotonicTime
 
@@ -12,8 +12,8 @@ package struct TurnBudget {
         end = began + (part == .usual ? Self.usual : Self.long)
     }
 
-    // The one is several times the other, so that a loop that has more long work than it can do spends most of its time on
-    // new connections and short requests. Otherwise these could not keep up where there are many of them as well.
+    // The first is several times the second: a loop with more long work than it can do still has to keep up with new
+    // connections and short requests, of which there may be many.
     private static let usual = Nanoseconds(.milliseconds(8))
     private static let long = Nanoseconds(.milliseconds(2))
 
@@ -27,8 +27,8 @@ package enum TurnPart: Sendable {
     case usual
     /// For steps of a millisecond or so.
     ///
-    /// In each turn at least one of them, and further ones only within a budget of their own: any number of clients that ask
-    /// for long work wait for one another, and the others hardly for them.
+    /// Each turn does at least one such step, and more only while their own budget lasts: however many clients ask for
+    /// long work, they wait for one another, and the others hardly wait for them.
     case long
 }
 
@@ -45,7 +45,7 @@ extension EventLoop {
         hasQueued.store(true, ordering: .relaxed)
     }
 
-    /// Says that the current step has taken longer than most, for the turn's budget.
+    /// Notes that the current step takes longer than most: the clock is looked at before the next event is delivered.
     ///
     /// On the loop's thread.
     package func noteLongStep() {

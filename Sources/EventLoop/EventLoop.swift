@@ -4,9 +4,10 @@ internal import Synchronization
 /// One thread's epoll instance, run as a Swift task executor.
 ///
 /// A task started with `Task(executorPreference: loop)` runs on the loop's thread from its first line to its last and
-/// suspends only when it waits for a descriptor, a timer or another thread. A turn of the loop is: run what is ready,
-/// do what was left for the end of the turn, wait for events. Each part of a turn has a time budget, beyond which the rest
-/// is left for the next turn: see `EventLoop+Turns.swift`.
+/// suspends only when it waits for a descriptor, a timer or another thread. A turn of the loop is: run jobs that are
+/// ready, then handlers that queue for their turn, call `endOfTurn`, wait for events and deliver them, end waits whose
+/// time is over. Each of these has a time budget; what is left then comes in the next turn: see
+/// `EventLoop+Turns.swift`.
 ///
 /// `enqueue`, `isCurrent`, `execute`, `beginDraining`, `endIdleWaits`, `abandon` and `stop` may be called on any thread; everything else
 /// belongs to tasks on the loop, which debug builds check.
@@ -120,7 +121,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             turnBegan.store(began, ordering: .relaxed)
             if isDelivered { eventsArrived.store(began, ordering: .relaxed) }
             deliverEvents(&left)
-            // A wait whose event is still to be delivered has not come to nothing.
+            // Not before: a wait whose event is still to be delivered must not time out.
             if left.events.isEmpty { fireTimers() }
         }
     }

@@ -168,7 +168,8 @@ package struct RequestReader {
 
     /// Gives up the room that the buffer has beside what is still to be read, when that is most of it.
     ///
-    /// Room that the buffer has just got by doubling stays: otherwise a body that comes byte by byte would be copied with each.
+    /// Room that the buffer has just got by doubling stays: otherwise a body that comes byte by byte would be copied with
+    /// each.
     package mutating func releaseRoom() {
         guard bytes.count - start <= bytes.capacity / 4 else { return }
         compact()

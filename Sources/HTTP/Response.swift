@@ -2,7 +2,7 @@
 package struct Response: Sendable {
     package var status: Status
     package var body: [UInt8]
-    /// Bytes that follow the body, which whoever sends the response appends by itself.
+    /// Bytes that whoever sends the response appends after `body`; Content-Length has them as well.
     package var laterBytes: Int
     /// Where a redirect leads; checked by whoever sets it, as it is written as it stands.
     package var location: [UInt8]?

@@ -84,8 +84,8 @@ package enum JSONText {
 
     /// Eight bytes, looked at together.
     ///
-    /// The highest bit of each byte of a word tells of that byte; in ASCII it is free, so that nothing is carried from one
-    /// byte into the next.
+    /// Each question about the bytes has its answers in their highest bits. In ASCII these are 0 to begin with: sums and
+    /// differences set them, and nothing is carried from one byte into the next.
     private struct Block {
         static let scalarCount = 8
 
@@ -109,12 +109,14 @@ package enum JSONText {
             return Self.scalarCount + 5 * (isControl & ~hasLetter).nonzeroBitCount + hasLetter.nonzeroBitCount
         }
 
+        /// Below 0x20: adding 0x60 does not reach 0x80.
         private var isControl: UInt64 { ~(bytes + 0x6060_6060_6060_6060) & Self.highest }
 
         private var isEscaped: UInt64 {
             equal(UInt8(ascii: "\"")) | equal(UInt8(ascii: "\\")) | equal(UInt8(ascii: "/"))
         }
 
+        /// Only where both are the same, and their difference in bits is 0, is 0x80 left.
         private func equal(_ character: UInt8) -> UInt64 {
             (Self.highest - (bytes ^ UInt64(character) * 0x0101_0101_0101_0101)) & Self.highest
         }
@@ -205,7 +207,9 @@ extension JSONText.Escape {
     }
 }
 
-/// Room that escapes are written into, eight bytes at a time, of which the next ones write over what was too much.
+/// Room that escapes are written into.
+///
+/// Always eight bytes at once, as that is fastest: where fewer count, the next ones are written over the rest.
 ///
 /// The fence around its pointers: every write is checked against the end of the room.
 @safe private struct EscapeWriter {

@@ -40,7 +40,8 @@ package struct LongAnswer: Sendable {
     private static func end(ofPieceFrom start: Int, in text: Span<UInt8>) -> Int {
         let longest = start + pieceLength
         guard longest < text.count else { return text.count }
-        // A sequence has at most three bytes behind its first. Behind more than that is none, as in what is not UTF-8.
+        // At most three continuation bytes belong to one character. Where there are four in a row the text is not
+        // UTF-8, and the fourth begins no character and ends none: the text may be cut before it.
         for end in (longest - 3...longest).reversed() where text[end] & 0xc0 != 0x80 { return end }
         return longest
     }

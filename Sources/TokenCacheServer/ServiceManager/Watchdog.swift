@@ -17,7 +17,7 @@ struct Watchdog: Sendable {
     func run() async {
         var turns = loops.map(\.turnCount)
         while !Task.isCancelled {
-            // A loop at rest makes a turn for this; one at work makes them anyway, and is not asked to do anything first.
+            // This wakes a loop at rest. One at work makes turns anyway, and any of them will do, even before this job.
             for loop in loops { loop.execute {} }
             while !Task.isCancelled, zip(loops, turns).contains(where: { $0.turnCount == $1 }) {
                 try? await Task.sleep(for: interval / Self.looksPerInterval)

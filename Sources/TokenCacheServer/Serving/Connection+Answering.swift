@@ -29,14 +29,14 @@ extension Connection {
         streak = reader.hasFurtherBytes ? Self.streakLimit : Self.streakLimit - 1
     }
 
-    /// Leaves the request at hand behind while its token is being stored, and counts what waits for that.
+    /// Drops the request at hand, whose token is to be stored, and counts the memory that is held until then.
     ///
     /// - Returns: False when `limits.buffers` leaves no room for it; then the request is still at hand.
     mutating func leaveRequest(toStore tokenInfo: [UInt8], under id: [UInt8], on worker: Worker) -> Bool {
         let row = tokenInfo.count + id.count + Self.rowOverhead
         let isLarge = reader.bytes.capacity > 2 * BufferPool.bufferSize
-        // Further requests and answers stay where they are, and so does a large body while the row is made of it. Otherwise the
-        // buffers go back at once.
+        // Further requests and answers stay where they are, and so does a large body while the row is made of it.
+        // Otherwise the buffers go back at once.
         let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
         guard account(for: row + (keepsBuffers ? waitingBytes : 0), on: worker) else { return false }
         if rules.accessLog != nil { pendingEntry = logEntry() }
@@ -83,10 +83,10 @@ extension Connection {
                 return .end
             }
             if count == 0 {
-                // Its client reads slowly: an end that it is not waited for with can cut the answer off.
+                // The client reads slowly: closing without waiting for it could cut the answer off.
                 lingers = true
                 if reader.bytes.capacity > 2 * BufferPool.bufferSize { reader.releaseRoom() }
-                // At once: until the wait begins others may have written as much.
+                // Now, not when the wait begins: until then other connections may have written as much.
                 if account(for: waitingBytes, on: worker) { return .output }
                 dropOutput()
                 return .end
@@ -94,7 +94,7 @@ extension Connection {
             sent += count
             sentInTime += count
         }
-        // Turns are about time, which large answers take as well.
+        // A large answer takes as long as several short ones.
         if sent > Self.outputLimit {
             streak += sent / Self.outputLimit
             worker.loop.noteLongStep()

@@ -87,9 +87,9 @@ struct Connection: ~Copyable {
     /// Work that is done a step a turn, after that of short requests.
     enum LongWork {
         case none
-        /// Reading the request at hand, whose body is long; given up after this time.
+        /// Reading the request at hand, whose body is long; refused if it has not begun by then.
         case request(until: MonotonicTime)
-        /// Fetching the long token info of an id; given up after this time.
+        /// Fetching the long token info of an id; refused if it has not begun by then.
         case fetch(id: [UInt8], until: MonotonicTime)
         /// Sending the rest of a long answer.
         case answer(LongAnswer)
@@ -213,7 +213,7 @@ struct Connection: ~Copyable {
             return output.isEmpty ? .end : .finish
         }
         guard mayWorkLong else {
-            // What was gathered before it need not wait as well.
+            // The answers to earlier requests need not wait with it.
             if let pause = send(on: worker) { return pause }
             if case .answer = longWork { shrinkBuffers(on: worker) } else { releaseRoom() }
             return waitForTurn(.long, on: worker)

@@ -107,7 +107,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
 
     /// Bytes that a row takes beside its id and its token info.
     private static let rowOverhead = 512
-    /// Outcomes that are told in one piece of work, so that those of a large group do not hold the thread up.
+    /// Outcomes that one job tells, so that those of a large group leave the thread time for other work in between.
     private static let outcomesTogether = 64
 
     /// Opens the reader anew when the database was.

@@ -81,7 +81,9 @@ final class SQLiteWriter: Sendable {
         batch.finish(batch.rows.map { _ in .failure(error) })
     }
 
-    /// Takes back what waits behind something that has stopped: nothing of it has been written.
+    /// Has the batches fail that wait behind something that has stopped.
+    ///
+    /// The thread has not taken them: nothing of them has been written, and nothing will be.
     private func withdrawStalled() {
         guard let stall = admission.lookForStall(at: .now) else { return }
         let batches = queue.withLock { queue in

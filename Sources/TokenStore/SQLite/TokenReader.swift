@@ -51,7 +51,7 @@ final class TokenReader {
     ///
     /// - Parameters:
     ///   - id: The unique id.
-    ///   - limit: Bytes that the row's value may have. A value that is not asked for costs no reading of its pages.
+    ///   - limit: Bytes that the row's value may have. Of a longer one no page is read but the first.
     ///   - tokenInfo: Where the token info goes.
     func fetch(
         _ id: [UInt8], upTo limit: Int = .max, appendingTo tokenInfo: inout [UInt8]

@@ -80,7 +80,9 @@ let package = Package(
         ),
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
-        .testTarget(name: "TokenStoreTests", dependencies: ["TokenStore", "TestSupport"], swiftSettings: tested),
+        .testTarget(
+            name: "TokenStoreTests", dependencies: ["Metrics", "TokenStore", "TestSupport"], swiftSettings: tested
+        ),
         .testTarget(
             name: "TokenServiceTests", dependencies: ["TokenService", "HTTP", "TokenStore", "TestSupport"],
             swiftSettings: tested

@@ -4,10 +4,9 @@ internal import Synchronization
 /// One thread's epoll instance, run as a Swift task executor.
 ///
 /// A task started with `Task(executorPreference: loop)` runs on the loop's thread from its first line to its last and
-/// suspends only when it waits for a descriptor, a timer or another thread. A turn of the loop is: run jobs that are
-/// ready, then handlers that queue for their turn, call `endOfTurn`, wait for events and deliver them, end waits whose
-/// time is over. Each of these has a time budget; what is left then comes in the next turn: see
-/// `EventLoop+Turns.swift`.
+/// suspends only when it waits for a descriptor, a timer or another thread. A turn of the loop is: wait for events, run
+/// jobs that are ready, then handlers that queue for their turn, deliver the events, end waits whose time is over, call
+/// `endOfTurn`. Each of these has a time budget; what is left then comes in the next turn: see `EventLoop+Turns.swift`.
 ///
 /// `enqueue`, `isCurrent`, `execute`, `beginDraining`, `endIdleWaits`, `abandon` and `stop` may be called on any thread; everything else
 /// belongs to tasks on the loop, which debug builds check.
@@ -109,10 +108,6 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
         thread.store(UInt(pthread_self()), ordering: .relaxed)
         var left = LeftOver()
         while !isStopping {
-            takeOverInbox()
-            runJobs(&left)
-            if hasQueued.load(ordering: .relaxed) { runQueues() }
-            endOfTurn()
             let isDelivered = left.events.isEmpty
             if isDelivered { left.events = 0..<epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds(left)) }
             // Only written here.
@@ -120,9 +115,14 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             let began = MonotonicTime.now.nanoseconds
             turnBegan.store(began, ordering: .relaxed)
             if isDelivered { eventsArrived.store(began, ordering: .relaxed) }
+            // Before the events: what another thread has had done before a client sent its request comes before that request.
+            takeOverInbox()
+            runJobs(&left)
+            if hasQueued.load(ordering: .relaxed) { runQueues() }
             deliverEvents(&left)
-            // Not before: a wait whose event is still to be delivered must not time out.
+            // A wait whose event is still to be delivered has not come to nothing.
             if left.events.isEmpty { fireTimers() }
+            endOfTurn()
         }
     }
 

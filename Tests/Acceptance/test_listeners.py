@@ -54,6 +54,17 @@ def behind_proxy_server(tmp_path_factory):
     yield server
     finish(server)
 
+@pytest.mark.parametrize("start", [b"", b"PROXY TCP4 192.0.2", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0"], ids=["none", "text", "binary"])
+def test_a_proxy_header_that_cannot_come_whole_any_more_is_not_waited_for(serve, start):
+    server = serve({"listen": "127.0.0.1:0?proxy-protocol=required", "timeouts": {"head": "1h"}})
+    with Connection(server.address) as connection:
+        connection.send(start)
+        connection.finish_sending()
+        # What came is never read, so the end may be a reset.
+        with contextlib.suppress(ConnectionResetError):
+            connection.expect_end()
+
+
 
 @pytest.mark.parametrize("header", [proxy_line, proxy_block], ids=["version 1", "version 2"])
 @pytest.mark.parametrize("case", HTTPS_CASES, ids=lambda case: case["id"])

@@ -2,8 +2,8 @@ internal import EventLoop
 
 /// Gives the service manager a sign of life for as long as every loop does its work (sd_watchdog_enabled(3)).
 ///
-/// Before each sign every loop has to have made a turn since the last one. A loop that hangs keeps the sign from being given,
-/// and the manager restarts the server.
+/// Before each sign every loop is asked for a turn, all of them at once. A loop that hangs keeps the sign from being given, and
+/// the manager restarts the server.
 struct Watchdog: Sendable {
     let loops: [EventLoop]
     /// The time after which the manager gives the server up.
@@ -15,8 +15,8 @@ struct Watchdog: Sendable {
 
     /// Runs until its task is cancelled.
     func run() async {
-        var turns = loops.map(\.turnCount)
         while !Task.isCancelled {
+            let turns = loops.map(\.turnCount)
             // This wakes a loop at rest. One at work makes turns anyway, and any of them will do, even before this job.
             for loop in loops { loop.execute {} }
             while !Task.isCancelled, zip(loops, turns).contains(where: { $0.turnCount == $1 }) {
@@ -24,7 +24,6 @@ struct Watchdog: Sendable {
             }
             guard !Task.isCancelled else { return }
             giveSign()
-            turns = loops.map(\.turnCount)
             // Half of the time, as sd_watchdog_enabled(3) recommends: a sign may come late without harm.
             try? await Task.sleep(for: interval / 2)
         }

@@ -166,6 +166,8 @@ final class SQLiteWriter: Sendable {
                 }
             }
             housekeeping.noteRetention(state.retention, at: .now)
+            // Each by itself: what takes long only together is no stall.
+            admission.noteBusy(since: .now)
             if let job {
                 job(database)
                 housekeeping.noteCommit(at: .now)
@@ -176,7 +178,10 @@ final class SQLiteWriter: Sendable {
             }
             housekeeping.noteLog(size: database.logSize, isSynchronizing: database.isSynchronizing)
             let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
-            if let step { take(step, &housekeeping, &watch, database) }
+            if let step {
+                admission.noteBusy(since: .now)
+                take(step, &housekeeping, &watch, database)
+            }
             // A job may have followers, and a step another one.
             mayWait = isIdle && step == nil
         }

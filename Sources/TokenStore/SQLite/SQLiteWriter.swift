@@ -85,7 +85,7 @@ final class SQLiteWriter: Sendable {
     ///
     /// The thread has not taken them: nothing of them has been written, and nothing will be.
     private func withdrawStalled() {
-        guard let stall = admission.lookForStall(at: .now) else { return }
+        guard let stall = admission.lookForStall() else { return }
         let batches = queue.withLock { queue in
             defer { queue.batches = [] }
             return queue.batches
@@ -154,9 +154,9 @@ final class SQLiteWriter: Sendable {
         while true {
             if mayWait { wait(until: housekeeping.next) }
             let (batches, job, isIdle, isClosed) = take()
-            admission.noteBusy(since: .now)
-            defer { admission.noteBusy(since: nil) }
+            defer { admission.noteResting() }
             if !batches.isEmpty {
+                admission.noteBusy()
                 // On a full disk a checkpoint may make room, which failing commits must not put off.
                 if commit(batches, to: database) {
                     housekeeping.noteCommit(at: .now)
@@ -166,9 +166,9 @@ final class SQLiteWriter: Sendable {
                 }
             }
             housekeeping.noteRetention(state.retention, at: .now)
-            // Each by itself: what takes long only together is no stall.
-            admission.noteBusy(since: .now)
             if let job {
+                // Each by itself: what takes long only together is no stall.
+                admission.noteBusy()
                 job(database)
                 housekeeping.noteCommit(at: .now)
             }
@@ -179,7 +179,7 @@ final class SQLiteWriter: Sendable {
             housekeeping.noteLog(size: database.logSize, isSynchronizing: database.isSynchronizing)
             let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
             if let step {
-                admission.noteBusy(since: .now)
+                admission.noteBusy()
                 take(step, &housekeeping, &watch, database)
             }
             // A job may have followers, and a step another one.

@@ -1,18 +1,19 @@
+internal import Glibc
 internal import Synchronization
 
 /// Decides whether another row may wait for the writer: within limits of bytes and of time.
 ///
-/// A disk that has stopped would otherwise have rows gather until memory is full, and their clients wait for as long.
+/// Otherwise rows would gather while the disk stands still until memory is full, and their clients would wait for as long.
 ///
-/// Any thread.
+/// Any thread, but for `noteBusy` and `noteResting`, which are the writer's.
 final class WriteAdmission: Sendable {
     private let byteLimit: Int
     private let timeLimit: Duration
     private let waiting = Atomic<Int>(0)
-    /// When the writer began what it is doing; nil while it rests.
-    private let busySince = Mutex<ContinuousClock.Instant?>(nil)
-    /// The writer has been at one thing for longer than `timeLimit`; kept apart, as every write asks.
-    private let stalled = Atomic<Bool>(false)
+    /// When the writer began what it is doing, in nanoseconds on the monotonic clock; 0 while it rests.
+    private let busySince = Atomic<UInt64>(0)
+    /// The writer has been at one thing for longer than `timeLimit`.
+    private let isStalled = Atomic<Bool>(false)
 
     init(byteLimit: Int, timeLimit: Duration) {
         self.byteLimit = byteLimit
@@ -24,7 +25,7 @@ final class WriteAdmission: Sendable {
 
     /// What to say while the writer has been at one thing for too long, as of the last look.
     var stall: StoreOverload? {
-        stalled.load(ordering: .relaxed) ? .stalled(limit: timeLimit) : nil
+        isStalled.load(ordering: .relaxed) ? .stalled(limit: timeLimit) : nil
     }
 
     /// Counts the bytes of a row that is to wait.
@@ -44,23 +45,39 @@ final class WriteAdmission: Sendable {
         if bytes > 0 { waiting.subtract(bytes, ordering: .relaxed) }
     }
 
-    /// Notes that the writer begins something, or rests.
-    func noteBusy(since moment: ContinuousClock.Instant?) {
-        busySince.withLock { since in
-            since = moment
-            if stall != nil { stalled.store(false, ordering: .relaxed) }
-        }
+    // MARK: - Time
+
+    /// Notes that the writer begins something.
+    func noteBusy() {
+        note(Self.now)
+    }
+
+    /// Notes that the writer has nothing to do.
+    func noteResting() {
+        note(0)
+    }
+
+    private func note(_ moment: UInt64) {
+        busySince.store(moment, ordering: .sequentiallyConsistent)
+        if isStalled.load(ordering: .sequentiallyConsistent) { isStalled.store(false, ordering: .relaxed) }
     }
 
     /// Looks whether the writer has been at one thing for too long.
     ///
+    /// - Parameter now: In nanoseconds on the monotonic clock.
     /// - Returns: `stall`.
-    func lookForStall(at now: ContinuousClock.Instant) -> StoreOverload? {
-        busySince.withLock { since in
-            guard let since, now - since > timeLimit else { return nil }
-            // Under the lock, so that it is not noted of something that has just ended.
-            stalled.store(true, ordering: .relaxed)
-            return stall
-        }
+    func lookForStall(at now: UInt64 = WriteAdmission.now) -> StoreOverload? {
+        let since = busySince.load(ordering: .sequentiallyConsistent)
+        guard since != 0, now > since, Duration.nanoseconds(now - since) > timeLimit else { return nil }
+        isStalled.store(true, ordering: .sequentiallyConsistent)
+        // What has ended since it was looked at was not told by its end that there is a stall.
+        if busySince.load(ordering: .sequentiallyConsistent) != since { isStalled.store(false, ordering: .relaxed) }
+        return stall
+    }
+
+    static var now: UInt64 {
+        var time = timespec()
+        _ = unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }
 }

@@ -117,6 +117,7 @@ extension Connection {
         // A long answer comes here again and again, and has one time for all of that.
         if sendDeadline == .never { renewSendDeadline(on: worker) }
         while true {
+            if sentInTime >= Self.renewal { renewSendDeadline(on: worker) }
             guard await stream.waitUntilWritable(until: sendDeadline) == .ready else {
                 dropOutput()
                 return false
@@ -128,7 +129,6 @@ extension Connection {
             case .output: break
             default: return false
             }
-            if sentInTime >= Self.renewal { renewSendDeadline(on: worker) }
         }
     }
 

@@ -164,6 +164,8 @@ struct Connection: ~Copyable {
         case .answer(let response): write(response, on: worker)
         case .fetchLong(let id): longWork = .fetch(id: id, until: longWorkDeadline(on: worker))
         case .store(let tokenInfo, let id):
+            // Answers to what came before need not wait for the disk. What the socket does not take goes out with this one's.
+            if !output.isEmpty, case .end? = send(on: worker) { return .end }
             guard leaveRequest(toStore: tokenInfo, under: id, on: worker) else {
                 write(rules.service.refuse(.overloaded(.buffers), requestID: requestID), on: worker)
                 return nil

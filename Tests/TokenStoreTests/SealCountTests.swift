@@ -144,4 +144,48 @@ import Testing
         defer { restored.close() }
         #expect(try await SessionActor.open(restored).get("A") != nil)
     }
+
+    @Test("a number in the table that nothing can have sealed stops no write")
+    func wildNumbers() async throws {
+        for (wild, stored) in [(Int64.min, 1), (-1, 1), (.max, SealCounts.limit)] {
+            let store = try SQLiteTokenStore(at: data)
+            store.close()
+            try setStored(wild)
+            let again = try SQLiteTokenStore(at: data)
+            let session = try await SessionActor.open(again)
+            if wild < 0 { try await session.put("1", under: "id") }
+            again.close()
+            #expect(try self.stored() == stored)
+        }
+    }
+
+    @Test("a restore counts the seals of a log that a crash has left, also when the database itself is still empty")
+    func restoreBesideLog() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        let administrator = StoreAdministrator(store)
+        let backup = folder.path + "/backup"
+        _ = try await administrator.backUp(to: backup) { _ in }
+        // Without its log the database of the crashed store has no tables.
+        let crashed = folder.path + "/crashed"
+        try FileManager.default.createDirectory(atPath: crashed, withIntermediateDirectories: true)
+        try FileManager.default.copyItem(atPath: data + "/keys", toPath: crashed + "/keys")
+        let connection = try SQLiteConnection(path: folder.path + "/new.db", mode: .readWriteCreate)
+        try connection.execute("PRAGMA journal_mode = WAL")
+        try Schema.create(connection)
+        let identity = try KeyRingFile(path: "", credentials: nil, directory: data).load()?.identity()
+        let update = try SQLiteStatement("UPDATE store SET key_ring = ?1", on: connection)
+        try update.withBinding(try #require(identity), at: 1) { () throws(SQLiteError) in _ = try update.step() }
+        try Schema.raiseSeals([1: 1_000_000], in: connection)
+        for suffix in ["", "-wal"] {
+            try FileManager.default.copyItem(
+                atPath: folder.path + "/new.db\(suffix)", toPath: crashed + "/tokens.db\(suffix)")
+        }
+        store.close()
+        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: crashed))
+        do {
+            _ = try StoreReplacement(directory: crashed, options: options) { _ in }.restore(backup) { _ in }
+        }
+        let restored = try SQLiteConnection(path: crashed + "/tokens.db", mode: .readWrite)
+        #expect(try Schema.seals(of: restored)[1] == 1_000_000)
+    }
 }

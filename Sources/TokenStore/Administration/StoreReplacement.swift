@@ -70,23 +70,27 @@ package struct StoreReplacement: ~Copyable {
 
     /// Has the copy of a backup count at least as many seals as the store whose place it takes: the keys have made them.
     private func keepSealCounts() throws(StoreError) {
-        // What cannot be read is lost, as it is when there is no store.
-        guard PrivateFile.size(database.path) > 0,
-            let former = try? SQLiteConnection(path: database.path, mode: .still),
-            let seals = try? Schema.seals(of: former), !seals.isEmpty,
-            let ring = try? former.text("SELECT hex(key_ring) FROM store")
-        else { return }
+        guard PrivateFile.size(database.path) > 0 else { return }
+        // With its WAL, which counts further and may even hold all there is; without it where that cannot be read. What
+        // cannot be read at all is lost, as it is when there is no store.
+        guard let (seals, ring) = sealCounts(.readOnly) ?? sealCounts(.still), !seals.isEmpty else { return }
         do throws(SQLiteError) {
             let copy = try SQLiteConnection(path: database.new, mode: .readWrite)
             guard try copy.text("SELECT hex(key_ring) FROM store") == ring else { return }
-            // Its log may count further.
-            let missing = PrivateFile.size(database.path + "-wal") > 0 ? SealCounts.step : 0
             try copy.giveUpSafety()
-            let counts = seals.mapValues { min(min($0, SealCounts.limit) + missing, SealCounts.limit) }
-            try Schema.raiseSeals(counts, in: copy)
+            try Schema.raiseSeals(seals, in: copy)
         } catch {
             throw .write(error)
         }
+    }
+
+    /// What the present store counts, and the identity of its key ring; nil when that cannot be read.
+    private func sealCounts(_ mode: SQLiteConnection.Mode) -> (seals: [Int: Int64], ring: String)? {
+        guard let former = try? SQLiteConnection(path: database.path, mode: mode),
+            let seals = try? Schema.seals(of: former),
+            let ring = try? former.text("SELECT hex(key_ring) FROM store")
+        else { return nil }
+        return (seals, ring)
     }
 
     /// Replacing the old database drops the end of its log; that may be why it is replaced, but is not passed over.

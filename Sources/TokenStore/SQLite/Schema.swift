@@ -112,11 +112,14 @@ enum Schema {
         return SecretKey(key.span)
     }
 
-    /// What each key has sealed at most, by its number.
+    /// What each key has sealed at most, by its number; from 0 to `SealCounts.limit`.
     static func seals(of connection: SQLiteConnection) throws(SQLiteError) -> [Int: Int64] {
         let select = try SQLiteStatement("SELECT key_number, seals FROM seal", on: connection)
         var seals: [Int: Int64] = [:]
-        while try select.step() { seals[select.integer(at: 0)] = Int64(select.integer(at: 1)) }
+        // A changed file may hold any number.
+        while try select.step() {
+            seals[select.integer(at: 0)] = min(max(0, Int64(select.integer(at: 1))), SealCounts.limit)
+        }
         return seals
     }
 

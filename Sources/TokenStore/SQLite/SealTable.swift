@@ -34,7 +34,7 @@ struct SealTable {
         let current = seals.version.load(ordering: .acquiring)
         keys = seals.all.map { count in
             let stored = stored[count.keyNumber] ?? 0
-            return Key(count: count, stored: stored, written: stored, loaded: min(count.value, max(stored, 0)))
+            return Key(count: count, stored: stored, written: stored, loaded: min(count.value, stored))
         }
         version = current
     }

@@ -84,7 +84,7 @@ final class SealCount: Sendable {
         return number
     }
 
-    /// - Parameter seals: As a store says, which somebody may have changed.
+    /// - Parameter seals: As a store says; more than the limit counts as the limit.
     func raise(to seals: Int64) {
         _ = taken.max(min(seals, SealCounts.limit), ordering: .acquiringAndReleasing)
     }

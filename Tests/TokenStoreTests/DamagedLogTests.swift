@@ -182,4 +182,85 @@ import Testing
         #expect(events.all.contains { if case .damagedLogReplaced = $0 { true } else { false } })
         #expect(try keptLogs().count == 1)
     }
+
+    /// A store as a crash leaves it when a part of its log was in the database: its folder, and the log's length up to there.
+    private func partlyMoved() throws -> (folder: String, moved: Int) {
+        let (data, copy) = (folder.path + "/moving", folder.path + "/moved")
+        let store = try WriterHarness(data)
+        for number in 0..<200 { try store.store("old\(number)", bytes: 1_000) }
+        _ = try store.database.perform { (committer) throws(SQLiteError) in try committer.checkpoint(.truncate) }
+        for number in 0..<200 { try store.store("new\(number)", bytes: 1_000) }
+        // Whoever reads this state keeps what comes later from being moved, and the log from being begun anew.
+        let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
+        try reader.execute("BEGIN")
+        #expect(try reader.integer("SELECT count(*) FROM token") == 400)
+        try store.store("last", bytes: 1_000)
+        let index = try store.database.perform { (committer) throws(SQLiteError) in
+            _ = try committer.connection.checkpoint(.passive, waiting: 0)
+            return committer.connection.logIndex
+        }
+        let found = try #require(index)
+        #expect(found.movedFrames > 0 && found.movedFrames < found.frames)
+        try FileManager.default.copyItem(atPath: data, toPath: copy)
+        try FileManager.default.removeItem(atPath: copy + "/lock")
+        return (copy, 32 + found.movedFrames * found.frameSize)
+    }
+
+    @Test("a database that has moved more of a damaged log than can be read takes no more tokens")
+    func mixedPages() async throws {
+        let (data, moved) = try partlyMoved()
+        let log = URL(filePath: data + "/tokens.db-wal")
+        var bytes = [UInt8](try Data(contentsOf: log))
+        bytes[moved / 2] ^= 1
+        try Data(bytes).write(to: log)
+        var accepting = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        accepting.acceptsDamagedLog = true
+        do {
+            let copy = folder.path + "/converted"
+            try FileManager.default.copyItem(atPath: data, toPath: copy)
+            let replacement = try StoreReplacement(directory: copy, options: accepting) { _ in }
+            let error = #expect(throws: StoreError.self) { try replacement.convert(isSealed: true) { _ in } }
+            guard case .unusable(.notADatabase) = error else {
+                Issue.record("\(String(describing: error))")
+                return
+            }
+        }
+        let events = Events()
+        let store = try SQLiteTokenStore(at: data, events: events) {
+            $0.isSealed = false
+            $0.acceptsDamagedLog = true
+        }
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        await #expect(throws: StoreError.self) { try await session.put("1", under: "id") }
+        guard case .unusable(.notADatabase) = store.fault else {
+            Issue.record("\(String(describing: store.fault))")
+            return
+        }
+        #expect(try await session.get("old0") != nil, "what can be read is")
+        #expect(events.all.contains { if case .damagedLogAccepted = $0 { true } else { false } })
+    }
+
+    @Test("a log that is damaged while the store is in use is not dropped before a restart, even if that is accepted")
+    func damageInUse() throws {
+        let data = folder.path + "/used"
+        let store = try WriterHarness(data) { $0.acceptsDamagedLog = true }
+        for id in Self.ids { try store.store(id, bytes: 9_000) }
+        let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
+        #expect(try reader.integer("SELECT count(*) FROM token") == 4)
+        let log = data + "/tokens.db-wal"
+        let file = try FileHandle(forUpdating: URL(filePath: log))
+        try file.seek(toOffset: UInt64(32 + Self.frameSize + 2_000))
+        try file.write(contentsOf: [1, 2, 3])
+        try file.close()
+        store.state.noteFailedRead(.read(.damaged("a page")))
+        store.database.lookAfterFiles()
+        #expect(throws: StoreError.self) { try store.store("five", bytes: 100) }
+        guard case .unusable(.damagedLog(_, let damage, _)) = store.state.fault else {
+            Issue.record("\(String(describing: store.state.fault))")
+            return
+        }
+        #expect(damage.frame == 2)
+        #expect(!store.events.all.contains { if case .damagedLogAccepted = $0 { true } else { false } })
+    }
 }

@@ -140,6 +140,27 @@ import Testing
         for _ in 0..<1_000 where try await !isSo() { try await Task.sleep(for: .milliseconds(10)) }
         #expect(try await isSo())
     }
+
+    @Test("the last look is known to a store whose log cannot be moved at the start")
+    func lookBesideFault() throws {
+        let data = try TemporaryDirectory()
+        let path = data.path + "/tokens.db"
+        var reader: SQLiteConnection?
+        do {
+            let store = try WriterHarness(data.path)
+            try store.store("one", bytes: 100)
+            _ = try store.database.perform { (committer) throws(SQLiteError) in try committer.saveClockLook(1_000) }
+            // Whoever still reads an earlier state keeps the log from being moved.
+            reader = try SQLiteConnection(path: path, mode: .readOnly)
+            try reader?.execute("BEGIN")
+            #expect(try reader?.integer("SELECT count(*) FROM token") == 1)
+            try store.store("two", bytes: 100)
+        }
+        let store = try WriterHarness(data.path)
+        #expect(store.state.fault != nil)
+        #expect(store.database.lastClockLook == 1_000)
+        reader = nil
+    }
 }
 
 @Suite struct DatabaseCopyTests {

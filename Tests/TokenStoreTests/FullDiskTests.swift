@@ -11,10 +11,11 @@ final class WriterHarness {
     let state: StoreState
     let database: WriterDatabase
 
-    init(_ directory: String) throws {
+    init(_ directory: String, _ change: (inout StoreOptions) -> Void = { _ in }) throws {
         let lock = try DataDirectory(path: directory, creates: true)
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
         options.isSealed = false
+        change(&options)
         opener = StoreOpener(
             directory: directory, database: directory + "/tokens.db", options: options
         ) { [events] in events.add($0) }

@@ -190,6 +190,14 @@ package struct StoreReplacement: ~Copyable {
             try StoreOpener(directory: directory, database: database.path, options: from, report: report)
                 .reopen(from.retention)
         }
+        if source.mayBeMixed {
+            do throws(SQLiteError) {
+                try BackupFile.check(source.committer.connection)
+            } catch {
+                // Rows that cannot be found would be left out.
+                throw .unusable(.notADatabase(path: database.path, error))
+            }
+        }
         database.discardNew()
         try PrivateFile.create(database.new)
         let target = try opened { () throws(StoreOpenError) in

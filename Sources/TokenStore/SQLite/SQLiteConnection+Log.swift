@@ -143,6 +143,24 @@ extension SQLiteConnection {
     /// - Parameter path: The log's.
     /// - Returns: What is lost; nil when the two agree.
     func forgetLostLog(_ path: String) throws(SQLiteError) -> LogLoss? {
+        try withKeptIndex { (index) throws(SQLiteError) in
+            guard PrivateFile.size(path) < index.size else { return nil }
+            guard unsafe truncate(path, 0) == 0 || errno == ENOENT else { throw .system("cut", of: "log") }
+            try forgetIndex()
+            return index.movedFrames == index.frames ? LogLoss.none : .pages
+        }
+    }
+
+    /// Looks before anything is read whether the index, which somebody else may have kept, has a frame: then SQLite goes by
+    /// the index, and not by what it would find in the WAL.
+    func isInKeptIndex(frame: Int) throws(SQLiteError) -> Bool {
+        try withKeptIndex { (index) throws(SQLiteError) in frame <= index.frames } ?? false
+    }
+
+    /// Lends the index that somebody else has kept, before this connection has read anything; nil when there is none.
+    private func withKeptIndex<Result>(
+        _ body: (LogIndex) throws(SQLiteError) -> Result?
+    ) throws(SQLiteError) -> Result? {
         guard let file = unsafe file else { return nil }
         let methods = unsafe file.pointee.pMethods.pointee
         // Without the lock, which the first read takes otherwise, the index would be a file.
@@ -151,10 +169,8 @@ extension SQLiteConnection {
             throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "lock")
         }
         defer { _ = unsafe methods.xUnlock(file, SQLITE_LOCK_NONE) }
-        guard let index = logIndex, PrivateFile.size(path) < index.size else { return nil }
-        guard unsafe truncate(path, 0) == 0 || errno == ENOENT else { throw .system("cut", of: "log") }
-        try forgetIndex()
-        return index.movedFrames == index.frames ? LogLoss.none : .pages
+        guard let index = logIndex else { return nil }
+        return try body(index)
     }
 
     /// What is lost with a part of the log.

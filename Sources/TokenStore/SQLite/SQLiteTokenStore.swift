@@ -43,7 +43,9 @@ package final class SQLiteTokenStore: TokenStore {
             sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention,
             cacheLimit: options.cacheLimit
         )
-        let database = WriterDatabase(opened.committer, opener: opener, state: state, lock: lock)
+        let database = WriterDatabase(
+            opened.committer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, lock: lock
+        )
         writer = SQLiteWriter(
             database, state: state,
             admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report

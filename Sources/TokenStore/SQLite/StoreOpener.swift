@@ -14,6 +14,8 @@ struct StoreOpener: Sendable {
     struct Opened {
         let committer: Committer
         let keys: StoreKeys
+        /// A damaged WAL was accepted: what it cannot give back may have been moved into the database already, in part.
+        let mayBeMixed: Bool
     }
 
     /// Opens the store, creating it if it is missing; in a folder that the caller has locked.
@@ -74,7 +76,7 @@ struct StoreOpener: Sendable {
     private func open(
         _ mode: SQLiteConnection.Mode, _ retention: Retention
     ) throws(StoreOpenError) -> Opened {
-        let (connection, version) = try connect(mode)
+        let (connection, version, mayBeMixed) = try connect(mode)
         try Schema.opening(database) { () throws(SQLiteError) in
             try configure(connection)
             switch version {
@@ -90,31 +92,43 @@ struct StoreOpener: Sendable {
         return try Schema.opening(database) { () throws(SQLiteError) in
             try Schema.index(connection, for: retention)
             seals.load(try Schema.seals(of: connection), of: keys.index)
-            return Opened(committer: try Committer(connection, options: options, seals: seals), keys: keys)
+            return Opened(
+                committer: try Committer(connection, options: options, seals: seals), keys: keys, mayBeMixed: mayBeMixed
+            )
         }
     }
 
-    /// Refuses a log whose end would be dropped although it was acknowledged, unless the operator has accepted that; a copy
+    /// Refuses a WAL whose end would be dropped although it was acknowledged, unless the operator has accepted that; a copy
     /// of it is kept in either case.
-    private func examineLog() throws(StoreOpenError) {
+    ///
+    /// One that was damaged while the store is in use is refused until a restart: the index still has its bad frames, which
+    /// would be moved into the database.
+    ///
+    /// - Parameter mode: How the database is to be opened.
+    /// - Returns: Whether a damaged one was accepted.
+    private func examineLog(_ mode: SQLiteConnection.Mode) throws(StoreOpenError) -> Bool {
         let path = PrivateFile.resolved(database) + "-wal"
         let found = try Schema.opening(database) { () throws(SQLiteError) in try LogExamination.damage(of: path) }
-        guard let damage = found else { return }
+        guard let damage = found else { return false }
         let copy: String
         do throws(StoreError) {
             copy = try KeptLog.keep(of: database)
         } catch {
             throw .damagedLogNotKept(path: path, damage, reason: "\(error)")
         }
-        guard options.acceptsDamagedLog else { throw .damagedLog(path: path, damage, copy: copy) }
+        let isInUse = try Schema.opening(database) { () throws(SQLiteError) in
+            try SQLiteConnection(path: database, mode: mode).isInKeptIndex(frame: damage.frame)
+        }
+        guard options.acceptsDamagedLog, !isInUse else { throw .damagedLog(path: path, damage, copy: copy) }
         report(.damagedLogAccepted(path: path, damage, copy: copy))
+        return true
     }
 
     /// Opens the database: one that needs no copying to become one of this version, or a new one, whose version is 0.
     private func connect(
         _ mode: SQLiteConnection.Mode
-    ) throws(StoreOpenError) -> (connection: SQLiteConnection, version: Int) {
-        try examineLog()
+    ) throws(StoreOpenError) -> (connection: SQLiteConnection, version: Int, mayBeMixed: Bool) {
+        let mayBeMixed = try examineLog(mode)
         let earlier: Int
         do {
             let connection = try Schema.opening(database) { () throws(SQLiteError) in
@@ -122,16 +136,17 @@ struct StoreOpener: Sendable {
             }
             connection.waitForLocks()
             let version = try Schema.check(connection, path: database)
-            if version == 0 || version == Schema.version { return (connection, version) }
+            if version == 0 || version == Schema.version { return (connection, version, mayBeMixed) }
             // What is refused stays as it is, for the earlier version.
             let (identity, isEmpty) = try ringIdentity(in: connection, version)
             if !isEmpty { _ = try ring(fitting: identity, isEmpty: false) }
-            if version >= Schema.firstInPlace { return (connection, version) }
+            if version >= Schema.firstInPlace { return (connection, version, mayBeMixed) }
             earlier = version
         }
         report(.converting(path: database))
         try SchemaConversion(database, from: earlier) { report(.converted(tokens: $0)) }.run()
-        return try connect(mode)
+        let (connection, version, _) = try connect(mode)
+        return (connection, version, mayBeMixed)
     }
 
     /// SQLite gives the `-wal` file the mode of the database, so this one is created before SQLite does.

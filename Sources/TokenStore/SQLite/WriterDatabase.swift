@@ -25,7 +25,7 @@ final class WriterDatabase {
     private var failure: Failure?
     private var reportedLimit: StoreLimit?
     private var isReadFaultTold = false
-    /// Pages of the database may not fit together, as a part of the log was lost while it was moved.
+    /// Pages of the database may not fit together, as a part of the WAL was lost that had been moved in part.
     private var mayBeMixed = false
     /// They do not, or some are gone: only a backup helps, for which the server has to be stopped.
     private var isUnsound = false
@@ -68,7 +68,11 @@ final class WriterDatabase {
     /// Between two attempts to open the database again.
     private static let pause = Duration.milliseconds(100)
 
-    init(_ committer: Committer, opener: StoreOpener, state: StoreState, lock: consuming DataDirectory) {
+    /// - Parameter mayBeMixed: As `StoreOpener.Opened` says.
+    init(
+        _ committer: Committer, mayBeMixed: Bool = false, opener: StoreOpener, state: StoreState,
+        lock: consuming DataDirectory
+    ) {
         self.opener = opener
         self.state = state
         self.lock = consume lock
@@ -77,6 +81,7 @@ final class WriterDatabase {
         files.adopt(log: committer.connection.log?.identity)
         state.metrics.tokens.set(UInt64(committer.tokenCount))
         committer.connection.measureSyncs(into: state.metrics.syncTime)
+        lastClockLook = committer.lastClockLook
         fault = .vanished(path: opener.database)
         do throws(SQLiteError) {
             try opener.settle(committer)
@@ -84,13 +89,18 @@ final class WriterDatabase {
             // On a full disk, say. What is there can be read all the same; for writes it is tried again.
             _ = failed(.write(error), losesConnection: true)
         }
+        if mayBeMixed {
+            // Before the first write the database is opened again and checked, while what can be read is.
+            self.mayBeMixed = true
+            self.committer = nil
+        }
     }
 
     /// Bytes of what is in the log, whose file may be longer.
     var logSize: Int { committer?.logSize ?? 0 }
 
-    /// When the clock was last looked at, as the store has it; see ExpiryClock.
-    var lastClockLook: Int64? { committer?.lastClockLook }
+    /// When the clock was last looked at, as the store had it when it was opened first; see ExpiryClock.
+    let lastClockLook: Int64?
 
     /// Whether what was moved ahead of a checkpoint is being synced in the background.
     var isSynchronizing: Bool { committer?.mover?.isSynchronizing ?? false }
@@ -316,8 +326,8 @@ final class WriterDatabase {
                 stranded.connection.emptyLog()
                 opener.report(.logPutBack(path: files.log))
             }
-            if mayBeMixed {
-                isUnsound = true
+            if mayBeMixed || opened.mayBeMixed {
+                (mayBeMixed, isUnsound) = (true, true)
                 let connection = opened.committer.connection
                 try Schema.opening(opener.database) { () throws(SQLiteError) in try BackupFile.check(connection) }
                 (mayBeMixed, isUnsound) = (false, false)
@@ -330,6 +340,10 @@ final class WriterDatabase {
         } catch {
             if case .missing = error { throw fault }
             fault = .unusable(error)
+            if isUnsound && state.fault == nil {
+                state.fault = fault
+                opener.report(.writesFail(fault))
+            }
             throw fault
         }
         // In this order: what a reader of the former database puts in late is forgotten with the rest.

@@ -26,6 +26,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case damagedLogAccepted(path: String, LogDamage, copy: String)
     /// The same, as a backup takes the store's place.
     case damagedLogReplaced(path: String, LogDamage, copy: String)
+    /// The store is sealed now, and copies of damaged WALs from before that are still there.
+    case clearCopiesKept(paths: [String])
     /// The files of the store are gone.
     case vanished(path: String)
     /// The log was removed and cannot be put back yet.
@@ -63,7 +65,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .writesFail, .readsFail, .vanished, .logRemoved, .logCut, .damagedLogAccepted: .fault
         case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals, .logPutBack,
-            .damagedLogReplaced:
+            .damagedLogReplaced, .clearCopiesKept:
             .warning
         case .converted, .upgraded, .writesRecovered, .readsRecovered, .returned, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
@@ -114,6 +116,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             """
         case .damagedLogReplaced(let path, let damage, let copy):
             "the log \(path) of the store that is replaced is damaged: \(damage). It is kept as \(copy)"
+        case .clearCopiesKept(let paths):
+            """
+            the store is sealed, but copies of damaged WALs are kept that may hold tokens in the clear: \
+            \(paths.joined(separator: ", ")); remove them when they are of no use
+            """
         case .logRemoved(let path, let error):
             """
             the log \(path) was removed; it holds tokens, is still open here, and will be put back: do not end the server \

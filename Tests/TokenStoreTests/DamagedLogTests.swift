@@ -263,4 +263,19 @@ import Testing
         #expect(damage.frame == 2)
         #expect(!store.events.all.contains { if case .damagedLogAccepted = $0 { true } else { false } })
     }
+
+    @Test("sealing tells of copies in the clear, and what a copy that was cut off left is removed")
+    func sealing() throws {
+        let kept = crashed + "/tokens.db-wal.damaged-20260101T000000Z"
+        for path in [kept, crashed + "/tokens.db-wal.keeping"] {
+            try FileManager.default.copyItem(atPath: crashed + "/tokens.db-wal", toPath: path)
+        }
+        let events = Events()
+        do {
+            let replacement = try StoreReplacement(directory: crashed, options: options()) { events.add($0) }
+            _ = try replacement.convert(isSealed: true) { _ in }
+        }
+        #expect(events.all.contains(.clearCopiesKept(paths: [kept])))
+        #expect(!FileManager.default.fileExists(atPath: crashed + "/tokens.db-wal.keeping"))
+    }
 }

@@ -125,4 +125,20 @@ import Testing
             _ = try DataDirectory(path: folder + "/data", creates: false, database: database)
         }
     }
+
+    @Test func `a backup does not take the place of a file beside a database that a link leads to`() async throws {
+        for name in ["data", "other"] { try Self.makeFolder("\(folder)/\(name)") }
+        try Self.makeFile(folder + "/other/real.db")
+        try Self.link(folder + "/data/tokens.db", to: folder + "/other/real.db")
+        let store = try SQLiteTokenStore(at: folder + "/data") { $0.isSealed = false }
+        defer { store.close() }
+        // Empty, as a checkpoint leaves it.
+        _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(.truncate) }
+        for suffix in ["", "-wal", "-shm", "-journal", "-wal.new", ".new", ".lock"] {
+            let error = await #expect(throws: StoreError.self) {
+                try await StoreAdministrator(store).backUp(to: folder + "/other/real.db" + suffix) { _ in }
+            }
+            #expect("\(String(describing: error))".contains("a file of the store itself"), "\(suffix)")
+        }
+    }
 }

@@ -48,7 +48,10 @@ extension StoreAdministrator {
 
     /// A backup replaces nothing but a backup: not the key ring, the store itself, or what a slip of the hand has named.
     private func refuseForeignFile(_ path: String) throws(StoreError) {
-        let own = [store.path, store.path + ".new", store.options.keyRing.path]
+        // The database may be a link to one in another folder, with its own files beside it.
+        let own =
+            ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFile.newLogSuffix)", ".new"].map { store.path + $0 }
+            + [store.options.keyRing.path, DataDirectory.lockFile(ofLinked: store.path)]
         let isOwnName = DataDirectory.fileNames.contains { path.hasSuffix("/" + $0) }
         let isInOwnFolder = PrivateFile.areSame(PrivateFile.folder(of: path), store.directory)
         guard !own.contains(where: { $0 == path || PrivateFile.areSame($0, path) }), !(isOwnName && isInOwnFolder)

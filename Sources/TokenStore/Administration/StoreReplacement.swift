@@ -218,6 +218,8 @@ package struct StoreReplacement: ~Copyable {
         try copy(source, to: target, progress)
         try PrivateFile.synchronize(database.new)
         try database.replace(erasing: isSealed)
+        let copies = KeptLog.all(of: database.path)
+        if isSealed && !copies.isEmpty { report(.clearCopiesKept(paths: copies)) }
         return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: isSealed)
     }
 

@@ -18,7 +18,7 @@ struct DatabaseFile {
 
     /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
     func discardNew() {
-        _ = unsafe unlink(path + "-wal" + Self.newLogSuffix)
+        for suffix in [Self.newLogSuffix, KeptLog.partialSuffix] { _ = unsafe unlink(path + "-wal" + suffix) }
         PrivateFile.discardDatabase(new)
         // Of a backup that was being converted.
         PrivateFile.discardDatabase(new + ".new")

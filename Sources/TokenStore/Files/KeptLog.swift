@@ -3,6 +3,8 @@ internal import Glibc
 /// Copies of damaged logs, which are kept beside the log for whoever can read more in them than SQLite does.
 enum KeptLog {
     private static let mark = ".damaged-"
+    /// What a copy is called, behind the WAL's name, until it is complete.
+    static let partialSuffix = ".keeping"
 
     /// The copies beside a database.
     static func all(of database: String) -> [String] {
@@ -39,7 +41,7 @@ enum KeptLog {
             copy = "\(name)-\(number)"
         }
         // Only a complete one has its name.
-        let partial = path + ".keeping"
+        let partial = path + partialSuffix
         defer { _ = unsafe unlink(partial) }
         try PrivateFile.copy(path, to: partial)
         try PrivateFile.synchronize(partial)

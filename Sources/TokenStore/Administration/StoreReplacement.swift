@@ -208,6 +208,8 @@ package struct StoreReplacement: ~Copyable {
             try target.committer.connection.prepareForBulkWriting()
             // In the clear they wait for the next time that the store is sealed with the ring.
             try Schema.raiseSeals(try Schema.seals(of: source.committer.connection), in: target.committer.connection)
+            // A clock that is wrong just now is not taken as right for that.
+            if let look = source.committer.lastClockLook { try target.committer.saveClockLook(look) }
             if isSealed {
                 target.committer.seals.load(try Schema.seals(of: target.committer.connection), of: target.keys.index)
             }

@@ -16,7 +16,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     case staleKey
     /// The files of the store are not where they were.
     case vanished(path: String)
-    /// The log was removed or cut while the store was in use.
+    /// The WAL was removed or cut while the store was in use.
     case logLost(path: String)
     /// The store could not be opened again after a fault.
     case unusable(StoreOpenError)
@@ -24,7 +24,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     case keyRing(KeyRingError)
     /// What was asked for does not fit the state of things; says which and what to do.
     case refused(String)
-    /// Too much waits already: nothing of it was written.
+    /// Too many writes wait already, and this one was not begun.
     case overloaded(StoreOverload)
     /// The store is being closed.
     case closed
@@ -69,7 +69,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .buffers:
-            "what waits for clients and for the disk takes all the memory that limits.buffers allows; the token was not stored"
+            "requests and answers under way take all the memory that limits.buffers allows; the token was not stored"
         case .queue(let bytes):
             """
             tokens that wait for the disk take the \(bytes) bytes that store.queue.max_bytes allows; \
@@ -77,8 +77,8 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
             """
         case .stalled(let limit):
             """
-            the disk has not finished a write for longer than \(limit), which store.queue.max_wait allows; \
-            tokens are refused until it has
+            a write to the disk has taken longer than the \(limit) that store.queue.max_wait allows; \
+            tokens are refused until it has ended
             """
         }
     }
@@ -107,7 +107,7 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case notADirectory(path: String)
     /// Another process has the data directory; its process id, if it could be read.
     case inUse(path: String, processID: Int?)
-    /// Another process has the database that this directory only has a link to.
+    /// Another process uses the database that this directory has a link to.
     case databaseInUse(path: String, directory: String, processID: Int?)
     /// A link that is not followed stands in the place of a file.
     case link(LinkError)
@@ -115,9 +115,9 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case openElsewhere(path: String, processID: Int?)
     /// The file is not an SQLite database, or is damaged.
     case notADatabase(path: String, SQLiteError)
-    /// The end of the log is damaged, and opening the database would drop what was acknowledged; a copy of it is kept.
+    /// The WAL is damaged, and opening the database would drop commits that were acknowledged; a copy of it is kept.
     case damagedLog(path: String, LogDamage, copy: String)
-    /// The same, and a copy cannot be kept.
+    /// The WAL is damaged, and no copy of it can be kept.
     case damagedLogNotKept(path: String, LogDamage, reason: String)
     /// The file is an SQLite database, but not one of this program.
     case foreign(path: String)
@@ -169,14 +169,14 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
             """
         case .damagedLog(let path, let damage, let copy):
             """
-            the log \(path) is damaged: \(damage). Clients were told that this is stored, and opening the database drops it; \
-            nothing was changed, and a copy is kept as \(copy). Put a backup in the store's place with token-cache restore, \
+            the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
+            drops them; nothing was changed, and a copy is kept as \(copy). Put a backup in the store's place with token-cache restore, \
             or go on without it: token-cache serve --accept-damaged-wal once, or store.accept_damaged_wal: on
             """
         case .damagedLogNotKept(let path, let damage, let reason):
             """
-            the log \(path) is damaged: \(damage). Clients were told that this is stored, and opening the database drops it; \
-            no copy of it can be kept (\(reason)), and nothing was changed. Mend that first
+            the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
+            drops them; no copy can be kept (\(reason)), and nothing was changed. Make it possible to keep one, and try again
             """
         case .foreign(let path):
             "\(path) is a database of another program; name another directory with --data-directory"

@@ -20,21 +20,21 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case writesRecovered(failed: Int)
     /// Reads have begun to fail.
     case readsFail(StoreError)
-    /// None has failed for a while, after so many that did.
+    /// No read has failed for ten seconds, after so many that did.
     case readsRecovered(failed: Int)
-    /// The end of the log was damaged and is dropped, as the operator has accepted.
+    /// The WAL is damaged and its end is dropped, which the operator has accepted.
     case damagedLogAccepted(path: String, LogDamage, copy: String)
-    /// The same, as a backup takes the store's place.
+    /// The WAL of a store that a backup replaces is damaged.
     case damagedLogReplaced(path: String, LogDamage, copy: String)
     /// The store is sealed now, and copies of damaged WALs from before that are still there.
     case clearCopiesKept(paths: [String])
     /// The files of the store are gone.
     case vanished(path: String)
-    /// The log was removed and cannot be put back yet.
+    /// The WAL was removed and cannot be put back yet.
     case logRemoved(path: String, SQLiteError)
-    /// The log was removed and is there again, whole.
+    /// The WAL was removed and was put back, whole.
     case logPutBack(path: String)
-    /// The log was cut, after so many commits since all of it was last in the database; nil when they were not counted.
+    /// The WAL was cut; with the number of commits since all of it was last in the database, nil when that is not known.
     case logCut(path: String, commits: Int?)
     /// They are back.
     case returned(path: String)
@@ -44,9 +44,9 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case belowLimit
     /// So many tokens were dropped because their time was over.
     case expired(count: Int)
-    /// The clock has jumped, by so many seconds: nothing is dropped for now.
+    /// The clock has jumped, by so many seconds: no token is deleted for now.
     case expiryHeld(seconds: Int64)
-    /// Tokens are dropped again.
+    /// Tokens are deleted again, after `expiryHeld`.
     case expiryGoesOn
     /// The newest key has sealed a quarter as often as it may, or more.
     case manySeals(keyNumber: Int, count: Int64)
@@ -111,11 +111,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .readsRecovered(let failed): "no read has failed for a while, after \(failed) that did"
         case .damagedLogAccepted(let path, let damage, let copy):
             """
-            the log \(path) is damaged: \(damage). That is lost, although clients were told that it is stored; \
-            it was accepted, and the log is kept as \(copy)
+            the WAL \(path) is damaged: \(damage). These commits are lost, although clients were told that they are stored; \
+            the operator has accepted that, and a copy of the WAL is kept as \(copy). The database is checked next
             """
         case .damagedLogReplaced(let path, let damage, let copy):
-            "the log \(path) of the store that is replaced is damaged: \(damage). It is kept as \(copy)"
+            "the WAL \(path) of the store that is replaced is damaged: \(damage). A copy of it is kept as \(copy)"
         case .clearCopiesKept(let paths):
             """
             the store is sealed, but copies of damaged WALs are kept that may hold tokens in the clear: \
@@ -123,26 +123,27 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             """
         case .logRemoved(let path, let error):
             """
-            the log \(path) was removed; it holds tokens, is still open here, and will be put back: do not end the server \
-            before that. It cannot be yet: \(error)
+            the WAL \(path), which holds tokens, was removed. The server has it open still and will put it back: do not stop \
+            the server before it says so. It cannot do so yet: \(error)
             """
         case .logPutBack(let path):
-            "the log \(path) was removed while the server ran; it was put back as it was, and nothing is lost"
+            "the WAL \(path) was removed while the server ran; it was put back as it was, and nothing is lost"
         case .logCut(let path, let commits): Self.loss(path, commits)
         case .returned(let path): "the store \(path) is back"
         case .limitReached(let limit): "\(limit)"
         case .belowLimit: "the store is below its limits, new ids are accepted again"
         case .expiryHeld(let seconds):
             """
-            no token is dropped for now, as the clock is \(Self.hours(seconds)) of where it should be by the last look at \
-            it: set it right if it is wrong; if it stays as it is, dropping begins in \(ExpiryClock.confirmation / 3_600) hours
+            no token is deleted for now: since the server last checked the clock, that is \(Self.hours(seconds)) of the time \
+            that has passed by the system's uptime, or the server was stopped meanwhile, or an old backup restored. Set the \
+            clock right if it is wrong; if it stays as it is, deleting begins in \(ExpiryClock.confirmation / 3_600) hours
             """
         case .manySeals(let number, let count):
             """
-            key \(number) has sealed \(count) times, and may do so \(SealCounts.limit) times: then no token is stored any more. \
-            Make a new one with token-cache keys add; token-cache rekey and token-cache keys retire \(number) do away with it
+            key \(number) has sealed \(count) times of the \(SealCounts.limit) that are allowed, after which no token is stored any \
+            more: make a new key with token-cache keys add, then run token-cache rekey and token-cache keys retire \(number)
             """
-        case .expiryGoesOn: "tokens whose time is over are dropped again"
+        case .expiryGoesOn: "tokens whose time is over are deleted again"
         case .expired(let count): "dropped \(count) \(count == 1 ? "token" : "tokens") whose time was over"
         }
     }
@@ -152,7 +153,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     }
 
     private static func loss(_ path: String, _ commits: Int?) -> String {
-        let cause = "the log \(path) was cut while the server ran"
+        let cause = "the WAL \(path) was cut while the server ran"
         switch commits {
         case 0: return "\(cause); all of it was in the database already, and nothing is lost"
         case .some(let commits):
@@ -162,7 +163,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
                 """
         case nil:
             return """
-                the log \(path) was cut or removed while it was not open, after a fault: what was stored since it was last moved \
+                the WAL \(path) was cut or removed while it was not open, after a fault: what was stored since it was last moved \
                 into the database may be lost, although clients were told that it is stored
                 """
         }

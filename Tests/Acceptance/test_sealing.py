@@ -266,7 +266,7 @@ def test_seals_are_counted_and_refused_at_the_limit_until_there_is_a_new_key(ser
     with opened(server.data) as database:
         database.execute("UPDATE seal SET seals = ?", [LIMIT - 1])
     server = serve(ADMINISTRATION, data=server.data)
-    until(lambda: "key 1 has sealed 4294967295 times, and may do so 4294967296 times" in server.log())
+    until(lambda: "key 1 has sealed 4294967295 times of the 4294967296 that are allowed" in server.log())
     assert exchange(server.address, post("me", "3")).body == STORED
     assert exchange(server.address, post("me", "4")).body == WRITE_FAILED
     assert exchange(server.address, get("me")).body == found("3")

@@ -195,7 +195,7 @@ def test_a_lock_that_leads_elsewhere_is_not_followed(tmp_path):
     data.mkdir(mode=0o700)
     victim.write_text("not to be lost")
     (data / "lock").symlink_to(victim)
-    assert f"{data}/lock is a link, and has to be a file of its folder" in refused(data, "put", "me", "x")
+    assert f"{data}/lock is a link, which is not allowed for this file" in refused(data, "put", "me", "x")
     assert victim.read_text() == "not to be lost"
 
 
@@ -206,9 +206,9 @@ def test_a_database_that_leads_nowhere_is_made_nowhere(tmp_path):
     for arguments in ("put", "me", "x"), ("import", str(tmp_path)), ("restore", str(tmp_path / "none")), ("doctor",):
         done = run(*arguments, "--data-directory", str(data))
         assert done.returncode == 1
-        assert f"{data}/tokens.db is a link to what is not there ({target})" in done.stdout + done.stderr, arguments
+        assert f"{data}/tokens.db is a link to {target}, which does not exist" in done.stdout + done.stderr, arguments
     done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(data))
-    assert done.returncode == 1 and "is a link to what is not there" in done.stderr
+    assert done.returncode == 1 and "which does not exist" in done.stderr
     assert os.listdir(tmp_path) == ["data"]
 
 
@@ -245,7 +245,7 @@ def test_root_follows_no_link_of_somebody_else(tmp_path, name):
     assert printed(data, "get", "me") == "hello\n"
     os.chown(data / name, 65534, 65534, follow_symlinks=False)
     for arguments in ("get", "me"), ("keys", "add"):
-        assert f"{data}/{name} is a link that others than root can change" in refused(data, *arguments)
+        assert f"{data}/{name} is a link that other users than root can change" in refused(data, *arguments)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")

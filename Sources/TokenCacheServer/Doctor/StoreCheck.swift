@@ -25,7 +25,7 @@ struct StoreCheck {
     private func keptLogs() -> [Finding] {
         StoreExamination.keptLogs(directory: directory).map {
             .warning(
-                Self.topic, "\($0) is kept of a damaged log; tokens may be missing that were stored at that time",
+                Self.topic, "\($0) is kept: a copy of a damaged WAL with tokens that the store may lack",
                 "restore a backup if they are needed, and remove it when it is of no use"
             )
         }
@@ -101,7 +101,7 @@ struct StoreCheck {
         if let damage = found.logDamage {
             findings.append(
                 .problem(
-                    Self.topic, "the log \(path)-wal is damaged: \(damage); clients were told that this is stored",
+                    Self.topic, "the WAL \(path)-wal is damaged: \(damage); clients were told that this is stored",
                     "put a backup in the store's place with token-cache restore, or go on without: serve --accept-damaged-wal"
                 )
             )

@@ -190,7 +190,7 @@ extension StoreAdministrator {
             result.damages.append(
                 """
                 \(uncounted) \(uncounted == 1 ? "row was" : "rows were") sealed later than the store has counted: a part of \
-                the store was replaced by an earlier or a later one
+                the store was replaced by one of another time
                 """
             )
         }

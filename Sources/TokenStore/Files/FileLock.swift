@@ -8,7 +8,7 @@ struct FileLock: ~Copyable, Sendable {
     private let path: String
     private let descriptor: Int32
 
-    /// Why a file is not locked.
+    /// Why a file cannot be locked.
     enum Failure: Error {
         /// Another process has it; its id, if it could be read.
         case held(processID: Int?)
@@ -18,7 +18,7 @@ struct FileLock: ~Copyable, Sendable {
 
     /// Locks a file, which is made when it is not there.
     init(_ path: String) throws(Failure) {
-        // A link that the folder's owner has put there could have root cut any file to nothing.
+        // Not through a link: the folder's owner could make one, and root would empty whatever file it leads to.
         let descriptor = DataDirectory.openOrMake(path)
         guard descriptor >= 0 else {
             let code = errno

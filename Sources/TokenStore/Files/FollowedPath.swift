@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Where a file of the store lies that symbolic links may lead to.
+/// The path of a file of the store, with the symbolic links in its place followed.
 ///
 /// Links are followed one by one, as whoever may write to a folder on the way could have them lead anywhere: root follows
 /// only its own, in folders that nobody else can change. The folder that the operator has named is taken as it is.
@@ -13,7 +13,9 @@ struct FollowedPath {
     /// The most links that the kernel follows as well (path_resolution(7)).
     private static let linkLimit = 40
 
-    /// Follows the links of a file that need not be there; where a link leads, it has to be.
+    /// Follows the links at a path.
+    ///
+    /// A file that is no link may be missing; a link's target may not.
     init(_ path: String) throws(LinkError) {
         var status = stat()
         guard unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK else {
@@ -22,7 +24,7 @@ struct FollowedPath {
         }
         let slash = path.lastIndex(of: "/")
         var resolved = PrivateFile.resolved(PrivateFile.folder(of: path))
-        // The next component is the last.
+        // The components that are left, in reverse order.
         var components = [slash.map { String(path[path.index(after: $0)...]) } ?? path]
         var links = 0
         while let name = components.popLast() {
@@ -73,24 +75,24 @@ struct FollowedPath {
 
 /// A symbolic link in the place of a file that is not followed; says what to do about it.
 package enum LinkError: Error, Hashable, CustomStringConvertible {
-    /// What it leads to is not there, and is not made: that could be anywhere.
+    /// Its target does not exist, and is not created, as that could be anywhere.
     case leadsNowhere(path: String, target: String)
-    /// Others than root could have it lead to any file.
+    /// Users other than root could make it lead to any file.
     case ofOthers(path: String)
-    /// A file that is never elsewhere.
+    /// It stands in the place of a file that may not be a link.
     case unexpected(path: String)
 
     package var description: String {
         switch self {
         case .leadsNowhere(let path, let target):
-            "\(path) is a link to what is not there (\(target)); mount the disk that has it, or remove the link"
+            "\(path) is a link to \(target), which does not exist; mount the disk that holds it, or remove the link"
         case .ofOthers(let path):
             """
-            \(path) is a link that others than root can change, and root does not follow it; run this as the user that the \
-            folder belongs to, or give the link and its folder to root
+            \(path) is a link that other users than root can change, so root does not follow it; run this as the owner of \
+            its folder, or make root the owner of the link and its folder
             """
         case .unexpected(let path):
-            "\(path) is a link, and has to be a file of its folder; find out who has made it, and remove it"
+            "\(path) is a link, which is not allowed for this file; find out who made the link, and remove it"
         }
     }
 }

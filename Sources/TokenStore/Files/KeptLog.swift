@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Copies of damaged logs, which are kept beside the log for whoever can read more in them than SQLite does.
+/// Copies of damaged WALs, kept beside the WAL because commits that SQLite does not read may be recovered from them by hand.
 enum KeptLog {
     private static let mark = ".damaged-"
     /// What a copy is called, behind the WAL's name, until it is complete.
@@ -22,7 +22,7 @@ enum KeptLog {
         return found.sorted()
     }
 
-    /// Keeps a copy of a log, synced, unless there is one already.
+    /// Keeps a synced copy of a database's WAL, unless there is one already.
     ///
     /// - Returns: The copy's path.
     static func keep(of database: String) throws(StoreError) -> String {
@@ -35,12 +35,12 @@ enum KeptLog {
         _ = unsafe strftime(&text, text.count, "%Y%m%dT%H%M%SZ", &parts)
         let name = path + mark + String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         var (copy, number) = (name, 1)
-        // Those of another second ago are others.
+        // Another WAL was kept in the same second.
         while PrivateFile.exists(copy) {
             number += 1
             copy = "\(name)-\(number)"
         }
-        // Only a complete one has its name.
+        // A copy gets its final name when it is complete.
         let partial = path + partialSuffix
         defer { _ = unsafe unlink(partial) }
         try PrivateFile.copy(path, to: partial)

@@ -1,29 +1,29 @@
 internal import Glibc
 
-/// Why the end of a log cannot be read, although clients were told that what it holds is stored.
+/// Where a WAL is damaged, and how many commits that clients were told are stored can no longer be read.
 package struct LogDamage: Hashable, Sendable, Codable, CustomStringConvertible {
-    /// The first frame that does not fit its checksum, counted from 1; 0 for the log's head.
+    /// The first frame whose checksum is wrong, counted from 1; 0 for the WAL's head.
     package let frame: Int
     /// Commits from there on whose marks can still be found, and their frames; there may have been more.
     package let commits: Int
     package let frames: Int
 
     package var description: String {
-        let place = frame == 0 ? "its head does" : "its frame \(frame) does"
+        let place = frame == 0 ? "its head" : "its frame \(frame)"
         let rest = "\(commits) \(commits == 1 ? "commit" : "commits") with \(frames) \(frames == 1 ? "page" : "pages")"
-        return "\(place) not fit its checksum, and at least \(rest) from there on cannot be read in order"
+        return "\(place) does not match its checksum, and at least \(rest) from there on cannot be read"
     }
 }
 
-/// A look at the log that a crash has left, before SQLite has it (sqlite.org/fileformat2.html, section 4).
+/// Examines the WAL that a crash has left, before SQLite opens it (sqlite.org/fileformat2.html, section 4).
 ///
-/// SQLite reads a log up to the first frame whose checksum does not fit, which covers all before it as well, and then
+/// SQLite reads a WAL up to the first frame whose checksum does not fit, which covers all before it as well, and then
 /// overwrites the rest. After a power cut that is right: each group of commits is synced before the next one is written, so
-/// that only the last group can be torn, and what is left of it was never acknowledged. A group ends with the one frame that
-/// marks a commit. So a frame that follows such a mark, or a second mark, behind the first bad frame was written after what
-/// is bad had been synced: then it is damage, and what would be dropped was acknowledged.
+/// that only the last group can be incomplete, and no client was told that it is stored. A group ends with the one frame
+/// that marks a commit. If another frame or another mark follows such a mark behind the first bad frame, it was written after
+/// the bad frame had been synced: then the WAL is damaged, and acknowledged commits would be dropped.
 ///
-/// Damage in the last group cannot be told from a torn one. Frames of an earlier round, which the log is written over, have
+/// Damage in the last group looks like an incomplete group. Frames of an earlier round, which the WAL is written over, have
 /// other salts and do not count; what is left of a group that failed is cut off at once (see `BatchedLog`). SQLite would
 /// repeat the mark to fill a sector only if it were built to expect that overwriting a sector harms its neighbours.
 struct LogExamination {
@@ -65,7 +65,7 @@ struct LogExamination {
     private var salts: UInt64
     private var checksum: Checksum
 
-    /// The damage of a log; nil when there is none, or no log.
+    /// The damage of a WAL; nil for a sound one and when there is none.
     static func damage(of path: String) throws(SQLiteError) -> LogDamage? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
@@ -110,7 +110,7 @@ struct LogExamination {
                 expected.add(content.dropFirst(Self.frameHeadSize), isBigEndian: isBigEndian)
             }
             let isLinked = isOfRound && frame.page != 0 && expected == frame.checksum
-            // From here on SQLite reads nothing.
+            // SQLite reads no frame from here on.
             if !isLinked && firstBad == nil { firstBad = number }
             if firstBad != nil {
                 if isLinked && hasMark { follows = true }

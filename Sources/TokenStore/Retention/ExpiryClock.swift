@@ -2,15 +2,15 @@ internal import Glibc
 
 /// Decides whether the wall clock may be trusted to delete tokens whose time is over, which cannot be undone.
 ///
-/// The wall clock is compared with the time that the system has been running, suspension included. When the two part by
-/// more than a day since the last look, nothing is deleted until one of these has happened:
+/// The wall clock is compared with the time that the system has been running, suspension included. When the two differ by
+/// more than a day since the last comparison, nothing is deleted until one of these has happened:
 /// - the wall clock is back where it should be, give or take a day;
 /// - both have agreed for twelve hours since the jump: nobody has set the clock back, so it is taken as right.
 ///
-/// Over a stop of the server nobody can tell how long it was. So the time of the last look is kept in the store, and a
-/// start more than a day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
+/// How long a server was stopped cannot be told. So the time of the last comparison is kept in the store, and a start more
+/// than a day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
 ///
-/// Only a table of times: it takes the time and returns what to do.
+/// It only decides: its callers pass the time and do the deleting.
 struct ExpiryClock {
     /// What the clocks say, in seconds.
     struct Reading: Equatable {
@@ -26,7 +26,7 @@ struct ExpiryClock {
         }
     }
 
-    /// Seconds by which the clocks may part between two looks.
+    /// Seconds by which the clocks may differ between two comparisons.
     static let tolerance: Int64 = 86_400
     /// Seconds for which they have to agree after that.
     static let confirmation: Int64 = 12 * 3_600
@@ -35,7 +35,7 @@ struct ExpiryClock {
 
     /// The last look at a clock that was trusted.
     private var trusted: Reading
-    /// Since the jump, while it is not known whether that was right.
+    /// The first and the last readings since a jump, until it is known whether the clock is right.
     private var jump: (first: Reading, last: Reading)?
     private var saved: Int64?
     private var hasWritten = false

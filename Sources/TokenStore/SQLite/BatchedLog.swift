@@ -56,7 +56,7 @@ internal import Metrics
             return result
         }
         let after = FileIdentity.find(path)?.identity
-        // Without one before, it was made just now.
+        // If there was none before, the call has just made it.
         let identity = before == nil || before == after ? after : nil
         let log = unsafe Unmanaged.passRetained(BatchedLog(file, identity))
         unsafe (place + MemoryLayout<sqlite3_file>.stride).storeBytes(
@@ -101,7 +101,7 @@ internal import Metrics
         var size: sqlite3_int64 = 0
         let sized = unsafe file.pointee.pMethods.pointee.xFileSize(file, &size)
         guard sized == SQLITE_OK else { return sized }
-        // Somebody has cut the file: behind the hole that this would leave nobody would ever find it.
+        // The file was cut. SQLite reads a WAL only up to the hole that writing here would leave, so this would be lost.
         guard start <= size else { return CSQLITE_IOERR_WRITE }
         unsyncedStart = min(unsyncedStart ?? start, start)
         var written = 0
@@ -143,10 +143,10 @@ internal import Metrics
 
     /// Cuts off what was written since the last sync, after an error that has ended the transaction.
     ///
-    /// Otherwise the next commit would leave the end of this one behind it, with a mark of a commit perhaps, which looks as
-    /// if something had been stored there: see `LogExamination`.
+    /// Otherwise frames of this transaction could remain behind the next, shorter one, and `LogExamination` would take them
+    /// for an acknowledged commit.
     ///
-    /// - Returns: The error, or one that has the connection given up.
+    /// - Returns: The error; where the file cannot be cut, one that makes the writer give the connection up.
     private func takeBack(after result: Int32) -> Int32 {
         guard let start = unsyncedStart else { return result }
         (unsyncedBytes, unsyncedStart) = (0, nil)

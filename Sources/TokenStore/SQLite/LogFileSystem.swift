@@ -15,7 +15,7 @@ enum LogFileSystem {
     /// What `sqlite3_open_v2` takes; nil when SQLite has no `unix-excl` or does not accept ours.
     static let name: String? = unsafe register("token-cache", make) ? "token-cache" : nil
 
-    /// The same for who only reads, and does not make a log that is missing: the writer would not know it.
+    /// The same for readers, which must not create a missing WAL: the writer would go on with the one it has open.
     static let readerName: String? = unsafe register("token-cache-reader", find) ? "token-cache-reader" : nil
 
     private typealias Opening =

@@ -1,7 +1,7 @@
 internal import CSQLite
 internal import Glibc
 
-/// The log as SQLite's index of it describes it, and what is done when the two do not agree any more.
+/// What SQLite's index says of the WAL, and the repairs for when the two no longer agree.
 ///
 /// The layout of the index is a part of SQLite's file format (sqlite.org/walformat.html, section 2.1).
 extension SQLiteConnection {
@@ -95,15 +95,15 @@ extension SQLiteConnection {
         try log.cut(to: index.size)
     }
 
-    /// Makes the index and the log agree again after the log was removed or cut; then the database has to be opened anew
-    /// before anything else is done with it.
+    /// Makes the index and the WAL agree again after the WAL was removed or cut.
     ///
-    /// A log that was removed is still open here, and gets its name back. Of one that was cut the rest is kept, unless a
-    /// later state of it is in the database already.
+    /// Afterwards the database has to be opened anew before it is used.
+    /// A WAL that was removed is still open here, and is written to its path again. Of one that was cut the rest is kept,
+    /// unless later frames than that are in the database already.
     ///
     /// - Parameters:
-    ///   - path: The log's.
-    ///   - wasRemoved: Whether the path does not lead to the log any more.
+    ///   - path: Where the WAL belongs.
+    ///   - wasRemoved: Whether the path no longer leads to the WAL that is open here.
     func mendLog(_ path: String, wasRemoved: Bool) throws(SQLiteError) -> LogLoss {
         guard let log, let index = logIndex else { return .commits }
         let size = try log.size()
@@ -113,7 +113,7 @@ extension SQLiteConnection {
             let frames = max(0, size - LogIndex.headSize) / index.frameSize
             let isOlder = frames < max(1, index.movedFrames)
             kept = isOlder ? 0 : LogIndex.headSize + frames * index.frameSize
-            // A page that has changed once more behind the frames that were moved was not moved with them.
+            // A checkpoint leaves out a page that a later frame has once more; with that frame lost, the page is too old.
             loss = isOlder && index.movedFrames > 0 && index.movedFrames < index.frames ? .pages : .commits
             try log.cut(to: kept)
         }
@@ -122,7 +122,7 @@ extension SQLiteConnection {
         return loss
     }
 
-    /// Has the index made anew from the log by whoever reads next, as one without a valid header is.
+    /// Clears the index's header, so that the next connection that reads makes the index anew from the WAL.
     private func forgetIndex() throws(SQLiteError) {
         try unsafe changeIndex(holding: 0...2) { index in
             for offset in stride(from: 0, to: 96, by: 8) {
@@ -131,16 +131,18 @@ extension SQLiteConnection {
         }
     }
 
-    /// Empties the log, after it was put back elsewhere and moved into the database: who has it open as well must not go on
-    /// reading here what stands there in another place.
+    /// Empties the removed WAL that is open here, after its copy was put back and moved into the database: connections that
+    /// still have it open would read pages from it by the index of the new one.
     func emptyLog() {
         try? log?.cut(to: 0)
     }
 
-    /// Looks before anything is read whether the index, which somebody else may have kept, is of a log that is no longer
-    /// there; then makes an end of both.
+    /// Discards the WAL and its index where the index, which another connection may have kept, has more than is left of the
+    /// WAL.
     ///
-    /// - Parameter path: The log's.
+    /// To be called before this connection reads anything.
+    ///
+    /// - Parameter path: The WAL's.
     /// - Returns: What is lost; nil when the two agree.
     func forgetLostLog(_ path: String) throws(SQLiteError) -> LogLoss? {
         try withKeptIndex { (index) throws(SQLiteError) in
@@ -151,13 +153,15 @@ extension SQLiteConnection {
         }
     }
 
-    /// Looks before anything is read whether the index, which somebody else may have kept, has a frame: then SQLite goes by
-    /// the index, and not by what it would find in the WAL.
+    /// Whether another connection has kept an index that has a frame: then SQLite uses the frame without looking at its
+    /// checksum.
+    ///
+    /// To be called before this connection reads anything.
     func isInKeptIndex(frame: Int) throws(SQLiteError) -> Bool {
         try withKeptIndex { (index) throws(SQLiteError) in frame <= index.frames } ?? false
     }
 
-    /// Lends the index that somebody else has kept, before this connection has read anything; nil when there is none.
+    /// Lends the index that another connection has kept, before this one has read anything; nil when there is none.
     private func withKeptIndex<Result>(
         _ body: (LogIndex) throws(SQLiteError) -> Result?
     ) throws(SQLiteError) -> Result? {

@@ -9,7 +9,7 @@ struct WriteBatch: Sendable {
     let rows: [Row]
     /// What was admitted of them, see `WriteAdmission`.
     var admittedBytes = 0
-    /// Told of an outcome for each row, on the writer's thread, or, when it is stuck, another one.
+    /// Takes an outcome for each row, on the writer's thread or, when that has stalled, on another one.
     let finish: @Sendable ([Result<Void, StoreError>]) -> Void
 }
 
@@ -32,7 +32,7 @@ final class SQLiteWriter: Sendable {
     private let queue = Mutex(Queue())
     /// Whoever submits rows for clients asks it first.
     let admission: WriteAdmission
-    /// Where it is looked now and then whether the disk still answers.
+    /// Runs the check for a stalled disk, which the writer's thread cannot make while it waits for that disk.
     private let stallQueue = DispatchQueue(label: "stalled writes")
     /// Signalled when the queue stops being empty or is closed.
     private let available = DispatchSemaphore(value: 0)
@@ -58,7 +58,7 @@ final class SQLiteWriter: Sendable {
         lookForStalls()
     }
 
-    /// Looks once a second, for as long as there is a writer.
+    /// Checks once a second whether the disk has stalled, for as long as this writer exists.
     private func lookForStalls() {
         stallQueue.asyncAfter(deadline: .now() + Self.stallLook) { [weak self] in
             self?.withdrawStalled()
@@ -66,7 +66,7 @@ final class SQLiteWriter: Sendable {
         }
     }
 
-    /// Between two looks whether the disk still answers.
+    /// Time between two checks for a stalled disk.
     private static let stallLook = DispatchTimeInterval.seconds(1)
 
     /// Queues a batch.
@@ -81,9 +81,9 @@ final class SQLiteWriter: Sendable {
         batch.finish(batch.rows.map { _ in .failure(error) })
     }
 
-    /// Has the batches fail that wait behind something that has stopped.
+    /// Fails the batches that are queued behind a write that has stalled.
     ///
-    /// The thread has not taken them: nothing of them has been written, and nothing will be.
+    /// The writer's thread has not taken them from the queue yet, so none of their rows is or will be written.
     private func withdrawStalled() {
         guard let stall = admission.lookForStall() else { return }
         let batches = queue.withLock { queue in
@@ -149,7 +149,7 @@ final class SQLiteWriter: Sendable {
 
     private func run(_ database: WriterDatabase) {
         var housekeeping = Housekeeping(retention: state.retention, at: .now)
-        var watch = Watch(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
+        var checks = PeriodicChecks(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
         var mayWait = true
         while true {
             if mayWait { wait(until: housekeeping.next) }
@@ -160,7 +160,7 @@ final class SQLiteWriter: Sendable {
                 // On a full disk a checkpoint may make room, which failing commits must not put off.
                 if commit(batches, to: database) {
                     housekeeping.noteCommit(at: .now)
-                    watch.clock.noteWrite()
+                    checks.clock.noteWrite()
                 } else {
                     housekeeping.noteFailure(at: .now)
                 }
@@ -180,7 +180,7 @@ final class SQLiteWriter: Sendable {
             let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
             if let step {
                 admission.noteBusy()
-                take(step, &housekeeping, &watch, database)
+                take(step, &housekeeping, &checks, database)
             }
             // A job may have followers, and a step another one.
             mayWait = isIdle && step == nil
@@ -224,7 +224,7 @@ final class SQLiteWriter: Sendable {
     }
 
     private func take(
-        _ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ watch: inout Watch,
+        _ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ checks: inout PeriodicChecks,
         _ database: WriterDatabase
     ) {
         do throws(StoreError) {
@@ -232,11 +232,11 @@ final class SQLiteWriter: Sendable {
             case .lookAfterFiles:
                 housekeeping.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
-                watch.clock.look(at: .now)
-                // Nothing is held where nothing is dropped.
-                if state.retention.isUnlimited && watch.isToldToHold { watch.stopHolding(state.metrics) }
-                noteSeals(&watch)
-                try saveClockLook(&watch, database)
+                checks.clock.look(at: .now)
+                // Without retention nothing is deleted, so that nothing is held back either.
+                if state.retention.isUnlimited && checks.hasReportedHold { checks.stopHolding(state.metrics) }
+                noteSeals(&checks)
+                try saveClockLook(&checks, database)
             case .holdLog:
                 housekeeping.noteHold(logSize: database.logSize)
                 try database.perform { (committer) throws(SQLiteError) in
@@ -261,8 +261,8 @@ final class SQLiteWriter: Sendable {
             case .expire:
                 housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)
                 let now = ExpiryClock.Reading.now
-                watch.clock.look(at: now)
-                guard let horizon = state.retention.horizon(at: now.wall), mayExpire(&watch) else { return }
+                checks.clock.look(at: now)
+                guard let horizon = state.retention.horizon(at: now.wall), mayExpire(&checks) else { return }
                 let (removed, isDone) = try database.perform { (committer) throws(SQLiteError) in
                     try committer.expire(horizon)
                 }
@@ -281,48 +281,48 @@ final class SQLiteWriter: Sendable {
 
     // MARK: - The clock and the keys
 
-    /// What is looked at now and then.
-    private struct Watch {
+    /// What the periodic checks of the clock and the keys remember from one to the next.
+    private struct PeriodicChecks {
         var clock: ExpiryClock
-        /// It was told that nothing is dropped.
-        var isToldToHold = false
-        /// The key that was told of.
-        var tiredKey = 0
+        /// The operator was told that no token is deleted, and not yet that deleting goes on.
+        var hasReportedHold = false
+        /// The number of the key whose many seals were reported; 0 for none.
+        var reportedKey = 0
 
         mutating func stopHolding(_ metrics: StoreMetrics) {
-            isToldToHold = false
+            hasReportedHold = false
             metrics.expiryHeld.set(0)
         }
     }
 
-    /// Whether the clock is trusted; tells when that changes.
-    private func mayExpire(_ watch: inout Watch) -> Bool {
-        switch (watch.clock.holdsExpiry, watch.isToldToHold) {
+    /// Returns whether the clock is trusted to delete tokens, and reports when that changes.
+    private func mayExpire(_ checks: inout PeriodicChecks) -> Bool {
+        switch (checks.clock.holdsExpiry, checks.hasReportedHold) {
         case (true, false):
-            watch.isToldToHold = true
+            checks.hasReportedHold = true
             state.metrics.expiryHeld.set(1)
-            report(.expiryHeld(seconds: watch.clock.deviation))
+            report(.expiryHeld(seconds: checks.clock.deviation))
         case (false, true):
-            watch.stopHolding(state.metrics)
+            checks.stopHolding(state.metrics)
             report(.expiryGoesOn)
         case (true, true), (false, false): break
         }
-        return !watch.clock.holdsExpiry
+        return !checks.clock.holdsExpiry
     }
 
-    /// Tells once of a key that has sealed often.
-    private func noteSeals(_ watch: inout Watch) {
+    /// Reports once that the newest key has sealed a quarter as often as it may.
+    private func noteSeals(_ checks: inout PeriodicChecks) {
         guard let count = state.sealing.newestCount, count.value >= SealCounts.concern,
-            count.keyNumber != watch.tiredKey
+            count.keyNumber != checks.reportedKey
         else { return }
-        watch.tiredKey = count.keyNumber
+        checks.reportedKey = count.keyNumber
         report(.manySeals(keyNumber: count.keyNumber, count: count.value))
     }
 
-    private func saveClockLook(_ watch: inout Watch, _ database: WriterDatabase) throws(StoreError) {
-        // While writes fail it can wait.
-        guard state.fault == nil, let time = watch.clock.due(isExpiring: !state.retention.isUnlimited) else { return }
+    private func saveClockLook(_ checks: inout PeriodicChecks, _ database: WriterDatabase) throws(StoreError) {
+        // While writes fail this one would fail as well, and it is not urgent.
+        guard state.fault == nil, let time = checks.clock.due(isExpiring: !state.retention.isUnlimited) else { return }
         try database.perform { (committer) throws(SQLiteError) in try committer.saveClockLook(time) }
-        watch.clock.noteSaved(time)
+        checks.clock.noteSaved(time)
     }
 }

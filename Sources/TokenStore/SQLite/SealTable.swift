@@ -1,12 +1,12 @@
 internal import Synchronization
 
-/// The table `seal`, which is ahead of what the keys have sealed; see SealCounts.
+/// The table `seal`, whose numbers are ahead of how often the keys have sealed; see SealCounts.
 ///
 /// Used on its connection's thread.
 struct SealTable {
     let seals: SealCounts
     private let update: SQLiteStatement
-    /// What is counted, in the state of `version`.
+    /// The counted keys, as of `version` of `seals`.
     private var keys: [Key] = []
     private var version: UInt64 = 0
 
@@ -46,7 +46,7 @@ struct SealTable {
         refresh()
         for index in keys.indices {
             let (key, taken) = (keys[index], keys[index].count.value)
-            // Half a step is for those that are on their way to the next commits.
+            // Half a step is left for rows that are sealed already and wait for the next commits.
             guard taken > key.loaded, taken > key.stored - SealCounts.step / 2, key.stored < SealCounts.limit else {
                 continue
             }
@@ -65,12 +65,12 @@ struct SealTable {
     /// Whether the table has other numbers than were counted.
     var isAhead: Bool { keys.contains { $0.stored != $0.count.value } }
 
-    /// What was written is there.
+    /// The transaction was committed.
     mutating func noteCommit() {
         for index in keys.indices { keys[index].stored = keys[index].written }
     }
 
-    /// What was written is not there.
+    /// The transaction was rolled back.
     mutating func noteRollback() {
         for index in keys.indices { keys[index].written = keys[index].stored }
     }

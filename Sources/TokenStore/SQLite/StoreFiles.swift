@@ -4,8 +4,8 @@ internal import Glibc
 /// The files of an open store, and whether they are still the ones that the paths lead to.
 ///
 /// A folder can vanish under a running server: deleted, moved away, or its disk gone. What is then written goes to files
-/// that nobody will find again, so each commit is followed by a look at the paths. The log alone can be removed, or cut,
-/// by somebody who takes it for a file that tells what the server does.
+/// that nobody will find again, so each commit is followed by a look at the paths. The WAL alone can be removed, or cut,
+/// by an operator who mistakes it for a log file that may be cleared.
 ///
 /// Used by one thread at a time.
 struct StoreFiles: ~Copyable {
@@ -13,11 +13,11 @@ struct StoreFiles: ~Copyable {
         case inPlace
         /// The database is no longer where it was.
         case vanished
-        /// The database is in its place, and its log is not.
+        /// The database is in its place, and its WAL is not.
         case logRemoved
-        /// The log has become shorter than what was written to it.
+        /// The WAL is shorter than what was written to it.
         case logCut
-        /// The database has become shorter than it was, and than its last commit says.
+        /// The database is shorter than it was, and than its last commit says.
         case databaseCut
     }
 

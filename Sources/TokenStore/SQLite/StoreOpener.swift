@@ -24,7 +24,7 @@ struct StoreOpener: Sendable {
         let hasRing = options.isSealed && PrivateFile.exists(options.keyRing.path)
         try createPrivateFile()
         let opened = try open(.readWriteCreate, options.retention)
-        // The log's index, of a version that had it in a file: no other program can have it open any more.
+        // The WAL's index, which earlier versions kept in a file; no other program can have it open now.
         _ = unsafe unlink(PrivateFile.resolved(database) + "-shm")
         // Perhaps the disk with the tokens is not mounted.
         if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
@@ -56,8 +56,8 @@ struct StoreOpener: Sendable {
         guard try committer.connection.checkpoint(.passive, waiting: 0) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")
         }
-        // Who still reads at its end keeps it from being cut, and may do so for long. What is behind that, of a group that
-        // has failed, would be taken for damage by and by.
+        // A reader kept the WAL from being emptied, and may do so for long. Frames of a group that failed, which lie behind
+        // the last commit, would be taken for damage once other commits are written before them.
         guard try committer.connection.checkpoint(.truncate, waiting: 10) == .heldUp else { return }
         try committer.connection.cutLogBehindCommits()
     }

@@ -10,9 +10,9 @@ final class WriteAdmission: Sendable {
     private let byteLimit: Int
     private let timeLimit: Duration
     private let waiting = Atomic<Int>(0)
-    /// When the writer began what it is doing, in nanoseconds on the monotonic clock; 0 while it rests.
+    /// When the writer began its present step, in nanoseconds on the monotonic clock; 0 while it waits for work.
     private let busySince = Atomic<UInt64>(0)
-    /// The writer has been at one thing for longer than `timeLimit`.
+    /// Whether the writer's present step has taken longer than `timeLimit`.
     private let isStalled = Atomic<Bool>(false)
 
     init(byteLimit: Int, timeLimit: Duration) {
@@ -23,7 +23,7 @@ final class WriteAdmission: Sendable {
     /// Bytes of rows that wait or are being written.
     var waitingBytes: Int { waiting.load(ordering: .relaxed) }
 
-    /// What to say while the writer has been at one thing for too long, as of the last look.
+    /// Why writes are refused while the writer's present step takes too long, as of the last check.
     var stall: StoreOverload? {
         isStalled.load(ordering: .relaxed) ? .stalled(limit: timeLimit) : nil
     }
@@ -47,12 +47,12 @@ final class WriteAdmission: Sendable {
 
     // MARK: - Time
 
-    /// Notes that the writer begins something.
+    /// Notes that the writer begins a step.
     func noteBusy() {
         note(Self.now)
     }
 
-    /// Notes that the writer has nothing to do.
+    /// Notes that the writer waits for work.
     func noteResting() {
         note(0)
     }
@@ -62,7 +62,7 @@ final class WriteAdmission: Sendable {
         if isStalled.load(ordering: .sequentiallyConsistent) { isStalled.store(false, ordering: .relaxed) }
     }
 
-    /// Looks whether the writer has been at one thing for too long.
+    /// Checks whether the writer's present step takes too long.
     ///
     /// - Parameter now: In nanoseconds on the monotonic clock.
     /// - Returns: `stall`.
@@ -70,7 +70,7 @@ final class WriteAdmission: Sendable {
         let since = busySince.load(ordering: .sequentiallyConsistent)
         guard since != 0, now > since, Duration.nanoseconds(now - since) > timeLimit else { return nil }
         isStalled.store(true, ordering: .sequentiallyConsistent)
-        // What has ended since it was looked at was not told by its end that there is a stall.
+        // A step that ended in between could not take this back.
         if busySince.load(ordering: .sequentiallyConsistent) != since { isStalled.store(false, ordering: .relaxed) }
         return stall
     }

@@ -16,8 +16,8 @@ final class WriterDatabase {
     private var files: StoreFiles
     /// Nil after a fault, until the database has been opened again.
     private var committer: Committer?
-    /// The one whose log was removed, until what is in that is in the database: all that is left of it for certain is what
-    /// this has open.
+    /// The committer whose WAL was removed, until the content of that WAL is in the database: its open file is the only copy
+    /// that nobody can remove.
     private var stranded: Committer?
     private var fault: StoreError
     private var lastAttempt: ContinuousClock.Instant?
@@ -27,7 +27,7 @@ final class WriterDatabase {
     private var isReadFaultTold = false
     /// Pages of the database may not fit together, as a part of the WAL was lost that had been moved in part.
     private var mayBeMixed = false
-    /// They do not, or some are gone: only a backup helps, for which the server has to be stopped.
+    /// Pages do not fit together, or some are gone: only a backup helps, for which the server has to be stopped.
     private var isUnsound = false
 
     /// A time in which writes fail, all of them or some.
@@ -51,19 +51,21 @@ final class WriterDatabase {
         private static let largestProbe = 4 << 20
     }
 
-    /// What it says about the disk when something has been done with the database.
+    /// What the success of an operation proves about a disk on which writes have failed.
     enum Proof {
         /// Nothing: a checkpoint, a look, or the removal of rows needs no more room than there is.
         case none
-        /// A group of tokens can be stored that is not smaller than those that could not.
+        /// A group of tokens as large as those that failed can be stored, if that many bytes were synced.
         case group
-        /// Everything works again: this was done to find out.
+        /// Writing works again: the operation was a probe, made to find that out.
         case probe
     }
 
     /// After the last failure, until it is said to be over: a disk that fails now and then is told of once.
     private static let calmTime = Duration.seconds(1)
-    /// After the last read that has failed, until that is said to be over: there is no telling which one will be next.
+    /// Time without a failed read before reads are said to work again.
+    ///
+    /// Longer than for writes, as reads cannot be probed: which page is damaged is not known.
     private static let calmReadTime = Duration.seconds(10)
     /// Between two attempts to open the database again.
     private static let pause = Duration.milliseconds(100)
@@ -201,10 +203,10 @@ final class WriterDatabase {
 
     /// Closes the database, and then gives the folder free.
     func close() {
-        // What only it has open would be gone.
+        // With its file closed, the removed WAL would be lost.
         if let stranded { loseLog(of: stranded, wasRemoved: true) }
         if let committer {
-            // If it fails, too many are counted.
+            // If this fails, the stored counts stay ahead of the seals that were made, which does no harm.
             try? committer.storeSeals()
             // If it fails the log stays, and the next start reads it.
             _ = try? committer.checkpoint(waiting: 1_000)
@@ -217,7 +219,7 @@ final class WriterDatabase {
 
     private func failed(_ error: StoreError, losesConnection: Bool) -> StoreError {
         if losesConnection {
-            // That may be why it has failed, and then only this connection knows what was in the log.
+            // The error may come from a WAL that was removed or cut, which only this connection can put back.
             if let committer, let loss = lookForLoss(committer) { return loss }
             committer = nil
             fault = error
@@ -240,7 +242,7 @@ final class WriterDatabase {
         case .logRemoved: loseLog(of: committer, wasRemoved: true)
         case .logCut: loseLog(of: committer, wasRemoved: false)
         case .databaseCut:
-            // What is moved into it now would only make the damage larger. What can be read is.
+            // Moving the WAL into it would only enlarge the damage. Reads go on as far as they can.
             isUnsound = true
             self.committer = nil
             let error = SQLiteError.damaged("it was cut while the server ran")
@@ -264,17 +266,17 @@ final class WriterDatabase {
         self.committer = nil
         fault = .logLost(path: files.log)
         state.fault = fault
-        // Before anything is changed below those who read.
+        // Readers have to stop using the files before those are changed.
         let wasInPlace = state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
         state.cache.removeAll()
         let commits = committer.connection.loggedCommits
         do throws(SQLiteError) {
             let loss = try committer.connection.mendLog(files.log, wasRemoved: wasRemoved)
-            // Until what it has open is in the database: what was put back may be removed once more before that.
+            // Kept until its content is in the database, as the WAL that was put back may be removed once more.
             stranded = loss == .none ? committer : nil
             mayBeMixed = mayBeMixed || loss == .pages
             if loss != .none { opener.report(.logCut(path: files.log, commits: commits)) }
-            // Why they have failed is known, and over when the database is open again.
+            // Reads failed because of the WAL, and work again when the database is open again.
             state.endReadFaults()
         } catch {
             // On a full disk, say. What is in the log is not given up as long as it is open here.
@@ -294,7 +296,7 @@ final class WriterDatabase {
         if !isReadFaultTold {
             isReadFaultTold = true
             opener.report(.readsFail(found.error))
-            // The fault may be a connection's.
+            // New connections may be able to read.
             fault = found.error
             committer = nil
         } else if ContinuousClock.now - found.last > Self.calmReadTime {
@@ -353,7 +355,7 @@ final class WriterDatabase {
         return try usableCommitter()
     }
 
-    /// Goes on without a log that somebody has removed or cut while it was not open here.
+    /// Goes on without a WAL that was removed or cut while no connection of the writer had it open.
     private func forgetLostLog() throws(StoreOpenError) {
         guard PrivateFile.exists(opener.database) else { return }
         try Schema.opening(opener.database) { () throws(SQLiteError) in

@@ -10,8 +10,8 @@ package struct KeyRing: Sendable {
         /// Seconds since 1970.
         let createdAt: Int64
         let key: SecretKey
-        /// Every row that it has sealed is bound to its times and its number, and no other one opens; false for a key that an
-        /// earlier version made, which may have sealed rows that are not.
+        /// Whether every row that it has sealed is bound to its times and its number, so that others do not open; false for a
+        /// key that an earlier version made, which may have sealed rows without that binding.
         var bindsTimes = true
     }
 

@@ -15,7 +15,7 @@ final class SealCounts: Sendable {
     static let limit: Int64 = 1 << 32
     /// From here on it is time for a new key.
     static let concern = limit / 4
-    /// Seals by which the stored count is ahead.
+    /// By how many seals the stored count is ahead.
     static let step: Int64 = 1 << 16
 
     private struct Contents {
@@ -48,7 +48,7 @@ final class SealCounts: Sendable {
     ///   - index: Tells one ring from another.
     func load(_ stored: [Int: Int64], of index: SecretKey) {
         contents.withLock { contents in
-            // Those of another ring go on being counted by whoever still seals with them, and are forgotten here.
+            // Sealers that still have another ring's keys go on with its counts, which are forgotten here.
             if contents.index?.hasBytes(of: index) != true { contents = Contents(index: index) }
             for (number, seals) in stored {
                 let count = contents.counts[number] ?? SealCount(keyNumber: number)

@@ -17,7 +17,7 @@ final class Sealing: Sendable {
         self.seals = seals
     }
 
-    /// How often the key has sealed that does; nil in the clear.
+    /// How often the newest key has sealed; nil in the clear.
     var newestCount: SealCount? { ring.map { seals.count(of: $0.newest.number) } }
 
     var keys: StoreKeys { current.withLock(\.self) }

@@ -27,7 +27,7 @@ struct Verify: AsyncParsableCommand {
         }
         if let count = found.wrongCount { lines.append("the store has counted \(Text.number(count)) of them") }
         lines += (found.keptLogs ?? []).map {
-            "\($0) is kept of a damaged log; tokens may be missing that were stored at that time. Remove it when it is of no use"
+            "\($0) is kept: a copy of a damaged WAL with tokens that the store may lack. Remove it when it is of no use"
         }
         lines.append(found.isSound ? "the store is sound" : "the store is not sound; see token-cache restore")
         try options.output.print(found, lines.joined(separator: "\n"))

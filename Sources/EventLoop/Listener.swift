@@ -9,6 +9,8 @@ package final class Listener: Sendable {
     package let name: String
     /// True when only programs on this machine can reach it.
     package var isLocal: Bool { address.isUnix || address.isLoopback }
+    /// The port that it listens on; 0 for a Unix socket.
+    package let port: UInt16
     let address: SocketAddress
     /// The Unix socket's file, which goes with the listener.
     private let path: String?
@@ -35,6 +37,7 @@ package final class Listener: Sendable {
         let bound = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
         self.address = bound
         name = bound.description
+        port = bound.port
         path = nil
         isAdopted = false
     }
@@ -65,6 +68,7 @@ package final class Listener: Sendable {
             throw .system(error)
         }
         name = address.isUnix ? Self.unixName(number) : address.description
+        port = address.isUnix ? 0 : address.port
         path = nil
         isAdopted = true
         descriptor = socket
@@ -154,6 +158,7 @@ package final class Listener: Sendable {
         }
         name = "unix:\(path)"
         self.path = path
+        port = 0
         isAdopted = false
     }
 

@@ -56,7 +56,7 @@ extension Span<UInt8> {
     ///
     /// Neither addresses nor `localhost` and the names below it (RFC 6761, section 6.3) can be led anywhere, and a name without
     /// a dot is one of this machine's own network.
-    func hasForeignName(_ authority: ByteRange) -> Bool {
+    package func hasForeignName(_ authority: ByteRange) -> Bool {
         // A span of its own: no step has to check its bounds.
         let text = extracting(authority.indices)
         guard !text.isEmpty, text[0] != UInt8(ascii: "[") else { return false }
@@ -81,6 +81,19 @@ extension Span<UInt8> {
         let suffix: StaticString = ".localhost"
         let start = end - suffix.utf8CodeUnitCount
         return start < 0 || !text.equalsIgnoringCase(ByteRange(start, end), suffix)
+    }
+
+    /// The port that a valid authority names; nil when it names none.
+    package func port(of authority: ByteRange) -> Int? {
+        var (port, factor) = (0, 1)
+        for index in authority.indices.reversed() {
+            if self[index] == UInt8(ascii: ":") { return factor > 1 ? port : nil }
+            // Five digits at most.
+            guard ByteClass.isDigit(self[index]) else { return nil }
+            port += Int(self[index] - UInt8(ascii: "0")) * factor
+            factor *= 10
+        }
+        return nil
     }
 
     /// Hexadecimal digits, colons, and the dots of an IPv4 address at the end.

@@ -37,10 +37,13 @@ package struct HTTPSPolicy: Sendable {
         package let address: IPAddress?
         package let isTLS: Bool
         package let isTrusted: Bool
+        /// The server's own port that was connected to; 0 where that is nothing that a URL can name.
+        package let port: UInt16
 
-        package init(address: IPAddress?, isTLS: Bool, trusted: TrustedProxies) {
+        package init(address: IPAddress?, isTLS: Bool, port: UInt16, trusted: TrustedProxies) {
             self.address = address
             self.isTLS = isTLS
+            self.port = port
             isTrusted = trusted.contains(address)
         }
 
@@ -67,8 +70,8 @@ package struct HTTPSPolicy: Sendable {
     }
 
     /// The origin of a connection under this policy.
-    package func origin(address: IPAddress?, isTLS: Bool) -> Origin {
-        Origin(address: address, isTLS: isTLS, trusted: trusted)
+    package func origin(address: IPAddress?, isTLS: Bool, port: UInt16 = 0) -> Origin {
+        Origin(address: address, isTLS: isTLS, port: port, trusted: trusted)
     }
 
     // MARK: - Decision
@@ -94,7 +97,8 @@ package struct HTTPSPolicy: Sendable {
             return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure)
         case .strict:
             // Nobody gains by saying that a request came in the clear, so that is believed from anyone.
-            return isSecure && !claims.contains(.http) ? .served(isSecure: true) : .redirected
+            guard isSecure && !claims.contains(.http) else { return .redirected }
+            return isRebound(head, in: bytes, from: origin) ? .refused(.foreignHost) : .served(isSecure: true)
         }
     }
 
@@ -142,6 +146,18 @@ package struct HTTPSPolicy: Sendable {
         guard origin.address != nil else { return nil }
         if head.hasForeignName && !isPublicHost(head.authority, in: bytes) { return .foreignHost }
         return head.page.isForeign(to: head.authority, in: bytes) ? .foreignPage : nil
+    }
+
+    /// Whether what is said to have come through a proxy on this machine was sent here by a page itself.
+    ///
+    /// A page whose own DNS name leads here may write any forwarded header, but its URL has to name the port that is listened
+    /// on here, and so does the Host that the browser writes. Proxies on this machine have another port to themselves. Only
+    /// port 80 is not written, so that there a page cannot be told from a proxy.
+    private func isRebound(_ head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Bool {
+        guard origin.port != 0, !origin.isTLS, origin.address?.isLoopback == true,
+            bytes.port(of: head.authority) == Int(origin.port)
+        else { return false }
+        return bytes.hasForeignName(head.authority) && !isPublicHost(head.authority, in: bytes)
     }
 
     /// Whether an authority has the host of redirects, with any port.

@@ -46,6 +46,18 @@ def test_a_name_that_was_led_to_this_machine_is_not_answered(serve):
     assert exchange(server.address, get(unique_id)).body == NOT_FOUND
 
 
+def test_a_name_that_was_led_to_this_machine_is_no_proxy_by_saying_so(serve):
+    server, unique_id = serve(), fresh_id()
+    body = form(unique_id, "theirs")
+    # A page may write such a header to its own origin, which has the server's port.
+    page = [f"Host: evil.example:{port(server)}", "X-Forwarded-Proto: https"]
+    for request in (lines("POST /token HTTP/1.1", *page, FORM, f"Content-Length: {len(body)}", body=body),
+                    lines(f"GET /token?unique_id={unique_id} HTTP/1.1", *page)):
+        message = check_http_error(exchange(server.address, request), 421)
+        assert "https.public_host" in message and "evil" not in message
+    assert exchange(server.address, get(unique_id)).body == NOT_FOUND
+
+
 def test_what_is_no_foreign_page_is_answered(serve):
     server, unique_id = serve({"https": {"public_host": "tokens.example.com"}}), fresh_id()
     assert exchange(server.address, post(unique_id, "mine")).body == STORED

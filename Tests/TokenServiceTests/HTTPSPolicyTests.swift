@@ -6,7 +6,7 @@ import TokenService
 /// What a policy does with a request: `served`, `secure`, or the redirect's status and location.
 private func outcome(
     _ mode: HTTPSPolicy.Mode, from address: String?, isTLS: Bool = false, _ request: String,
-    trusted: [String] = ["127.0.0.0/8", "::1"], publicHost: String = ""
+    trusted: [String] = ["127.0.0.0/8", "::1"], publicHost: String = "", port: UInt16 = 8080
 ) -> String {
     let proxies = HTTPSPolicy.TrustedProxies(
         ranges: trusted.compactMap(AddressRange.init), includesUnixSockets: true
@@ -15,7 +15,7 @@ private func outcome(
     var reader = RequestReader(limits: RequestLimits())
     reader.bytes = Array(request.utf8)
     guard case .request = reader.next() else { return "no request" }
-    let origin = policy.origin(address: address.flatMap(IPAddress.init), isTLS: isTLS)
+    let origin = policy.origin(address: address.flatMap(IPAddress.init), isTLS: isTLS, port: port)
     switch policy.decision(on: reader.request.head, in: reader.requestBytes, from: origin) {
     case .served(let isSecure): return isSecure ? "secure" : "served"
     case .refused(let refusal): return "\(refusal.status.rawValue)"
@@ -170,6 +170,30 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
         #expect(outcome(.strict, from: "192.0.2.1", isTLS: true, "GET /token \(headers)") == "secure")
         #expect(outcome(.off, from: "127.0.0.1", "GET /token \(headers)") == "served")
         #expect(outcome(.proxy, from: "127.0.0.1", "GET /token \(headers)") == "served")
+    }
+
+    @Test(
+        "mode strict takes no page under a name of its own for a proxy on this machine",
+        arguments: [
+            ("evil.example:8080", "421"), ("EVIL.example.:08080", "421"), ("evil%2Eexample:8080", "421"),
+            // What proxies write: the host of their own URL, or the address that they have the server under.
+            ("evil.example", "secure"), ("evil.example:", "secure"), ("evil.example:8443", "secure"),
+            ("evil.example:80800", "secure"), ("t.example:8080", "secure"),
+            ("127.0.0.1:8080", "secure"), ("[::1]:8080", "secure"), ("localhost:8080", "secure"),
+            ("machine:8080", "secure"),
+        ]
+    )
+    func claims(host: String, expected: String) {
+        for claim in ["X-Forwarded-Proto: https", "Forwarded: proto=https"] {
+            let request = "GET /token HTTP/1.1\r\nHost: \(host)\r\n\(claim)\r\n\r\n"
+            #expect(outcome(.strict, from: "127.0.0.1", request, publicHost: "t.example:8443") == expected)
+            #expect(outcome(.strict, from: "::1", request, publicHost: "t.example:8443") == expected)
+            // Proxies elsewhere may well have the server under a name; and no page has a certificate for one over TLS.
+            #expect(outcome(.strict, from: "10.0.0.1", request, trusted: ["10.0.0.0/8"]) == "secure")
+            #expect(outcome(.strict, from: "127.0.0.1", isTLS: true, request) == "secure")
+            #expect(outcome(.strict, from: nil, request, port: 0) == "secure")
+            #expect(outcome(.proxy, from: "127.0.0.1", request) == "secure")
+        }
     }
 
     @Test("what a page has sent is still known when a connection's head repeats")

@@ -153,7 +153,7 @@ struct Connection: ~Copyable {
     private mutating func takeRules(of worker: Worker) {
         rules = worker.rules
         reader.limits = rules.limits
-        origin = rules.https.origin(address: origin.address, isTLS: origin.isTLS)
+        origin = rules.https.origin(address: origin.address, isTLS: origin.isTLS, port: origin.port)
     }
 
     // MARK: - Requests

@@ -107,7 +107,8 @@ final class Worker: @unchecked Sendable {
             // The client was gone before it was served.
             return noteEnd()
         }
-        let origin = rules.https.origin(address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false)
+        let origin = rules.https.origin(
+            address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false, port: entrance.listener.port)
         let connection = Connection(stream, from: origin, on: self)
         ConnectionDriver(connection, on: self).start(through: entrance, isRefused: isRefused)
     }

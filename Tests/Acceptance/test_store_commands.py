@@ -311,6 +311,16 @@ def test_a_control_socket_that_a_crash_left_behind_is_replaced(serve):
     assert "0 tokens" in printed(again.data, "list")
 
 
+def test_a_large_request_does_not_wait_for_the_memory_that_it_has_itself(serve, tmp_path):
+    server = serve()
+    (tmp_path / "body").write_text(json.dumps({"id": "a" * (60 << 20)}))
+    done = subprocess.run(
+        ["curl", "-s", "--unix-socket", str(server.data / "control.sock"), "-d", f"@{tmp_path}/body",
+         "http://localhost/store/get"],
+        capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout) == {"error": "the id is empty, longer than 1024 bytes, or holds a NUL"}
+
+
 def test_without_the_control_socket_a_command_says_what_to_do(serve):
     server = serve()
     (server.data / "control.sock").unlink()

@@ -123,6 +123,11 @@ struct AdministrationStream: ~Copyable {
         return bytes[(start + body.lowerBound)..<(start + body.upperBound)]
     }
 
+    /// Gives back what was taken of the memory for the body, which is not held any more.
+    mutating func giveBackShare() {
+        _ = share.take()
+    }
+
     private var received: Received {
         let (request, bytes) = (reader.request, reader.requestBytes)
         let head = request.head

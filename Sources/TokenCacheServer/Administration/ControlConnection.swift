@@ -101,6 +101,8 @@ struct ControlConnection: ~Copyable {
         }
         var share: ControlMemory.Share?
         if type.replySize > 0 {
+            // Whoever waits for a share has none, or commands could wait for one another, and this one for itself.
+            stream.giveBackShare()
             share = await memory.share(type.replySize, on: loop)
             if share == nil { return await refuse(.unavailable, "the server is stopping") }
         }

@@ -125,7 +125,7 @@ def test_a_program_that_says_where_it_stands_is_no_page(server):
 # The host of a request, with or without a port
 
 OWN_HOSTS = ["localhost", "LOCALHOST:9090", "localhost.", "127.0.0.1", "10.1.2.3:9090", "[::1]", "[fd00::1]:9090", "",
-             "tokens.example", "Tokens.Example:9090", "tokens.example."]
+             "tokens.example", "Tokens.Example:9090", "tokens.example.", "full.example", "full.example.:9090"]
 OTHER_HOSTS = ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "evil.example:9090", "127.1",
                "2130706433", "xtokens.example", "tokens.example.evil"]
 
@@ -143,7 +143,7 @@ def metrics_for(server, host):
 
 def test_a_page_that_has_its_own_name_lead_here_reads_nothing(serve):
     """DNS rebinding: for the browser the answers would be those of the page's own site."""
-    server = serve({"admin": {"listen": "127.0.0.1:0", "hosts": ["Tokens.Example"]}})
+    server = serve({"admin": {"listen": "127.0.0.1:0", "hosts": ["Tokens.Example", "full.example."]}})
     for host in OWN_HOSTS:
         assert status_for(server.administration[0], "/readyz", host) == 200, host
         assert metrics_for(server, host) == 200

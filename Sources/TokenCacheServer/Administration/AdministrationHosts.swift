@@ -14,7 +14,7 @@ struct AdministrationHosts {
     func contain(_ authority: String) -> Bool {
         let host = Self.host(of: authority)
         if host.isEmpty || host == "localhost" || IPAddress(host) != nil { return true }
-        return names.contains { $0.lowercased() == host }
+        return names.contains { Self.host(of: $0) == host }
     }
 
     /// The host in lower case, without port, brackets, and the dot that ends a full name.

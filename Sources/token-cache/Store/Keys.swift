@@ -30,8 +30,8 @@ struct Keys: AsyncParsableCommand {
             let reply = try await options.withStore { try await $0.perform(ListKeys()) }
             let lines = reply.keys.map { key in
                 """
-                \(key.number)  made \(Text.time(key.createdAt))  has sealed \(key.seals) times\
-                \(key.isNewest ? "  seals" : "")\(key.bindsTimes ? "" : "  of an earlier version: replace it")
+                \(key.number)  made \(Text.time(key.createdAt))  has sealed \(key.seals) \(key.seals == 1 ? "time" : "times")\
+                \(key.isNewest ? "  seals new tokens" : "")\(key.bindsTimes ? "" : "  of an earlier version: replace it")
                 """
             }
             try options.output.print(reply, lines.joined(separator: "\n"))

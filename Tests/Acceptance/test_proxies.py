@@ -430,6 +430,22 @@ def test_what_the_server_answers_passes_through_as_it_is(site, status):
     assert response.headers["location"] == "https://elsewhere.test/"
 
 
+@pytest.mark.parametrize("status", [200, 403, 421, 503])
+def test_the_headers_of_the_servers_answers_pass_through_once(site, status):
+    body = error(status * 100, "Said by the server.")
+    headers = {"content-type": "application/json", "content-length": str(len(body)), "cache-control": "no-store",
+               "x-content-type-options": "nosniff", "x-request-id": "0123456789abcdef",
+               "strict-transport-security": "max-age=31536000"}
+    answer = lines(f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in headers.items()), "Connection: close",
+                   body=body)
+    with site.without_server(), Backend(site.port, answer), site.secure() as connection:
+        connection.send(lines("GET /token?unique_id=a HTTP/1.1", f"Host: {HOST}", "Connection: close"))
+        head = connection.receive_to_end().partition(b"\r\n\r\n")[0].decode()
+    seen = [tuple(line.split(": ", 1)) for line in head.split("\r\n")[1:]]
+    for name, value in headers.items():
+        assert [found for field, found in seen if field.lower() == name] == [value], head
+
+
 @pytest.mark.parametrize("name", PROXIES)
 def test_a_server_that_does_not_answer_gives_an_error_in_the_contracts_shape(tmp_path, certificate, name):
     """With a second instead of the minute that the proxy waits."""

@@ -314,7 +314,7 @@ package final class Server: Sendable {
             for worker in workers { worker.loop.abandon() }
             try await Task.sleep(for: Self.abandonTime)
             // A call to the disk that does not return cannot be taken back. What it was to store was not acknowledged.
-            logger.critical("the store does not finish, its disk seems to hang; ending without it")
+            logger.critical("the store does not finish, its disk seems to hang; ending without it: \(reason)")
             _exit(EXIT_FAILURE)
         }
     }

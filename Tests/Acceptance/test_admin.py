@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -178,6 +179,7 @@ LEFT_WAITING = {
     "nothing": b"", "half a head": b"GET /healthz HTTP/1.1\r\nHost: loc",
     "half a body": lines("POST /healthz HTTP/1.1", HOST, "Content-Length: 1000") + b"x",
     "answers that nobody takes": lines("GET / HTTP/1.1", HOST) * 100,
+    "answers that take long": lines("GET /metrics HTTP/1.1", HOST) * 100,
     "the next request": lines("GET /healthz HTTP/1.1", HOST),
 }
 
@@ -192,6 +194,20 @@ def test_connections_that_are_left_waiting_keep_no_probe_from_its_answer(server,
             assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
     until(lambda: answers(server.administration[0]))
     assert exchange(server.address, post(fresh_id(), "a")).body == STORED
+
+
+def test_many_who_ask_for_metrics_keep_the_server_neither_from_a_probe_nor_from_its_end(serve):
+    """Before, each was made for itself, by threads that also have to see to signals."""
+    server = serve({**ADMINISTRATION, "drain_timeout": "1s"})
+    with contextlib.ExitStack() as stack:
+        for number in range(2_000):
+            connection = stack.enter_context(Connection(server.administration[0], receive_buffer=4096))
+            connection.send_while_possible(lines("GET /metrics HTTP/1.1", HOST) * 20)
+            if number % 100 == 0:
+                assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
+                # Those that were given up are closed, and do nothing any more.
+                assert int(re.search(r"\nprocess_open_fds (\d+)", metrics(server))[1]) < 500
+        assert server.stop() == 0
 
 
 def test_one_connection_too_many_ends_the_one_that_is_idle_for_longest(server):

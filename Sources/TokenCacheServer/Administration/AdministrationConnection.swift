@@ -19,7 +19,10 @@ enum AdministrationConnection {
         while true {
             switch await stream.receive() {
             case .request(let request):
-                let answer = await endpoints.answer(request, of: .network) ?? endpoints.nothing(at: request.path)
+                // Nothing that is asked for here does anything, so that it may be given up.
+                let answer =
+                    await connection.waiting(for: .answer) { await endpoints.answer(request, of: .network) }
+                    ?? endpoints.nothing(at: request.path)
                 let bytes = answer.encoded(omitsBody: request.method == "HEAD", closes: request.isLast)
                 guard await stream.send(bytes) else { return }
                 if request.isLast { return stream.finishSending() }

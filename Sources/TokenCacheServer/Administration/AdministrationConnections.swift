@@ -10,9 +10,9 @@ internal import Glibc
 final class AdministrationConnections: @unchecked Sendable {
     // Unchecked: only tasks on the loop touch it and its connections.
 
-    /// What a connection waits for its client to do, what is given up first before the others.
+    /// What a connection waits for, what is given up first before the others.
     enum Wait: Int, Comparable {
-        case firstByte, restOfRequest, takingOfAnswer
+        case firstByte, restOfRequest, answer, takingOfAnswer
 
         static func < (one: Wait, other: Wait) -> Bool { one.rawValue < other.rawValue }
     }
@@ -24,8 +24,10 @@ final class AdministrationConnections: @unchecked Sendable {
         private let others: AdministrationConnections
         /// The order in which connections began to wait for their current request.
         fileprivate var turn = 0
-        /// Nil while the server has something to do for it.
+        /// Nil while the server does something for it that is to be finished.
         fileprivate var wait: Wait?
+        /// Whether another one has its place: no further request of it is read, though some may be there already.
+        fileprivate(set) var isGivenUp = false
 
         fileprivate init(_ descriptor: Int32, among others: AdministrationConnections) {
             self.descriptor = descriptor
@@ -38,7 +40,7 @@ final class AdministrationConnections: @unchecked Sendable {
             turn = others.turns
         }
 
-        /// Waits for the client; the connection may be given up meanwhile.
+        /// Waits; the connection may be given up meanwhile.
         func waiting<Result>(for wait: Wait, _ body: () async -> Result) async -> Result {
             self.wait = wait
             defer { self.wait = nil }
@@ -83,6 +85,7 @@ final class AdministrationConnections: @unchecked Sendable {
     private func giveUp(_ connection: Connection) {
         _ = shutdown(connection.descriptor, Int32(SHUT_RDWR))
         connection.wait = nil
+        connection.isGivenUp = true
         remove(connection)
     }
 }

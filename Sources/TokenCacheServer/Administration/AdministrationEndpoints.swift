@@ -1,12 +1,22 @@
+internal import EventLoop
 internal import HTTP
 internal import Metrics
 
 /// What the server tells of itself and lets be done to it, on `admin.listen` and the control socket.
 ///
-/// Any thread.
+/// Belongs to its loop's thread.
 struct AdministrationEndpoints: Sendable {
     let server: Server
     let version: String
+    private let status: SharedReport<ServerStatus>
+    private let metrics: SharedReport<String>
+
+    init(server: Server, version: String, on loop: EventLoop) {
+        self.server = server
+        self.version = version
+        status = SharedReport(on: loop) { server.status(version: version) }
+        metrics = SharedReport(on: loop) { server.metrics(version: version) }
+    }
 
     private enum Endpoint: String, CaseIterable {
         case page = "/"
@@ -57,18 +67,13 @@ struct AdministrationEndpoints: Sendable {
     private func answer(_ endpoint: Endpoint, _ asker: Asker) async -> AdministrationAnswer {
         switch endpoint {
         case .page: return StatusPage.answer
-        case .status:
-            // Reads files, which is not for a loop's thread.
-            let status = await Task { [server, version] in server.status(version: version) }.value
-            return AdministrationAnswer(json: status)
+        case .status: return AdministrationAnswer(json: await status.next())
         // A full disk does not get better by a restart: what can answer is alive.
         case .health: return AdministrationAnswer(json: ["alive": true])
         case .readiness:
             let readiness = server.readiness
             return AdministrationAnswer(readiness.isReady ? .ok : .unavailable, json: readiness)
-        case .metrics:
-            let text = await Task { [server, version] in server.metrics(version: version) }.value
-            return AdministrationAnswer(mediaType: MetricsText.mediaType, text: text)
+        case .metrics: return AdministrationAnswer(mediaType: MetricsText.mediaType, text: await metrics.next())
         case .reload:
             let outcome = await server.reload("reload asked for by \(asker)")
             return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)

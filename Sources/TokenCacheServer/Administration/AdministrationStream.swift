@@ -75,6 +75,7 @@ struct AdministrationStream: ~Copyable {
         while true {
             // It shares its loop with others, and may have much at hand: no request of it is under way meanwhile.
             await connection.waiting(for: .restOfRequest) { await Task.yield() }
+            guard !connection.isGivenUp else { return .over }
             switch reader.next() {
             case .request:
                 hasRequest = true

@@ -370,7 +370,7 @@ package final class Server: Sendable {
 
     /// Answers those who run the server, on a loop of their own and until that is abandoned.
     private func administer(_ version: String) async {
-        let endpoints = AdministrationEndpoints(server: self, version: version)
+        let endpoints = AdministrationEndpoints(server: self, version: version, on: administrationLoop)
         await withDiscardingTaskGroup { [administrationLoop, logger, reserve] group in
             for listener in administration {
                 group.addTask(executorPreference: administrationLoop) {

@@ -88,8 +88,8 @@ extension Span<UInt8> {
         var (port, factor) = (0, 1)
         for index in authority.indices.reversed() {
             if self[index] == UInt8(ascii: ":") { return factor > 1 ? port : nil }
-            // Five digits at most.
-            guard ByteClass.isDigit(self[index]) else { return nil }
+            // A name without a port may be all digits, and longer than any number.
+            guard ByteClass.isDigit(self[index]), factor <= 10_000 else { return nil }
             port += Int(self[index] - UInt8(ascii: "0")) * factor
             factor *= 10
         }

@@ -181,6 +181,8 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("evil.example:80800", "secure"), ("t.example:8080", "secure"),
             ("127.0.0.1:8080", "secure"), ("[::1]:8080", "secure"), ("localhost:8080", "secure"),
             ("machine:8080", "secure"),
+            // A name may be all digits, with more of them than a number can have.
+            ("123456789012345678901234567890", "secure"), ("123456789012345678901234567890.example:8080", "421"),
         ]
     )
     func claims(host: String, expected: String) {

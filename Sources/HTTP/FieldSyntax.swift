@@ -54,8 +54,8 @@ extension Span<UInt8> {
 
     /// Whether a valid authority, or none, has a name that somebody else's DNS may lead to this machine.
     ///
-    /// Neither addresses nor `localhost` and the names below it (RFC 6761, section 6.3) can be led anywhere, and a name without
-    /// a dot is one of this machine's own network.
+    /// DNS has no say in where addresses lead, nor `localhost` and the names below it (RFC 6761, section 6.3). A name without
+    /// a dot is taken for one of the local network.
     package func hasForeignName(_ authority: ByteRange) -> Bool {
         // A span of its own: no step has to check its bounds.
         let text = extracting(authority.indices)

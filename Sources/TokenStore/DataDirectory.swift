@@ -9,7 +9,7 @@ package struct DataDirectory: ~Copyable, Sendable {
         ["", "-wal", "-shm"].map { SQLiteTokenStore.fileName + $0 } + [lockName, controlSocketName]
 
     package let path: String
-    /// The database's path, without links where it is itself one.
+    /// The path of the database's file: if `tokens.db` is a link, of the file that it leads to.
     let database: String
     private let lock: FileLock
     /// Of a database that lies elsewhere, as another folder may lead to it as well.

@@ -101,12 +101,12 @@ struct ControlConnection: ~Copyable {
         }
         var share: ControlMemory.Share?
         if type.replySize > 0 {
-            // Whoever waits for a share has none, or commands could wait for one another, and this one for itself.
+            // A command that waited for memory while it holds some could wait for another such command, or for itself.
             stream.giveBackShare()
             share = await memory.share(type.replySize, on: loop)
             if share == nil { return await refuse(.unavailable, "the server is stopping") }
         }
-        // It is given back when the reply has been sent.
+        // The reply takes this memory until it has been sent.
         defer { _ = share.take() }
         guard await send(Self.head(.ok)) else { return }
         let (lines, continuation) = AsyncStream.makeStream(of: [UInt8].self, bufferingPolicy: .unbounded)

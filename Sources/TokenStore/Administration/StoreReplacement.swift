@@ -68,7 +68,7 @@ package struct StoreReplacement: ~Copyable {
         return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: options.isSealed)
     }
 
-    /// Has the copy of a backup count at least as many seals as the store whose place it takes: the keys have made them.
+    /// Raises the backup's counts of seals to those of the store that it replaces, as the same keys have made both.
     private func keepSealCounts() throws(StoreError) {
         guard PrivateFile.size(database.path) > 0 else { return }
         // With its WAL, which counts further and may even hold all there is; without it where that cannot be read. What

@@ -24,8 +24,8 @@ package struct LogDamage: Hashable, Sendable, Codable, CustomStringConvertible {
 /// the bad frame had been synced: then the WAL is damaged, and acknowledged commits would be dropped.
 ///
 /// Damage in the last group looks like an incomplete group. Frames of an earlier round, which the WAL is written over, have
-/// other salts and do not count; what is left of a group that failed is cut off at once (see `BatchedLog`). SQLite would
-/// repeat the mark to fill a sector only if it were built to expect that overwriting a sector harms its neighbours.
+/// other salts and do not count; what is left of a group that failed is cut off at once (see `BatchedLog`). SQLite
+/// repeats the mark, to fill a sector, only in builds without SQLITE_POWERSAFE_OVERWRITE, which is on by default.
 struct LogExamination {
     private static let headSize = 32
     private static let frameHeadSize = 24

@@ -167,7 +167,7 @@ final class SQLiteWriter: Sendable {
             }
             housekeeping.noteRetention(state.retention, at: .now)
             if let job {
-                // Each by itself: what takes long only together is no stall.
+                // Timed apart from the commit before it: only a single step that takes too long is a stall.
                 admission.noteBusy()
                 job(database)
                 housekeeping.noteCommit(at: .now)

@@ -10,8 +10,8 @@ internal import COpenSSL
 /// No two values of a key have the same number. What nothing here can tell is that a whole row, times and all, was replaced
 /// by what it was earlier: it was sealed for just that place.
 ///
-/// Versions up to schema 3 wrote form 1, which has no number and whose associated data lack that and the times. It opens with
-/// keys that they have made and with no other, so that no row can be passed off as one of them once these are retired.
+/// Versions up to schema 3 wrote form 1: without a number, and with neither number nor times in the associated data. Such
+/// values open only with keys that those versions made. Once these keys are retired, no row can be passed off as form 1.
 ///
 /// Used by one thread at a time.
 struct TokenSealer: ~Copyable {

@@ -50,6 +50,9 @@ let package = Package(
         // Imports run one way from here down.
         .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),
         .target(
+            name: "TokenPHPFiles", dependencies: ["TokenService", "TokenStore"], swiftSettings: strict
+        ),
+        .target(
             name: "TokenCacheServer",
             dependencies: [
                 "CLinux", "EventLoop", "HTTP", "Metrics", "TokenService", "TokenStore",
@@ -59,14 +62,21 @@ let package = Package(
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "Yams", package: "Yams"),
             ],
+            path: "Sources",
+            sources: [
+                "Server", "Operations/Administration", "Operations/Asking", "Operations/ControlSocket",
+                "Operations/Doctor", "Operations/Metrics", "Operations/StatusPage/Server+Status.swift",
+                "Operations/StatusPage/ServerStatus.swift", "Operations/StatusPage/StatusPage.swift",
+                "TokenCacheServer",
+            ],
             // In the binary, which needs no file beside it.
-            resources: [.embedInCode("StatusPage/Resources")],
+            resources: [.embedInCode("Operations/StatusPage/Resources")],
             swiftSettings: strict
         ),
         .executableTarget(
             name: "token-cache",
             dependencies: [
-                "TokenCacheServer", "TokenService", "TokenStore",
+                "TokenCacheServer", "TokenPHPFiles", "TokenService", "TokenStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -88,7 +98,11 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "TokenCacheServerTests",
+            name: "TokenPHPFilesTests", dependencies: ["TokenPHPFiles", "TokenService", "TokenStore", "TestSupport"],
+            swiftSettings: tested
+        ),
+        .testTarget(
+            name: "ServerTests",
             dependencies: [
                 "TokenCacheServer", "EventLoop", "HTTP", "Metrics", "TokenService", "TokenStore", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),

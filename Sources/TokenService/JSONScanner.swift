@@ -1,15 +1,22 @@
 internal import HTTP
 
 /// Reads JSON (RFC 8259) out of bytes by recursive descent.
-struct JSONScanner {
-    struct Malformed: Error {}
+package struct JSONScanner {
+    package struct Malformed: Error {
+        package init() {}
+    }
 
     /// Deeper nesting than this is refused, as every level takes a stack frame.
     private static let depthLimit = 64
 
     /// Counted from the first of the bytes that every call is given.
-    var position: Int
+    package var position: Int
     let end: Int
+
+    package init(position: Int, end: Int) {
+        self.position = position
+        self.end = end
+    }
 
     func peek(_ bytes: Span<UInt8>) -> UInt8? {
         position < end ? bytes[position] : nil
@@ -19,7 +26,7 @@ struct JSONScanner {
         while let byte = peek(bytes), byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d { position += 1 }
     }
 
-    mutating func expect(_ byte: UInt8, _ bytes: Span<UInt8>) throws(Malformed) {
+    package mutating func expect(_ byte: UInt8, _ bytes: Span<UInt8>) throws(Malformed) {
         guard peek(bytes) == byte else { throw Malformed() }
         position += 1
     }
@@ -31,7 +38,7 @@ struct JSONScanner {
     }
 
     /// Reads members after the opening brace up to the closing one; `read` takes the value.
-    mutating func forEachMember(
+    package mutating func forEachMember(
         _ bytes: Span<UInt8>, _ read: ([UInt8], inout JSONScanner) throws(Malformed) -> Void
     ) throws(Malformed) {
         try skipSpace(bytes)
@@ -107,7 +114,7 @@ struct JSONScanner {
     }
 
     /// A string's bytes with the escapes undone.
-    mutating func string(_ bytes: Span<UInt8>) throws(Malformed) -> [UInt8] {
+    package mutating func string(_ bytes: Span<UInt8>) throws(Malformed) -> [UInt8] {
         try expect(UInt8(ascii: "\""), bytes)
         var text: [UInt8] = []
         while let byte = peek(bytes), byte >= 0x20 {

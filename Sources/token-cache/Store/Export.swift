@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import TokenCacheServer
+import TokenPHPFiles
 import TokenService
 import TokenStore
 
@@ -32,7 +33,7 @@ struct Export: AsyncParsableCommand {
             valueName: "format"
         )
     )
-    var format: DataFileFormat = .json
+    var format: TokenPHPFileFormat = .json
 
     @OptionGroup var options: StoreCommandOptions
 
@@ -45,9 +46,9 @@ struct Export: AsyncParsableCommand {
             defer { bar.finish() }
             do {
                 return try await write(bar, store)
-            } catch let error as DataFolderError {
+            } catch let error as TokenPHPFolderError {
                 throw options.configuration.fault("\(error)")
-            } catch let error as DataFolderWriter.Failure {
+            } catch let error as TokenPHPFolderWriter.Failure {
                 throw options.configuration.fault("\(error)")
             }
         }
@@ -55,7 +56,7 @@ struct Export: AsyncParsableCommand {
     }
 
     private func write(_ bar: ProgressBar, _ store: StoreAccess) async throws -> TransferSummary {
-        let writer = try DataFolderWriter(directory, format: format)
+        let writer = try TokenPHPFolderWriter(directory, format: format)
         let total = try await store.perform(StatisticsOfStore()).tokens
         var summary = TransferSummary()
         var (slot, seen): (Int64, Int) = (0, 0)
@@ -87,4 +88,4 @@ struct Export: AsyncParsableCommand {
     }
 }
 
-extension DataFileFormat: ExpressibleByArgument {}
+extension TokenPHPFileFormat: ExpressibleByArgument {}

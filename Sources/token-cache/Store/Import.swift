@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import TokenCacheServer
+import TokenPHPFiles
 import TokenService
 import TokenStore
 
@@ -40,7 +41,7 @@ struct Import: AsyncParsableCommand {
             defer { bar.finish() }
             do {
                 return try await self.store(bar, store)
-            } catch let error as DataFolderError {
+            } catch let error as TokenPHPFolderError {
                 throw options.configuration.fault("\(error)")
             }
         }
@@ -48,7 +49,7 @@ struct Import: AsyncParsableCommand {
     }
 
     private func store(_ bar: ProgressBar, _ store: StoreAccess) async throws -> TransferSummary {
-        let reader = try DataFolderReader(directory)
+        let reader = try TokenPHPFolderReader(directory)
         let total = reader.count()
         var summary = TransferSummary()
         var seen = 0
@@ -85,7 +86,7 @@ struct Import: AsyncParsableCommand {
         return summary
     }
 
-    private func show(_ reason: DataFile.SkipReason, _ name: [UInt8], _ bar: ProgressBar) {
+    private func show(_ reason: TokenPHPFile.SkipReason, _ name: [UInt8], _ bar: ProgressBar) {
         bar.finish()
         let line = "\(Text.visible(String(decoding: name, as: UTF8.self))): \(reason.explanation)\n"
         try? FileHandle.standardError.write(contentsOf: Data(line.utf8))

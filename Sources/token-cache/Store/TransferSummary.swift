@@ -1,4 +1,4 @@
-import TokenService
+import TokenPHPFiles
 
 /// What an import or export has come to.
 struct TransferSummary: Encodable {
@@ -9,14 +9,14 @@ struct TransferSummary: Encodable {
     /// Files by how they hold their token info.
     var formats: [String: Int] = [:]
 
-    mutating func skip(_ reason: DataFile.SkipReason) {
+    mutating func skip(_ reason: TokenPHPFile.SkipReason) {
         skipped[reason.rawValue, default: 0] += 1
     }
 
     /// For a person.
     func text(_ verb: String) -> String {
         var lines = ["\(Text.count(done, "token")) \(verb)"]
-        for reason in DataFile.SkipReason.allCases {
+        for reason in TokenPHPFile.SkipReason.allCases {
             guard let count = skipped[reason.rawValue] else { continue }
             lines.append("\(Text.number(count)) skipped: \(reason.explanation)")
         }

@@ -1,12 +1,12 @@
 internal import Glibc
 
 /// Reads token.php's files one at a time, in the order in which the file system has them.
-@safe package struct DataFolderReader: ~Copyable {
+@safe package struct TokenPHPFolderReader: ~Copyable {
     /// A file that was come across.
     package enum Entry: Hashable, Sendable {
-        case token(DataFile)
+        case token(TokenPHPFile)
         /// The name is a secret in practice, as the id in it is.
-        case skipped(name: [UInt8], DataFile.SkipReason)
+        case skipped(name: [UInt8], TokenPHPFile.SkipReason)
     }
 
     private static let sizeLimit = 64 << 20
@@ -14,9 +14,9 @@ internal import Glibc
     private let path: String
     private let stream: OpaquePointer
 
-    package init(_ path: String) throws(DataFolderError) {
+    package init(_ path: String) throws(TokenPHPFolderError) {
         guard let stream = unsafe opendir(path) else {
-            throw DataFolderError(path: path, call: "opendir", reason: unsafe String(cString: strerror(errno)))
+            throw TokenPHPFolderError(path: path, call: "opendir", reason: unsafe String(cString: strerror(errno)))
         }
         unsafe self.stream = unsafe stream
         self.path = path
@@ -37,7 +37,7 @@ internal import Glibc
     /// The next file; nil at the end.
     package func next() -> Entry? {
         guard let name = nextName() else { return nil }
-        do throws(DataFile.SkipReasonError) {
+        do throws(TokenPHPFile.SkipReasonError) {
             return .token(try read(name))
         } catch {
             return .skipped(name: name, error.reason)
@@ -52,29 +52,29 @@ internal import Glibc
         return nil
     }
 
-    private func read(_ name: [UInt8]) throws(DataFile.SkipReasonError) -> DataFile {
+    private func read(_ name: [UInt8]) throws(TokenPHPFile.SkipReasonError) -> TokenPHPFile {
         // Neither a link nor a pipe, at which the reading would stand still.
         let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC
-        let descriptor = unsafe openat(dirfd(stream), DataFile.terminated(name), flags)
+        let descriptor = unsafe openat(dirfd(stream), TokenPHPFile.terminated(name), flags)
         guard descriptor >= 0 else {
-            throw DataFile.SkipReasonError(errno == ELOOP || errno == ENXIO ? .notAFile : .unreadable)
+            throw TokenPHPFile.SkipReasonError(errno == ELOOP || errno == ENXIO ? .notAFile : .unreadable)
         }
         defer { close(descriptor) }
         var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0 else { throw DataFile.SkipReasonError(.unreadable) }
-        guard status.st_mode & S_IFMT == S_IFREG else { throw DataFile.SkipReasonError(.notAFile) }
-        let id = try DataFile.id(ofName: name).get()
-        guard status.st_size <= Self.sizeLimit else { throw DataFile.SkipReasonError(.tooLarge) }
+        guard unsafe fstat(descriptor, &status) == 0 else { throw TokenPHPFile.SkipReasonError(.unreadable) }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw TokenPHPFile.SkipReasonError(.notAFile) }
+        let id = try TokenPHPFile.id(ofName: name).get()
+        guard status.st_size <= Self.sizeLimit else { throw TokenPHPFile.SkipReasonError(.tooLarge) }
         let content = try content(of: descriptor, size: Int(status.st_size))
-        guard !content.isEmpty else { throw DataFile.SkipReasonError(.empty) }
-        let (tokenInfo, format) = DataFileFormat.read(content)
+        guard !content.isEmpty else { throw TokenPHPFile.SkipReasonError(.empty) }
+        let (tokenInfo, format) = TokenPHPFileFormat.read(content)
         guard (try? UTF8Span(validating: tokenInfo.span)) != nil else {
-            throw DataFile.SkipReasonError(.contentNotText)
+            throw TokenPHPFile.SkipReasonError(.contentNotText)
         }
-        return DataFile(id: id, tokenInfo: tokenInfo, format: format, modifiedAt: Int64(status.st_mtim.tv_sec))
+        return TokenPHPFile(id: id, tokenInfo: tokenInfo, format: format, modifiedAt: Int64(status.st_mtim.tv_sec))
     }
 
-    private func content(of descriptor: Int32, size: Int) throws(DataFile.SkipReasonError) -> [UInt8] {
+    private func content(of descriptor: Int32, size: Int) throws(TokenPHPFile.SkipReasonError) -> [UInt8] {
         var content = [UInt8](repeating: 0, count: size)
         var count = 0
         while count < size {
@@ -82,7 +82,7 @@ internal import Glibc
                 unsafe Glibc.read(descriptor, bytes.baseAddress?.advanced(by: count), size - count)
             }
             if received < 0 && errno == EINTR { continue }
-            guard received >= 0 else { throw DataFile.SkipReasonError(.unreadable) }
+            guard received >= 0 else { throw TokenPHPFile.SkipReasonError(.unreadable) }
             if received == 0 { break }
             count += received
         }

@@ -1,5 +1,7 @@
+internal import TokenService
+
 /// How a file of token.php's holds its token info.
-package enum DataFileFormat: String, Codable, CaseIterable, Sendable {
+package enum TokenPHPFileFormat: String, Codable, CaseIterable, Sendable {
     /// What PHP's `json_encode` makes of the token info, a string in quotes: what token.php writes.
     case json
     /// A JSON object whose one member `token_info` is that string, as variants of the script write it.
@@ -28,7 +30,7 @@ package enum DataFileFormat: String, Codable, CaseIterable, Sendable {
     }
 
     /// Finds out the format of a file's content, and reads the token info.
-    package static func read(_ content: [UInt8]) -> (tokenInfo: [UInt8], format: DataFileFormat) {
+    package static func read(_ content: [UInt8]) -> (tokenInfo: [UInt8], format: TokenPHPFileFormat) {
         do throws(JSONScanner.Malformed) {
             switch content.first {
             case UInt8(ascii: "\""): return (try string(content), .json)

@@ -2,9 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-@testable import TokenService
+@testable import TokenPHPFiles
 
-@Suite struct DataFileTests {
+@Suite struct TokenPHPFileTests {
     private let folder: TemporaryDirectory
 
     init() throws {
@@ -15,9 +15,9 @@ import Testing
         try Data(content).write(to: URL(filePath: "\(folder.path)/\(name)"))
     }
 
-    private func entries() throws -> [DataFolderReader.Entry] {
-        let reader = try DataFolderReader(folder.path)
-        var entries: [DataFolderReader.Entry] = []
+    private func entries() throws -> [TokenPHPFolderReader.Entry] {
+        let reader = try TokenPHPFolderReader(folder.path)
+        var entries: [TokenPHPFolderReader.Entry] = []
         while let entry = reader.next() { entries.append(entry) }
         return entries
     }
@@ -25,29 +25,29 @@ import Testing
     @Test(
         "a file's format is found out, and the same content is made again of its token info",
         arguments: [
-            (#""""#, "", DataFileFormat.json), (#""a\/b\u00e9\ud83c\udf89\"\\\n""#, "a/bé🎉\"\\\n", .json),
+            (#""""#, "", TokenPHPFileFormat.json), (#""a\/b\u00e9\ud83c\udf89\"\\\n""#, "a/bé🎉\"\\\n", .json),
             (#"{"token_info":""}"#, "", .object), (#"{"token_info":"{\"a\":1}"}"#, #"{"a":1}"#, .object),
             (#"{"com.facebook.sdk:TokenInformationTokenKey":"CAA"}"#, nil, .raw), ("plain", nil, .raw),
             (#"{"token_info":"a","b":"c"}"#, nil, .raw), (#"{"token_info":1}"#, nil, .raw), (#""a"b"#, nil, .raw),
             (#""a"#, nil, .raw), ("{}", nil, .raw), ("null", nil, .raw), (#""\ud83c""#, nil, .raw),
-        ] as [(String, String?, DataFileFormat)]
+        ] as [(String, String?, TokenPHPFileFormat)]
     )
-    func formats(_ content: String, _ tokenInfo: String?, _ format: DataFileFormat) {
-        let found = DataFileFormat.read(Array(content.utf8))
+    func formats(_ content: String, _ tokenInfo: String?, _ format: TokenPHPFileFormat) {
+        let found = TokenPHPFileFormat.read(Array(content.utf8))
         #expect(found.format == format)
         #expect(String(decoding: found.tokenInfo, as: UTF8.self) == tokenInfo ?? content)
         #expect(found.format.content(of: found.tokenInfo) == Array(content.utf8))
     }
 
-    @Test("any token info survives each format that can hold it", arguments: DataFileFormat.allCases)
-    func roundTrips(_ format: DataFileFormat) {
+    @Test("any token info survives each format that can hold it", arguments: TokenPHPFileFormat.allCases)
+    func roundTrips(_ format: TokenPHPFileFormat) {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<500 {
             let scalars = (0..<Int.random(in: 0...40, using: &generator)).compactMap { _ in
                 Unicode.Scalar(UInt32.random(in: 0...(Bool.random() ? 0x7f : 0x10ffff), using: &generator))
             }
             let tokenInfo = Array(String(String.UnicodeScalarView(scalars)).utf8)
-            let found = DataFileFormat.read(format.content(of: tokenInfo))
+            let found = TokenPHPFileFormat.read(format.content(of: tokenInfo))
             // A raw text may look like one of the others.
             if format != .raw { #expect(found.format == format && found.tokenInfo == tokenInfo) }
         }
@@ -68,15 +68,15 @@ import Testing
         try FileManager.default.createDirectory(atPath: "\(folder.path)/sub.txt", withIntermediateDirectories: false)
         try FileManager.default.createSymbolicLink(
             atPath: "\(folder.path)/link.txt", withDestinationPath: "me@example.txt")
-        var reasons: [String: DataFile.SkipReason] = [:]
-        var files: [DataFile] = []
+        var reasons: [String: TokenPHPFile.SkipReason] = [:]
+        var files: [TokenPHPFile] = []
         for entry in try entries() {
             switch entry {
             case .token(let file): files.append(file)
             case .skipped(let name, let reason): reasons[String(decoding: name, as: UTF8.self)] = reason
             }
         }
-        let expected = DataFile(
+        let expected = TokenPHPFile(
             id: Array("me@example".utf8), tokenInfo: Array("hello".utf8), format: .json, modifiedAt: 1_400_000_000)
         #expect(files == [expected])
         #expect(
@@ -85,7 +85,7 @@ import Testing
                 "bad.txt": .contentNotText, "sub.txt": .notAFile, "link.txt": .notAFile,
             ]
         )
-        #expect(try DataFolderReader(folder.path).count() == 8)
+        #expect(try TokenPHPFolderReader(folder.path).count() == 8)
     }
 
     @Test("a name that is not UTF-8 is skipped, one that looks like a folder's is read")
@@ -104,10 +104,10 @@ import Testing
     @Test("files are written for their owner alone, with their times, and only where the id can be a name")
     func writing() throws {
         let path = "\(folder.path)/out"
-        let writer = try DataFolderWriter(path, format: .json)
+        let writer = try TokenPHPFolderWriter(path, format: .json)
         for (id, reason) in [
             ("me", nil), ("a b\"é", nil), (String(repeating: "i", count: 251), nil),
-            ("a/b", DataFile.SkipReason.idWithSlash),
+            ("a/b", TokenPHPFile.SkipReason.idWithSlash),
             (String(repeating: "i", count: 252), .nameTooLong),
         ] {
             #expect(try writer.write(Array("hé".utf8), id: Array(id.utf8), modifiedAt: 1_400_000_000) == reason)
@@ -124,9 +124,9 @@ import Testing
 
     @Test("a folder that cannot be used is named")
     func missingFolder() throws {
-        #expect(throws: DataFolderError(path: "/none", call: "opendir", reason: "No such file or directory")) {
-            _ = try DataFolderReader("/none")
+        #expect(throws: TokenPHPFolderError(path: "/none", call: "opendir", reason: "No such file or directory")) {
+            _ = try TokenPHPFolderReader("/none")
         }
-        #expect(throws: DataFolderError.self) { _ = try DataFolderWriter("/none/out", format: .json) }
+        #expect(throws: TokenPHPFolderError.self) { _ = try TokenPHPFolderWriter("/none/out", format: .json) }
     }
 }

@@ -1,8 +1,10 @@
+internal import TokenService
+
 /// A token in a file of token.php's: `data/<unique id>.txt`.
-package struct DataFile: Hashable, Sendable {
+package struct TokenPHPFile: Hashable, Sendable {
     package let id: [UInt8]
     package let tokenInfo: [UInt8]
-    package let format: DataFileFormat
+    package let format: TokenPHPFileFormat
     /// When the file was written, in seconds since 1970.
     package let modifiedAt: Int64
 
@@ -87,7 +89,7 @@ package struct DataFile: Hashable, Sendable {
 }
 
 /// A folder of token.php's that cannot be used; says what to do about it.
-package struct DataFolderError: Error, Hashable, CustomStringConvertible {
+package struct TokenPHPFolderError: Error, Hashable, CustomStringConvertible {
     package let path: String
     /// The system call, and what it said.
     package let call: String

@@ -1,7 +1,7 @@
 internal import Glibc
 
 /// Writes token.php's files, each whole or not at all.
-package struct DataFolderWriter: ~Copyable {
+package struct TokenPHPFolderWriter: ~Copyable {
     /// What could not be written; the disk's fault.
     package struct Failure: Error, Hashable, CustomStringConvertible {
         package let path: String
@@ -13,17 +13,17 @@ package struct DataFolderWriter: ~Copyable {
     private static let temporaryName = ".token-cache-export.new"
 
     private let path: String
-    private let format: DataFileFormat
+    private let format: TokenPHPFileFormat
     private let folder: Int32
 
     /// Opens a folder, which is made (mode 0700) if it is missing.
-    package init(_ path: String, format: DataFileFormat) throws(DataFolderError) {
+    package init(_ path: String, format: TokenPHPFileFormat) throws(TokenPHPFolderError) {
         if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
-            throw DataFolderError(path: path, call: "mkdir", reason: unsafe String(cString: strerror(errno)))
+            throw TokenPHPFolderError(path: path, call: "mkdir", reason: unsafe String(cString: strerror(errno)))
         }
         let folder = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard folder >= 0 else {
-            throw DataFolderError(path: path, call: "open", reason: unsafe String(cString: strerror(errno)))
+            throw TokenPHPFolderError(path: path, call: "open", reason: unsafe String(cString: strerror(errno)))
         }
         self.path = path
         self.format = format
@@ -40,9 +40,9 @@ package struct DataFolderWriter: ~Copyable {
     /// - Returns: Why it cannot be one; nil when it is written.
     package func write(
         _ tokenInfo: [UInt8], id: [UInt8], modifiedAt: Int64
-    ) throws(Failure) -> DataFile.SkipReason? {
+    ) throws(Failure) -> TokenPHPFile.SkipReason? {
         let name: [UInt8]
-        switch DataFile.name(ofID: id) {
+        switch TokenPHPFile.name(ofID: id) {
         case .success(let found): name = found
         case .failure(let error): return error.reason
         }
@@ -52,7 +52,7 @@ package struct DataFolderWriter: ~Copyable {
         try write(format.content(of: tokenInfo), to: descriptor)
         let time = timespec(tv_sec: Int(modifiedAt), tv_nsec: 0)
         _ = unsafe [time, time].withUnsafeBufferPointer { unsafe futimens(descriptor, $0.baseAddress) }
-        let isRenamed = unsafe renameat(folder, Self.temporaryName, folder, DataFile.terminated(name)) == 0
+        let isRenamed = unsafe renameat(folder, Self.temporaryName, folder, TokenPHPFile.terminated(name)) == 0
         guard isRenamed else { throw failure() }
         return nil
     }

@@ -53,21 +53,28 @@ let package = Package(
             name: "TokenPHPFiles", dependencies: ["TokenService", "TokenStore"], swiftSettings: strict
         ),
         .target(
-            name: "TokenCacheServer",
+            name: "Settings",
             dependencies: [
-                "CLinux", "EventLoop", "HTTP", "Metrics", "TokenService", "TokenStore",
+                "HTTP", "TokenService", "TokenStore",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SystemPackage", package: "swift-system"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "Yams", package: "Yams"),
+            ],
+            swiftSettings: strict
+        ),
+        .target(
+            name: "TokenCacheServer",
+            dependencies: [
+                "CLinux", "EventLoop", "HTTP", "Metrics", "Settings", "TokenService", "TokenStore",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ],
             path: "Sources",
             sources: [
                 "Server", "Operations/Administration", "Operations/Asking", "Operations/ControlSocket",
                 "Operations/Doctor", "Operations/Metrics", "Operations/StatusPage/Server+Status.swift",
                 "Operations/StatusPage/ServerStatus.swift", "Operations/StatusPage/StatusPage.swift",
-                "TokenCacheServer",
             ],
             // In the binary, which needs no file beside it.
             resources: [.embedInCode("Operations/StatusPage/Resources")],
@@ -76,7 +83,7 @@ let package = Package(
         .executableTarget(
             name: "token-cache",
             dependencies: [
-                "TokenCacheServer", "TokenPHPFiles", "TokenService", "TokenStore",
+                "Settings", "TokenCacheServer", "TokenPHPFiles", "TokenService", "TokenStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -102,9 +109,13 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
+            name: "SettingsTests", dependencies: ["Settings", "HTTP", "TestSupport"], swiftSettings: tested
+        ),
+        .testTarget(
             name: "ServerTests",
             dependencies: [
-                "TokenCacheServer", "EventLoop", "HTTP", "Metrics", "TokenService", "TokenStore", "TestSupport",
+                "TokenCacheServer", "EventLoop", "HTTP", "Metrics", "Settings", "TokenService", "TokenStore",
+                "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: tested

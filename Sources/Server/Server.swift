@@ -5,6 +5,7 @@ internal import Glibc
 internal import HTTP
 internal import Logging
 internal import Metrics
+package import Settings
 internal import Synchronization
 internal import TokenService
 internal import TokenStore
@@ -52,7 +53,7 @@ package final class Server: Sendable {
     ///   - settings: What `loader` has read.
     ///   - loader: For reading them again.
     ///   - log: Where messages go.
-    package init(_ settings: Settings, from loader: ConfigurationLoader, log: LogOutput) throws(StartError) {
+    package init(_ settings: Settings, from loader: SettingsLoader, log: LogOutput) throws(StartError) {
         self.settings = settings
         let logger = log.logger
         self.logger = logger

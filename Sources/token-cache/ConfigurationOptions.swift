@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Logging
+import Settings
 import TokenCacheServer
 
 /// The flags that make the configuration; they come before the environment, and that before the file.
@@ -28,8 +29,8 @@ struct ConfigurationOptions: ParsableArguments {
     /// - Parameters:
     ///   - listen: The addresses of the command line; empty leaves them to the other places.
     ///   - acceptsDamagedLog: Whether the command line accepts a damaged log; false leaves it to the other places.
-    func loader(listen: [String] = [], acceptsDamagedLog: Bool = false) -> ConfigurationLoader {
-        var loader = ConfigurationLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
+    func loader(listen: [String] = [], acceptsDamagedLog: Bool = false) -> SettingsLoader {
+        var loader = SettingsLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
         if !listen.isEmpty { loader.flags["listen"] = listen }
         if let dataDirectory { loader.flags["data_directory"] = [dataDirectory] }
         if let logLevel { loader.flags["log_level"] = [logLevel] }
@@ -41,7 +42,7 @@ struct ConfigurationOptions: ParsableArguments {
     ///
     /// - Parameters: As of `loader`.
     func load(listen: [String] = [], acceptsDamagedLog: Bool = false) async throws -> Settings {
-        do throws(ConfigurationError) {
+        do throws(SettingsError) {
             return try await loader(listen: listen, acceptsDamagedLog: acceptsDamagedLog).load()
         } catch {
             throw fault("\(error)")

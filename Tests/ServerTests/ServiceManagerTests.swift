@@ -2,6 +2,7 @@ import EventLoop
 import Foundation
 import Glibc
 import Logging
+import Settings
 import Synchronization
 import TestSupport
 import Testing

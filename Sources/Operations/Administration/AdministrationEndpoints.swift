@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import HTTP
 internal import Metrics
+internal import Settings
 
 /// What the server tells of itself and lets be done to it, on `admin.listen` and the control socket.
 ///

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Logging
+internal import Settings
 
 /// A listener for those who run the server, apart from its clients' ones.
 ///

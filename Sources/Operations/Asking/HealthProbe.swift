@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Foundation
+package import Settings
 
 /// Asks a running server whether it is ready, as a probe of a service manager does.
 ///

@@ -1,6 +1,7 @@
 internal import Foundation
 internal import Glibc
 package import Logging
+package import Settings
 package import TokenStore
 
 /// The store that the settings describe, for the command line: a running server's, or opened here when none runs.

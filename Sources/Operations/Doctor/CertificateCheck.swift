@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import Settings
 
 /// Certificates and their keys.
 enum CertificateCheck {

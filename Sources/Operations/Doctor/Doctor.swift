@@ -1,17 +1,18 @@
 internal import Foundation
+package import Settings
 internal import TokenStore
 
 /// Looks at everything that a server needs, and says what is wrong with it.
 ///
 /// Changes nothing, and shows nothing that is secret.
 package struct Doctor: Sendable {
-    private let loader: ConfigurationLoader
+    private let loader: SettingsLoader
     private let version: String
 
     /// - Parameters:
     ///   - loader: Finds the settings as the server does.
     ///   - version: Of this program.
-    package init(_ loader: ConfigurationLoader, version: String) {
+    package init(_ loader: SettingsLoader, version: String) {
         self.loader = loader
         self.version = version
     }
@@ -30,8 +31,8 @@ package struct Doctor: Sendable {
 
     package func examine() async -> DoctorReport {
         var findings = LibraryCheck.findings(version: version)
-        let loaded: ConfigurationLoader.Loaded
-        do throws(ConfigurationError) {
+        let loaded: SettingsLoader.Loaded
+        do throws(SettingsError) {
             loaded = try await loader.loadWithOrigins()
         } catch {
             findings.append(.problem("Settings", error))

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Settings
 
 /// Who may read and write the files.
 enum FileCheck {

@@ -1,5 +1,6 @@
 internal import CLinux
 internal import Glibc
+internal import Settings
 internal import TokenStore
 
 /// The data folder: whose it is, where it lies, how much room it has.

@@ -1,5 +1,6 @@
 internal import Foundation
 internal import Glibc
+internal import Settings
 internal import TokenStore
 
 /// The store and its key ring: of the running server when there is one, otherwise of the files.

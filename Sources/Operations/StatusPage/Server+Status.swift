@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import Foundation
 internal import Metrics
+internal import Settings
 internal import TokenService
 internal import TokenStore
 

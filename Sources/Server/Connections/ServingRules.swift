@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP
+internal import Settings
 internal import TokenService
 
 /// What one reading of the settings asks of a loop's connections.

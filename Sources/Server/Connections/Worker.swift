@@ -3,6 +3,7 @@ internal import Glibc
 internal import HTTP
 internal import Logging
 internal import Metrics
+internal import Settings
 internal import Synchronization
 internal import TokenService
 internal import TokenStore

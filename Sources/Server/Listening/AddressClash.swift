@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import Settings
 
 /// Two addresses of the settings of which only one can be listened on; says so.
 package struct AddressClash: Error, Hashable, CustomStringConvertible {

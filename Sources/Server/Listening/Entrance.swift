@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Glibc
+internal import Settings
 
 /// A listener with what the settings ask of its connections.
 struct Entrance: Sendable {

@@ -1,4 +1,5 @@
 internal import HTTP
+internal import Settings
 
 /// One line a request, in one format.
 ///

@@ -1,4 +1,5 @@
 internal import HTTP
+internal import Settings
 
 /// A line of the server's log before it becomes text.
 struct LogLine {

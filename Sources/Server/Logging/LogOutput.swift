@@ -1,6 +1,7 @@
 internal import Foundation
 internal import Glibc
 package import Logging
+package import Settings
 internal import Synchronization
 
 /// Where the server's log goes and how: lines on standard error, from a level on, which may change while it runs.

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import HTTP
 internal import Logging
+internal import Settings
 internal import Synchronization
 internal import TokenService
 internal import TokenStore
@@ -22,7 +23,7 @@ final class SettingsReloader: Sendable {
         let tls: TLSContext?
     }
 
-    private let loader: ConfigurationLoader
+    private let loader: SettingsLoader
     private let parts: Parts
     private let workers: [Worker]
     private let logger: Logger
@@ -33,7 +34,7 @@ final class SettingsReloader: Sendable {
     private let last = Mutex<Task<ReloadOutcome, Never>?>(nil)
 
     /// - Parameter settings: In force so far.
-    init(_ settings: Settings, from loader: ConfigurationLoader, _ parts: Parts, _ workers: [Worker]) {
+    init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ workers: [Worker]) {
         running = Mutex(settings)
         certificateDates = Mutex(parts.tls == nil ? [] : CertificateDates.read(Self.files(settings)))
         self.loader = loader

@@ -1,3 +1,5 @@
+internal import Settings
+
 /// Which addresses the server binds itself and which sockets it takes over, from `listen` and what systemd has passed on.
 ///
 /// A passed socket's name says what is spoken on it: `http`, `https`, `proxy` (HTTP behind a PROXY protocol header) or

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Settings
 import TokenCacheServer
 import TokenStore
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Logging
+import Settings
 import TokenCacheServer
 import TokenStore
 

@@ -3,9 +3,9 @@ import HTTP
 import TestSupport
 import Testing
 
-@testable import TokenCacheServer
+@testable import Settings
 
-@Suite struct ConfigurationTests {
+@Suite struct SettingsTests {
     private let folder: TemporaryDirectory
 
     init() throws {
@@ -15,7 +15,7 @@ import Testing
     private func load(
         _ yaml: String? = nil, environment: [String: String] = [:], flags: [String: [String]] = [:]
     ) async throws -> Settings {
-        var loader = ConfigurationLoader(flags: flags, environment: environment)
+        var loader = SettingsLoader(flags: flags, environment: environment)
         if let yaml {
             let path = folder.path + "/c.yaml"
             try yaml.write(toFile: path, atomically: true, encoding: .utf8)
@@ -166,10 +166,10 @@ import Testing
 
     @Test("a file that is missing or no YAML is named")
     func unreadable() async {
-        var loader = ConfigurationLoader()
+        var loader = SettingsLoader()
         loader.filePath = folder.path + "/missing.yaml"
         await #expect(
-            throws: ConfigurationError.unreadableFile(
+            throws: SettingsError.unreadableFile(
                 path: folder.path + "/missing.yaml", reason: "there is no such file")
         ) {
             try await loader.load()
@@ -182,9 +182,9 @@ import Testing
     func sampleFile() async throws {
         let sample = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "config/token-cache.yaml").path
-        let settings = try await ConfigurationLoader(filePath: sample).load()
+        let settings = try await SettingsLoader(filePath: sample).load()
         #expect(settings.listing == Settings().listing)
-        let file = try #require(await ConfigurationFile(path: sample))
+        let file = try #require(await SettingsFile(path: sample))
         #expect(Set(file.lines.keys) == Set(Setting.all.map(\.key)))
     }
 

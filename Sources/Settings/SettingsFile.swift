@@ -1,17 +1,18 @@
 internal import Configuration
 internal import Foundation
+internal import Glibc
 internal import SystemPackage
 internal import Yams
 
 /// The YAML file: its values through swift-configuration, its keys and their lines for error messages.
-struct ConfigurationFile {
+struct SettingsFile {
     let path: String
     let reader: ConfigReader
     /// Each key with the line it stands on, from 1.
     let lines: [String: Int]
 
     /// Nil when the file holds nothing but comments.
-    init?(path: String) async throws(ConfigurationError) {
+    init?(path: String) async throws(SettingsError) {
         if let reason = Self.unfitness(of: path) { throw .unreadableFile(path: path, reason: reason) }
         let text: String
         do {
@@ -22,14 +23,14 @@ struct ConfigurationFile {
         do {
             guard let root = try compose(yaml: text), root != .scalar(.init("")) else { return nil }
             guard let mapping = root.mapping else {
-                throw ConfigurationError.malformedFile(path: path, reason: "found no keys")
+                throw SettingsError.malformedFile(path: path, reason: "found no keys")
             }
             lines = Self.lines(of: mapping, under: "")
             reader = ConfigReader(
                 provider: try await FileProvider<YAMLSnapshot>(filePath: FilePath(path))
             )
             self.path = path
-        } catch let error as ConfigurationError {
+        } catch let error as SettingsError {
             throw error
         } catch let error as YamlError {
             throw .malformedFile(path: path, reason: "\(error)")
@@ -58,9 +59,11 @@ struct ConfigurationFile {
 
     /// A pipe could not be read twice, as is done here.
     private static func unfitness(of path: String) -> String? {
-        guard let status = FileStatus(path) else { return nil }
-        if status.isFolder { return "it is a folder" }
-        return status.isFile ? nil : "it is no regular file, but a pipe or a device; write the settings into one"
+        var status = stat()
+        guard unsafe stat(path, &status) == 0 else { return nil }
+        if status.st_mode & S_IFMT == S_IFDIR { return "it is a folder" }
+        let isFile = status.st_mode & S_IFMT == S_IFREG
+        return isFile ? nil : "it is no regular file, but a pipe or a device; write the settings into one"
     }
 
     private static func reason(_ error: any Error) -> String {

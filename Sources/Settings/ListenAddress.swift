@@ -29,7 +29,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         ?proxy-protocol=required, for a Unix socket also ?mode=0660 and ?owner=user:group
         """
 
-    init(place: Place) {
+    package init(place: Place) {
         self.place = place
     }
 
@@ -94,12 +94,12 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Port 0, of which there can be several.
-    var isChosenBySystem: Bool {
+    package var isChosenBySystem: Bool {
         if case .tcp(_, port: 0) = place { true } else { false }
     }
 
     /// An address and a port, for plain HTTP and without options.
-    var isPlain: Bool {
+    package var isPlain: Bool {
         if case .tcp = place { !isTLS && !requiresProxyProtocol } else { false }
     }
 

@@ -2,7 +2,7 @@ internal import Configuration
 internal import HTTP
 
 /// Puts the settings together: flags, then the environment, then the file, then the defaults.
-package struct ConfigurationLoader: Sendable {
+package struct SettingsLoader: Sendable {
     /// Values from the command line by key, for example `listen`.
     package var flags: [String: [String]] = [:]
     package var environment: [String: String] = [:]
@@ -24,21 +24,21 @@ package struct ConfigurationLoader: Sendable {
     }
 
     /// The settings, and where each came from.
-    struct Loaded: Sendable {
-        var settings = Settings()
+    package struct Loaded: Sendable {
+        package var settings = Settings()
         /// By key; what has its default is not there.
-        var origins: [String: String] = [:]
+        package var origins: [String: String] = [:]
     }
 
     /// Reads and checks everything; the first fault is thrown.
-    package func load() async throws(ConfigurationError) -> Settings {
+    package func load() async throws(SettingsError) -> Settings {
         try await loadWithOrigins().settings
     }
 
     /// Reads and checks everything, and remembers which place each value is from.
-    func loadWithOrigins() async throws(ConfigurationError) -> Loaded {
-        let file: ConfigurationFile? =
-            if let filePath { try await ConfigurationFile(path: filePath) } else { nil }
+    package func loadWithOrigins() async throws(SettingsError) -> Loaded {
+        let file: SettingsFile? =
+            if let filePath { try await SettingsFile(path: filePath) } else { nil }
         if let file { try checkKeys(of: file) }
         try checkEnvironment()
         let sources = sources(file)
@@ -61,7 +61,7 @@ package struct ConfigurationLoader: Sendable {
         return loaded
     }
 
-    private func sources(_ file: ConfigurationFile?) -> [Source] {
+    private func sources(_ file: SettingsFile?) -> [Source] {
         let flagValues = flags.map { key, values in
             (
                 AbsoluteConfigKey(key.split(separator: ".").map(String.init)),
@@ -108,7 +108,7 @@ package struct ConfigurationLoader: Sendable {
 
     // MARK: - Checks
 
-    private func checkKeys(of file: ConfigurationFile) throws(ConfigurationError) {
+    private func checkKeys(of file: SettingsFile) throws(SettingsError) {
         let known = Set(Setting.all.map(\.key))
         for section in file.lines.keys.sorted() where known.contains(where: { $0.hasPrefix(section + ".") }) {
             throw .notAllowed(
@@ -128,7 +128,7 @@ package struct ConfigurationLoader: Sendable {
     }
 
     /// A mistyped variable must not be passed over: it may have been meant to make the server safer.
-    private func checkEnvironment() throws(ConfigurationError) {
+    private func checkEnvironment() throws(SettingsError) {
         let known = Set(Setting.all.map(\.environmentName))
         for name in environment.keys.sorted()
         where name.hasPrefix("TOKEN_CACHE_") && !known.contains(name) && !Self.isOfKubernetes(name) {
@@ -145,7 +145,7 @@ package struct ConfigurationLoader: Sendable {
             || name == "TOKEN_CACHE_PORT" || name.hasPrefix("TOKEN_CACHE_PORT_")
     }
 
-    private func checkTogether(_ settings: Settings) throws(ConfigurationError) {
+    private func checkTogether(_ settings: Settings) throws(SettingsError) {
         guard settings.limits.head >= settings.limits.requestLine else {
             throw .contradiction(
                 """

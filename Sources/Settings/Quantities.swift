@@ -1,5 +1,5 @@
 /// Sizes and times as people write them in settings.
-enum Quantities {
+package enum Quantities {
     /// Reads a number of bytes, such as `8192`, `8 KiB`, `1MiB` or `1 GiB`.
     ///
     /// Nil when it is none.
@@ -42,7 +42,7 @@ enum Quantities {
     }
 
     /// `8 KiB`, `1 MiB`, or the plain number.
-    static func text(bytes: Int) -> String {
+    package static func text(bytes: Int) -> String {
         for (unit, factor) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
         where bytes >= factor && bytes % factor == 0 {
             return "\(bytes / factor) \(unit)"

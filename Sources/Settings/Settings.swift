@@ -41,7 +41,7 @@ package struct Settings: Sendable {
     package init() {}
 
     /// The access log's format: `log_format: json` makes all lines JSON.
-    var accessLogFormat: AccessLogFormat {
+    package var accessLogFormat: AccessLogFormat {
         logFormat == .json && accessLog != .off ? .json : accessLog
     }
 

@@ -6,9 +6,9 @@ internal import TokenStore
 /// One setting: its key, what it may hold, and how its text becomes part of `Settings`.
 ///
 /// The one list below makes the configuration file's keys, the environment's names and the checks of both.
-struct Setting: Sendable {
+package struct Setting: Sendable {
     /// As in the file, sections separated by dots: `limits.body`.
-    let key: String
+    package let key: String
     /// Whether it takes several values.
     let isList: Bool
     /// What is allowed, to be read after "allowed is".
@@ -18,14 +18,14 @@ struct Setting: Sendable {
     /// Not a list: exactly one value.
     let apply: @Sendable (_ values: [String], _ settings: inout Settings) -> Bool
     /// The value in effect, as the file would have it.
-    let show: @Sendable (Settings) -> String
+    package let show: @Sendable (Settings) -> String
 
     /// The environment variable of the setting: `limits.body` is `TOKEN_CACHE_LIMITS_BODY`.
     var environmentName: String {
         "TOKEN_CACHE_" + key.uppercased().map { $0 == "." ? "_" : String($0) }.joined()
     }
 
-    static let all: [Setting] = [
+    package static let all: [Setting] = [
         list("listen", ListenAddress.allowed, \.listen, ListenAddress.init, \.description),
         Setting(
             key: "admin.listen", isList: true, allowed: "addresses with a port, such as 127.0.0.1:9090, or off",

@@ -1,5 +1,5 @@
 /// What is wrong with the configuration: where, which key, what was found, what is allowed.
-package enum ConfigurationError: Error, Hashable, CustomStringConvertible {
+package enum SettingsError: Error, Hashable, CustomStringConvertible {
     case unreadableFile(path: String, reason: String)
     /// The file is no YAML, or its top level holds no keys.
     case malformedFile(path: String, reason: String)

@@ -1,4 +1,4 @@
-"""The README's commands, as written, against running servers: each prints what the README shows below it."""
+"""The commands of the READMEs, as written, against a running server: each prints what the README shows below it."""
 import os
 import re
 import socket
@@ -12,17 +12,21 @@ from server_process import binary, clean_environment
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 
-README = Path(__file__).parents[2] / "README.md"
-# What the README calls the server's folder.
+REPOSITORY = Path(__file__).parents[2]
+README = REPOSITORY / "README.md"
+# In this order, because later commands fetch what earlier ones stored, and the last one stops the server.
+SESSIONS = README, REPOSITORY / "config" / "README.md", REPOSITORY / "deploy" / "README.md"
+# The READMEs' name for the server's folder.
 FOLDER = "/srv/tokens"
-# Whoever runs the tests may have other libraries, less room and other limits.
+# These lines depend on the machine's libraries, free space and limits.
 OF_THE_MACHINE = re.compile(r"are free on the disk|files open|[0-9] problems, ")
 
 
 def sessions():
-    """Each command of the README behind `$ `, with the output shown below it."""
+    """Each command behind `$ ` in the READMEs, with the output shown below it."""
     found = []
-    for block in re.findall(r"(?:^    .*\n|^\n)+", README.read_text(encoding="utf-8"), re.M):
+    text = "\n".join(document.read_text(encoding="utf-8") for document in SESSIONS)
+    for block in re.findall(r"(?:^    .*\n|^\n)+", text, re.M):
         for part in re.split(r"^    \$ ", block, flags=re.M)[1:]:
             command, _, output = part.partition("\n")
             found.append((command, "\n".join(line[4:] for line in output.rstrip().split("\n"))))
@@ -30,19 +34,19 @@ def sessions():
 
 
 def normalised(text):
-    """Without what no two runs have in common."""
+    """The text with everything that differs between runs removed or replaced."""
     text = re.sub(r"^Versions\n(  .*\n)+", "", text.replace("\r", ""))
     text = "\n".join(line for line in text.rstrip().split("\n") if not OF_THE_MACHINE.search(line))
     text = re.sub(r"X-Request-Id: [0-9a-f]{16}$", "X-Request-Id: MADE", text, flags=re.M)
     text = re.sub(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT|\d{4}-\d\d-\d\d(T[\d:]+Z)?", "NOW", text)
     text = re.sub(r"process \d+", "process N", text)
     text = re.sub(r"in \d+ bytes", "in N bytes", text)
-    # However many settings there are.
+    # The number changes with each new setting.
     return re.sub(r"\d+ settings have", "N settings have", text)
 
 
 def free_ports(count):
-    """Ports that nobody has."""
+    """Ports that are not in use."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [taken.getsockname()[1] for taken in sockets]
     for taken in sockets:
@@ -50,7 +54,7 @@ def free_ports(count):
     return ports
 
 
-# The file that the README's server has been started with.
+# The settings file of the READMEs' server.
 SETTINGS = """\
 listen: [127.0.0.1:8080, 'https://127.0.0.1:8443']
 admin: {listen: [127.0.0.1:9090]}
@@ -61,7 +65,7 @@ tls: {certificate: /srv/tokens/certificate.pem, private_key: /srv/tokens/private
 
 @pytest.fixture(name="ask")
 def asked_server(serve, tmp_path):
-    """Runs a command against a server, with the real ports and paths for the README's."""
+    """A function that runs a command, with the server's real ports and paths in place of the READMEs'."""
     ports = dict(zip(("8080", "8443", "9090"), map(str, free_ports(3))))
     folder = tmp_path / "server0"
     folder.mkdir()
@@ -69,7 +73,7 @@ def asked_server(serve, tmp_path):
     text = real(SETTINGS, ports).replace(FOLDER, str(folder))
     server = serve({**yaml.safe_load(text), "loops": "auto"})
     assert server.folder == folder
-    # As a person would have written it.
+    # Written as in the READMEs, for the commands that print its lines.
     (folder / "token-cache.yaml").write_text(text)
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -94,8 +98,7 @@ def real(text, ports):
     return text
 
 
-def test_the_commands_print_what_the_readme_shows(ask):
-    """In the order of the README, as later commands fetch what earlier ones stored, and the last one stops the server."""
+def test_the_commands_print_what_the_readmes_show(ask):
     commands = sessions()
     assert len(commands) >= 20 and "token-cache drain" in commands[-1][0]
     for command, shown in commands:
@@ -104,14 +107,14 @@ def test_the_commands_print_what_the_readme_shows(ask):
     ask.server.was_ended = True
 
 
-# E-mail addresses, names and numbers: what somebody may know of a user
+# Ids that are e-mail addresses, names or numbers, which others may know or guess
 GUESSABLE = re.compile(r"""unique_?id(?:=|: |": ")(?!"?[0-9a-f]{32}\b|<|\.\.\.|\$\()[^&'" ]|[\w.]+@example""")
 
 
 @pytest.mark.parametrize("text", [
-    README, *(README.parent / name for name in ("config/openapi.yaml", "deploy/debian/manual")),
-    *sorted((README.parent / "Sources/token-cache").rglob("*.swift")),
-], ids=lambda file: file.name)
+    *SESSIONS, *(REPOSITORY / name for name in ("Tests/README.md", "config/openapi.yaml", "deploy/debian/manual")),
+    *sorted((REPOSITORY / "Sources/token-cache").rglob("*.swift")),
+], ids=lambda file: "/".join(file.parts[-2:]))
 def test_no_example_has_an_id_that_can_be_guessed(text):
     assert not GUESSABLE.findall(text.read_text(encoding="utf-8"))
 

@@ -72,6 +72,23 @@ def test_the_settings_of_the_package_are_those_of_the_service(contents):
     assert sorted(conffiles) == ["/etc/logrotate.d/token-cache", "/etc/token-cache/token-cache.yaml"]
 
 
+def test_the_links_of_the_documents_lead_to_files_of_the_package(contents):
+    """Those to sources, tests and what builds the program lead to the checkout."""
+    folder = contents / "usr" / "share" / "doc" / "token-cache"
+    in_checkout = re.compile(
+        r"(Sources|Tests)/|deploy/((run|build|test|packages)$|(debian|docker|kubernetes|systemd|logrotate)/)")
+    missing = []
+    for document in "README.md", "config/README.md", "deploy/README.md":
+        text = re.sub(r"^    .*$", "", (folder / document).read_text(encoding="utf-8"), flags=re.M)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            path = os.path.normpath(os.path.join(os.path.dirname(document), target))
+            if not re.match(r"[a-z]+:", target) and not in_checkout.match(path) and not (folder / path).exists():
+                missing.append(target)
+    assert not missing
+    changes = gzip.decompress((folder / "changelog.gz").read_bytes()).decode()
+    assert changes == (folder / "deploy" / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
 def test_the_scripts_are_shell_and_stop_at_errors(contents):
     for name in "postinst", "prerm", "postrm":
         script = contents / "DEBIAN" / name

@@ -64,26 +64,28 @@ let package = Package(
             swiftSettings: strict
         ),
         .target(
-            name: "TokenCacheServer",
+            name: "Server",
             dependencies: [
                 "CLinux", "EventLoop", "HTTP", "Metrics", "Settings", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ],
-            path: "Sources",
-            sources: [
-                "Server", "Operations/Administration", "Operations/Asking", "Operations/ControlSocket",
-                "Operations/Doctor", "Operations/Metrics", "Operations/StatusPage/Server+Status.swift",
-                "Operations/StatusPage/ServerStatus.swift", "Operations/StatusPage/StatusPage.swift",
+            swiftSettings: strict
+        ),
+        .target(
+            name: "Operations",
+            dependencies: [
+                "CLinux", "EventLoop", "HTTP", "Metrics", "Server", "Settings", "TokenService", "TokenStore",
+                .product(name: "Logging", package: "swift-log"),
             ],
             // In the binary, which needs no file beside it.
-            resources: [.embedInCode("Operations/StatusPage/Resources")],
+            resources: [.embedInCode("StatusPage/Resources")],
             swiftSettings: strict
         ),
         .executableTarget(
             name: "token-cache",
             dependencies: [
-                "Settings", "TokenCacheServer", "TokenPHPFiles", "TokenService", "TokenStore",
+                "Operations", "Server", "Settings", "TokenPHPFiles", "TokenService", "TokenStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -114,12 +116,12 @@ let package = Package(
         .testTarget(
             name: "ServerTests",
             dependencies: [
-                "TokenCacheServer", "EventLoop", "HTTP", "Metrics", "Settings", "TokenService", "TokenStore",
-                "TestSupport",
+                "Server", "EventLoop", "HTTP", "Metrics", "Settings", "TokenService", "TokenStore", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: tested
         ),
+        .testTarget(name: "OperationsTests", dependencies: ["Operations", "Server"], swiftSettings: tested),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,9 +1,9 @@
 internal import Glibc
 
 /// The process's limit of open files.
-enum DescriptorLimit {
+package enum DescriptorLimit {
     /// The soft limit.
-    static var current: Int {
+    package static var current: Int {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 0 }
         return Int(clamping: limit.rlim_cur)
@@ -20,7 +20,7 @@ enum DescriptorLimit {
     }
 
     /// What the soft limit can be raised to.
-    static var most: Int {
+    package static var most: Int {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 0 }
         return Int(clamping: limit.rlim_max)

@@ -1,6 +1,6 @@
 import ArgumentParser
+import Operations
 import Settings
-import TokenCacheServer
 
 /// The command `token-cache check-config`.
 struct CheckConfig: AsyncParsableCommand {

@@ -1,8 +1,8 @@
 import ArgumentParser
 import Foundation
 import Logging
+import Operations
 import Settings
-import TokenCacheServer
 
 /// The flags that make the configuration; they come before the environment, and that before the file.
 struct ConfigurationOptions: ParsableArguments {

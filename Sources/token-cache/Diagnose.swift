@@ -1,6 +1,6 @@
 import ArgumentParser
 import Foundation
-import TokenCacheServer
+import Operations
 
 /// The command `token-cache doctor`.
 struct Diagnose: AsyncParsableCommand {

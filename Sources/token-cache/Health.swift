@@ -1,5 +1,6 @@
 import ArgumentParser
-import TokenCacheServer
+import Operations
+import Server
 
 /// The command `token-cache health`.
 struct Health: AsyncParsableCommand {

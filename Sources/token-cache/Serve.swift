@@ -1,6 +1,7 @@
 import ArgumentParser
+import Operations
+import Server
 import Settings
-import TokenCacheServer
 
 /// The command `token-cache serve`.
 struct Serve: AsyncParsableCommand {
@@ -27,13 +28,13 @@ struct Serve: AsyncParsableCommand {
     func run() async throws {
         let settings = try await options.load(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
         let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
-        let server: Server
+        let server: ServerProcess
         do throws(StartError) {
             let loader = options.loader(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
-            server = try Server(settings, from: loader, log: log)
+            server = try ServerProcess(settings, from: loader, log: log, version: TokenCache.version)
         } catch {
             throw options.fault("\(error)")
         }
-        await server.run(version: TokenCache.version)
+        await server.run()
     }
 }

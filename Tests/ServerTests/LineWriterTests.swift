@@ -4,7 +4,7 @@ import Logging
 import TestSupport
 import Testing
 
-@testable import TokenCacheServer
+@testable import Server
 
 @Suite struct LineWriterTests {
     @Test("a line goes to the destination that was in force when it was written, however late it is written out")
@@ -16,7 +16,7 @@ import Testing
         let reader = open(path("pipe"), O_RDONLY | O_NONBLOCK)
         #expect(reader >= 0)
         defer { close(reader) }
-        let failures = RecurringFault(Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, .error)
+        let failures = RateLimitedLog(Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, .error)
         let writer = LineWriter(try LineWriter.Destination(path("pipe")), failures: failures)
         let filling = [UInt8](repeating: UInt8(ascii: "x"), count: 1 << 20)
         writer.append(filling)

@@ -2,7 +2,7 @@ import Foundation
 import Settings
 import Testing
 
-@testable import TokenCacheServer
+@testable import Server
 
 @Suite struct LogLineTests {
     private func line(_ message: String, _ fields: [(name: String, value: String)] = []) -> LogLine {

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 import TokenStore
 
-@testable import TokenCacheServer
+@testable import Server
 
 @Suite struct ProcessorTests {
     /// Writes files below a folder that stands for `/sys/fs/cgroup`, and asks for the quota of a process.

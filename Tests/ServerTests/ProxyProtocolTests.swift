@@ -1,7 +1,7 @@
 import Testing
 import TokenService
 
-@testable import TokenCacheServer
+@testable import Server
 
 @Suite struct ProxyProtocolTests {
     private let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]

@@ -2,7 +2,7 @@ import HTTP
 import Metrics
 import Testing
 
-@testable import TokenCacheServer
+@testable import Server
 
 @Suite struct RequestCountsTests {
     private func samples(_ responses: [Response]) -> (text: String, errors: UInt64) {

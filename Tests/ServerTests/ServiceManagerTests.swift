@@ -7,7 +7,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@testable import TokenCacheServer
+@testable import Server
 
 @Suite struct ServiceEnvironmentTests {
     private func sockets(_ count: String, _ names: String? = nil, process: String = "7") throws -> [PassedSocket] {

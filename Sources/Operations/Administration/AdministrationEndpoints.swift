@@ -1,22 +1,30 @@
 internal import EventLoop
 internal import HTTP
 internal import Metrics
+internal import Server
 internal import Settings
 
 /// What the server tells of itself and lets be done to it, on `admin.listen` and the control socket.
 ///
 /// Belongs to its loop's thread.
 struct AdministrationEndpoints: Sendable {
-    let server: Server
-    let version: String
+    private let server: Server
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
+    /// What the server tells commands about itself, on the control socket.
+    let facts: @Sendable () -> ServerFacts
 
-    init(server: Server, version: String, on loop: EventLoop) {
+    /// - Parameters:
+    ///   - server: Asked for everything.
+    ///   - listenerNames: Of the administration.
+    ///   - warnings: About those listeners.
+    ///   - version: This program's.
+    ///   - loop: The loop of the calling task.
+    init(_ server: Server, listenerNames: [String], warnings: [String], _ version: String, on loop: EventLoop) {
         self.server = server
-        self.version = version
-        status = SharedReport(on: loop) { server.status(version: version) }
-        metrics = SharedReport(on: loop) { server.metrics(version: version) }
+        status = SharedReport(on: loop) { ServerStatus(of: server, version: version, listenerWarnings: warnings) }
+        metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
+        facts = { ServerFacts(server, administration: listenerNames, version: version) }
     }
 
     private enum Endpoint: String, CaseIterable {
@@ -49,7 +57,7 @@ struct AdministrationEndpoints: Sendable {
             return answer
         }
         if endpoint.isAction {
-            if asker == .network { return .error(.forbidden, server.referral(to: endpoint.rawValue)) }
+            if asker == .network { return .error(.forbidden, referral(to: endpoint)) }
             if request.isFromPage {
                 return .error(
                     .forbidden, "a page of another site must not do this: it is for programs that send no Origin")
@@ -63,6 +71,16 @@ struct AdministrationEndpoints: Sendable {
             .notFound,
             "there is nothing at this path; there are \(Endpoint.allCases.map(\.rawValue).joined(separator: ", "))"
         )
+    }
+
+    /// Where to ask for what is not done over TCP.
+    private func referral(to endpoint: Endpoint) -> String {
+        let path = endpoint.rawValue
+        let socket = ControlSocket.path(in: StoreAccess.directory(server.settingsInForce))
+        return """
+            over TCP anybody on this machine could ask for this; use token-cache \(path.dropFirst()), or curl -X POST \
+            --unix-socket \(socket) http://localhost\(path), as a user whom that socket's file lets in
+            """
     }
 
     private func answer(_ endpoint: Endpoint, _ asker: Asker) async -> AdministrationAnswer {

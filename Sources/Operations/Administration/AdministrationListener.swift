@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Logging
+internal import Server
 internal import Settings
 
 /// A listener for those who run the server, apart from its clients' ones.
@@ -27,7 +28,7 @@ final class AdministrationListener: Sendable {
         var listeners: [AdministrationListener] = []
         for address in addresses {
             do throws(StartError) {
-                listeners += try Entrance.open(address, tls: nil).map {
+                listeners += try ClientListener.open(address, tls: nil).map {
                     AdministrationListener($0.listener, givingUp: .takingOfAnswer)
                 }
             } catch {

@@ -77,7 +77,7 @@ struct ControlConnection: ~Copyable {
 
     private mutating func answer(_ method: String, _ path: String) async {
         if path == ServerFacts.path && method == "GET" {
-            let facts = AdministrationAnswer(json: endpoints.server.facts(version: endpoints.version))
+            let facts = AdministrationAnswer(json: endpoints.facts())
             _ = await stream.send(facts.encoded(closes: true))
             return
         }

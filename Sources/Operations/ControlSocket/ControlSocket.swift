@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Logging
+internal import Server
 internal import TokenStore
 
 /// The Unix socket in the data directory through which the command line reaches a running server, in HTTP.
@@ -22,6 +23,23 @@ final class ControlSocket: Sendable {
             givingUp: .firstByte
         )
         administrator = StoreAdministrator(store)
+    }
+
+    /// Opens the socket; logs why if it cannot be opened, as the server serves its clients without it.
+    ///
+    /// - Returns: Nil when it could not be opened.
+    static func open(_ store: SQLiteTokenStore, directory: String, _ logger: Logger) -> ControlSocket? {
+        do throws(SystemError) {
+            return try ControlSocket(store, directory: directory)
+        } catch {
+            logger.warning(
+                """
+                \(path(in: directory)) cannot be opened, commands such as token-cache backup have to wait \
+                until the server is stopped: \(error)
+                """
+            )
+            return nil
+        }
     }
 
     static func path(in directory: String) -> String { directory + "/" + DataDirectory.controlSocketName }

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Foundation
+internal import Server
 
 /// What a running server tells of itself on the control socket.
 struct ServerFacts: Codable, Sendable {
@@ -36,11 +37,11 @@ struct ServerFacts: Codable, Sendable {
         self = facts
     }
 
-    init(_ server: Server, version: String, descriptorLimit: Int) {
+    init(_ server: Server, administration: [String], version: String) {
         processID = Int(ProcessInfo.processInfo.processIdentifier)
         self.version = version
         listeners = server.listenerNames
-        administration = server.administrationNames
-        self.descriptorLimit = descriptorLimit
+        self.administration = administration
+        descriptorLimit = DescriptorLimit.current
     }
 }

@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import Server
 internal import Settings
 
 /// Certificates and their keys.
@@ -8,7 +9,7 @@ enum CertificateCheck {
 
     static func findings(_ settings: Settings, now: Int64) -> [Finding] {
         guard !settings.tls.certificates.isEmpty else { return [.ok(topic, "none are set")] }
-        let files = SettingsReloader.files(settings)
+        let files = TLSFiles(settings)
         return ([files.standard] + files.others).flatMap { pair in
             FileCheck.privateKey(pair.privateKey, topic) + [look(at: pair, files.clientAuthorities, now: now)]
         }

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Server
 internal import Settings
 
 /// Who may read and write the files.

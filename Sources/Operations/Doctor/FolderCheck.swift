@@ -1,5 +1,6 @@
 internal import CLinux
 internal import Glibc
+internal import Server
 internal import Settings
 internal import TokenStore
 

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Glibc
+internal import Server
 internal import Settings
 
 /// Whether what the settings name can be listened on, or is already by the server itself.

@@ -1,5 +1,6 @@
 internal import Foundation
 internal import Glibc
+internal import Server
 internal import Settings
 
 /// Limits and the clock.

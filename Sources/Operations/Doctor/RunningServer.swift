@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Server
 internal import TokenStore
 
 /// Whether a server has the data folder, found without disturbing it.

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Server
 
 /// Whether a Unix socket can be made where the settings want it.
 enum UnixSocketCheck {
@@ -54,7 +55,7 @@ enum UnixSocketCheck {
     private static func refused(_ name: String, _ path: String, _ key: String) -> Finding? {
         let owner: (user: UInt32, group: UInt32)
         do throws(StartError) {
-            owner = try Entrance.owner(name, path)
+            owner = try ClientListener.owner(name, path)
         } catch {
             return .problem(topic, "\(key): \(error)", "make that user or group, or name another one")
         }

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import HTTP
 internal import Metrics
+internal import Server
 internal import TokenService
 internal import TokenStore
 
@@ -16,16 +17,21 @@ struct MetricsReport {
     let isReady: Bool
     private var text = MetricsText()
 
-    init(version: String, workers: [Worker], store: SQLiteTokenStore, tls: TLSContext?, isReady: Bool) {
+    private init(_ server: Server, _ version: String) {
         self.version = version
-        self.workers = workers
-        self.store = store
-        self.tls = tls
-        self.isReady = isReady
+        workers = server.workers
+        store = server.store
+        tls = server.tls
+        isReady = server.readiness.isReady
     }
 
     /// Adds everything up; reads files and takes the cache's locks one by one, so not on a loop's thread.
-    mutating func write() -> String {
+    static func text(of server: Server, version: String) -> String {
+        var report = MetricsReport(server, version)
+        return report.write()
+    }
+
+    private mutating func write() -> String {
         writeServer()
         writeRequests()
         writeConnections()

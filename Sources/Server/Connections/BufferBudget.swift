@@ -3,7 +3,7 @@ internal import Synchronization
 /// The bytes that `limits.buffers` allows to wait: for clients that are slow to send or to read, and for the store.
 ///
 /// Any thread.
-final class BufferBudget: Sendable {
+package final class BufferBudget: Sendable {
     private let limit: Atomic<Int>
     private let taken = Atomic<Int>(0)
 
@@ -18,7 +18,7 @@ final class BufferBudget: Sendable {
     }
 
     /// Bytes that wait.
-    var takenBytes: Int { taken.load(ordering: .relaxed) }
+    package var takenBytes: Int { taken.load(ordering: .relaxed) }
 
     /// More than half of it is taken: whoever holds memory that it can do without should give that up.
     var isScarce: Bool { takenBytes > limit.load(ordering: .relaxed) / 2 }

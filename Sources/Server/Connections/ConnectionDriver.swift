@@ -29,13 +29,13 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
     /// Serves the connection from its first byte to its last.
     ///
     /// - Parameters:
-    ///   - entrance: Where the client came in.
+    ///   - listener: Where the client came in.
     ///   - isRefused: One connection too many: it is told so and closed.
-    func start(through entrance: Entrance, isRefused: Bool) {
-        guard entrance.requiresProxyProtocol || entrance.tls != nil || isRefused else { return proceed(after: nil) }
+    func start(through listener: ClientListener, isRefused: Bool) {
+        guard listener.requiresProxyProtocol || listener.tls != nil || isRefused else { return proceed(after: nil) }
         perform { [self] in
-            if entrance.requiresProxyProtocol, !(await connection.readProxyHeader(on: worker)) { return }
-            if let tls = entrance.tls, !(await connection.startTLS(tls, on: worker)) { return }
+            if listener.requiresProxyProtocol, !(await connection.readProxyHeader(on: worker)) { return }
+            if let tls = listener.tls, !(await connection.startTLS(tls, on: worker)) { return }
             if isRefused { return await connection.refuse(.tooManyConnections, on: worker) }
             proceed(after: nil)
         }

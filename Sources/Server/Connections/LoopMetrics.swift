@@ -1,34 +1,34 @@
-internal import EventLoop
+package import EventLoop
 internal import HTTP
-internal import Metrics
-internal import TokenStore
+package import Metrics
+package import TokenStore
 
 /// What one loop counts.
 ///
 /// Written on its thread, read on any. Its properties are constants that hold atomics, as those of a class that change would
 /// be guarded at run time with each request.
-final class LoopMetrics: Sendable {
-    let requests = RequestCounts()
+package final class LoopMetrics: Sendable {
+    package let requests = RequestCounts()
     /// Of GET: from the moment when the loop was told of the request to the end of the turn that answered it.
     ///
     /// By then its answer, or the first piece of a long one, has gone to the socket. All that are answered in one turn count
     /// with the time of the one that waited longest: one look at the clock serves all of them, and none took longer, but for
     /// those that waited in the queue of long work.
-    let getTime = Histogram.latency()
+    package let getTime = Histogram.latency()
     /// Of POST that reached the store: from the beginning of the turn that read it to that of the turn in which its answer
     /// is sent, the commit in between.
-    let postTime = Histogram.latency()
-    let accepted = Counter()
+    package let postTime = Histogram.latency()
+    package let accepted = Counter()
     /// Connections that were told that there are too many.
-    let refused = Counter()
+    package let refused = Counter()
     /// Those beyond, which were closed at once.
-    let dropped = Counter()
-    let acceptFailures = Counter()
-    let handshakes = Counter()
-    let handshakeFailures = Counters<TLSError.Cause>()
+    package let dropped = Counter()
+    package let acceptFailures = Counter()
+    package let handshakes = Counter()
+    package let handshakeFailures = Counters<TLSError.Cause>()
     /// By GET whose answer was not in memory.
-    let storeReads = Counter()
-    let storeFailures = Counters<StoreError.Cause>()
+    package let storeReads = Counter()
+    package let storeFailures = Counters<StoreError.Cause>()
     /// Of GET, as of the last look at the clock.
     private let measured = Counter()
 
@@ -49,7 +49,7 @@ final class LoopMetrics: Sendable {
 }
 
 /// A counter for each case.
-final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable {
+package final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable {
     private let keys = Array(Key.allCases)
     private let counts: [Single]
 
@@ -67,14 +67,14 @@ final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable {
         for (index, candidate) in keys.enumerated() where candidate == key { counts[index].count.add() }
     }
 
-    func value(_ key: Key) -> UInt64 {
+    package func value(_ key: Key) -> UInt64 {
         keys.firstIndex(of: key).map { counts[$0].count.value } ?? 0
     }
 }
 
 extension TLSError {
     /// Why handshakes fail, without the words of OpenSSL, which a client could make many of.
-    enum Cause: String, CaseIterable, Sendable {
+    package enum Cause: String, CaseIterable, Sendable {
         case plainRequest = "plain_request"
         case closed
         case timedOut = "timeout"

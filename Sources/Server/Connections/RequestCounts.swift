@@ -1,19 +1,19 @@
 internal import HTTP
-internal import Metrics
+package import Metrics
 
 /// Requests by method and answer.
 ///
 /// Written on one thread, read on any.
-final class RequestCounts: Sendable {
+package final class RequestCounts: Sendable {
     /// How a request was answered.
-    struct Outcome: Sendable {
+    package struct Outcome: Sendable {
         /// Nil for an answer that has no column of its own.
         let status: Status?
         /// 0 for none.
         let code: UInt16
 
         /// That nothing is stored under an id is none; an answer that nobody has thought of here is one.
-        var isError: Bool {
+        package var isError: Bool {
             guard let status else { return true }
             return status == .ok ? code != 0 && code != 50002 : status.rawValue >= 400
         }
@@ -31,7 +31,7 @@ final class RequestCounts: Sendable {
 
     /// Those of the contract, which come with status 200, the other statuses with the code that each stands for, and last all
     /// that is none of these.
-    static let outcomes: [Outcome] =
+    package static let outcomes: [Outcome] =
         [0, 30001, 50001, 50002, 50003].map { Outcome(status: .ok, code: $0) }
         + others.map { Outcome(status: $0, code: $0.rawValue < 400 ? 0 : $0.rawValue * 100) }
         + [Outcome(status: nil, code: 0)]
@@ -89,15 +89,15 @@ final class RequestCounts: Sendable {
     }
 
     /// Adds what was counted to a table of all methods and outcomes.
-    func add(to table: inout [UInt64]) {
+    package func add(to table: inout [UInt64]) {
         for index in table.indices { table[index] += counts[index].value }
     }
 
     /// An empty table.
-    static var table: [UInt64] { Array(repeating: 0, count: methods.count * outcomes.count) }
+    package static var table: [UInt64] { Array(repeating: 0, count: methods.count * outcomes.count) }
 
     /// Writes the samples of a table: those of the contract also where they are 0, so that their first increase is seen.
-    static func write(_ table: [UInt64], _ name: String, to text: inout MetricsText) {
+    package static func write(_ table: [UInt64], _ name: String, to text: inout MetricsText) {
         for (row, method) in methods.enumerated() {
             for (column, outcome) in outcomes.enumerated() {
                 let count = table[row * outcomes.count + column]

@@ -4,24 +4,24 @@ internal import HTTP
 internal import Logging
 internal import Metrics
 internal import Settings
-internal import Synchronization
+package import Synchronization
 internal import TokenService
 internal import TokenStore
 
 /// All that the connections of one loop share.
 ///
 /// Belongs to that loop's thread, but for `connectionCount`.
-final class Worker: @unchecked Sendable {
+package final class Worker: @unchecked Sendable {
     // Unchecked: handed to its loop once, before that runs; afterwards only tasks on the loop touch it.
 
     let loop: EventLoop
     /// For connections and requests that begin from now on.
     private(set) var rules: ServingRules
     private let session: any TokenSession
-    private let failures: RecurringFault
+    private let failures: RateLimitedLog
     /// Shared by all loops.
-    let bufferBudget: BufferBudget
-    let metrics: LoopMetrics
+    package let bufferBudget: BufferBudget
+    package let metrics: LoopMetrics
     private let logger: Logger
     private var buffers = BufferPool()
     /// The pair that was given back last, which is the next to be taken: it waits apart from the others, as a field of a class
@@ -32,7 +32,7 @@ final class Worker: @unchecked Sendable {
     /// Open connections of this loop, those included that are on their way to it.
     ///
     /// Any thread.
-    let connectionCount = Atomic<Int>(0)
+    package let connectionCount = Atomic<Int>(0)
     /// Those of all loops.
     private let totalCount: ConnectionCount
     /// Resumed when the last connection ends.
@@ -40,7 +40,7 @@ final class Worker: @unchecked Sendable {
 
     init(
         settings: Settings, store: any TokenStore, accessLog: AccessLog?, bufferBudget: BufferBudget,
-        totalCount: ConnectionCount, failures: RecurringFault, logger: Logger
+        totalCount: ConnectionCount, failures: RateLimitedLog, logger: Logger
     ) throws {
         let loop = try EventLoop()
         let metrics = LoopMetrics()
@@ -68,7 +68,7 @@ final class Worker: @unchecked Sendable {
     }
 
     private static func rules(
-        _ settings: Settings, _ session: any TokenSession, _ accessLog: AccessLog?, _ failures: RecurringFault,
+        _ settings: Settings, _ session: any TokenSession, _ accessLog: AccessLog?, _ failures: RateLimitedLog,
         _ metrics: LoopMetrics
     ) -> (ServingRules, ResponseEncoder) {
         let service = TokenService(
@@ -98,9 +98,9 @@ final class Worker: @unchecked Sendable {
     /// - Parameters:
     ///   - descriptor: A connected socket that this call owns.
     ///   - peer: The client.
-    ///   - entrance: Where the client came in.
+    ///   - listener: Where the client came in.
     ///   - isRefused: One connection too many: it is told so and closed.
-    func serve(_ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, isRefused: Bool) {
+    func serve(_ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, isRefused: Bool) {
         let stream: TCPStream
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
@@ -109,9 +109,9 @@ final class Worker: @unchecked Sendable {
             return noteEnd()
         }
         let origin = rules.https.origin(
-            address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false, port: entrance.listener.port)
+            address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false, port: listener.listener.port)
         let connection = Connection(stream, from: origin, on: self)
-        ConnectionDriver(connection, on: self).start(through: entrance, isRefused: isRefused)
+        ConnectionDriver(connection, on: self).start(through: listener, isRefused: isRefused)
     }
 
     /// Counts a connection that is about to be served here.

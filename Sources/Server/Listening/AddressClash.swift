@@ -1,5 +1,5 @@
 internal import EventLoop
-internal import Settings
+package import Settings
 
 /// Two addresses of the settings of which only one can be listened on; says so.
 package struct AddressClash: Error, Hashable, CustomStringConvertible {
@@ -17,7 +17,7 @@ package struct AddressClash: Error, Hashable, CustomStringConvertible {
     /// Looks for the first such pair, by the addresses that names stand for; nil when there is none.
     ///
     /// A name that is not known is passed over, for that is told of by itself.
-    static func find(listen: [ListenAddress], administration: [ListenAddress]) -> AddressClash? {
+    package static func find(listen: [ListenAddress], administration: [ListenAddress]) -> AddressClash? {
         var seen: [(entry: Entry, address: SocketAddress?)] = []
         for (key, address) in listen.map({ ("listen", $0) }) + administration.map({ ("admin.listen", $0) }) {
             for (name, resolved) in places(of: address) {

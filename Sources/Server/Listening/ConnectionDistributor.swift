@@ -10,7 +10,7 @@ final class ConnectionDistributor: Sendable {
     private let workers: [Worker]
     private let count: ConnectionCount
     private let reserve: DescriptorReserve
-    private let failures: RecurringFault
+    private let failures: RateLimitedLog
     private let logger: Logger
 
     /// Beyond the limit this many more connections are told so; any further ones are closed at once.
@@ -25,27 +25,27 @@ final class ConnectionDistributor: Sendable {
         self.count = count
         self.reserve = reserve
         self.logger = logger
-        failures = RecurringFault(logger, .warning)
+        failures = RateLimitedLog(logger, .warning)
     }
 
     /// Accepts on one loop from one listener, until draining.
     ///
     /// - Parameters:
-    ///   - entrance: The listener.
+    ///   - listener: The listener.
     ///   - worker: Of the calling task's loop.
-    func accept(from entrance: Entrance, on worker: Worker) async {
+    func accept(from listener: ClientListener, on worker: Worker) async {
         let acceptor: Acceptor
         do throws(SystemError) {
-            acceptor = try Acceptor(entrance.listener, on: worker.loop)
+            acceptor = try Acceptor(listener.listener, on: worker.loop)
         } catch {
-            logger.critical("\(entrance.name) cannot be accepted from: \(error)")
+            logger.critical("\(listener.name) cannot be accepted from: \(error)")
             return
         }
         var (streak, budget) = (0, TurnBudget(began: .now))
         while !worker.loop.isAbandoned {
             switch await acceptor.next() {
             case .accepted(let descriptor, let peer):
-                hand(descriptor, from: peer, through: entrance, by: worker)
+                hand(descriptor, from: peer, through: listener, by: worker)
                 if reserve.has(descriptor), !(await waitForDescriptors(on: worker)) { return }
                 // What is open has its turn, however many want to get in.
                 streak += 1
@@ -79,7 +79,7 @@ final class ConnectionDistributor: Sendable {
     }
 
     private func hand(
-        _ descriptor: Int32, from peer: SocketAddress, through entrance: Entrance, by acceptor: Worker
+        _ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, by acceptor: Worker
     ) {
         acceptor.metrics.accepted.add()
         let open = count.add()
@@ -94,9 +94,9 @@ final class ConnectionDistributor: Sendable {
         let isRefused = open > count.limit
         if isRefused { acceptor.metrics.refused.add() }
         if worker === acceptor {
-            worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused)
+            worker.serve(descriptor, from: peer, through: listener, isRefused: isRefused)
         } else {
-            worker.loop.execute { worker.serve(descriptor, from: peer, through: entrance, isRefused: isRefused) }
+            worker.loop.execute { worker.serve(descriptor, from: peer, through: listener, isRefused: isRefused) }
         }
     }
 

@@ -5,7 +5,7 @@ internal import Glibc
 /// The access log's file, certificates and a database that has to be opened again need some at any time; and so does the
 /// runtime: libdispatch looks after its threads in /proc, and ends the process when it has no descriptor for that. The
 /// kernel gives out the lowest free number, so that a number tells how many are left.
-struct DescriptorReserve: Sendable {
+package struct DescriptorReserve: Sendable {
     /// The first number that is not for connections.
     private let start: Int32
 
@@ -19,7 +19,7 @@ struct DescriptorReserve: Sendable {
     }
 
     /// Whether a descriptor is one of the last.
-    func has(_ descriptor: Int32) -> Bool { descriptor >= start }
+    package func has(_ descriptor: Int32) -> Bool { descriptor >= start }
 
     /// Whether the next descriptor would be one of the last.
     var isNext: Bool { has(Self.next) }

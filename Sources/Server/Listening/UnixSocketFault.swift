@@ -3,7 +3,7 @@ internal import Glibc
 
 /// Why a Unix socket cannot be listened on; says what to do about it.
 package struct UnixSocketFault: Error, CustomStringConvertible {
-    enum Reason: Hashable {
+    package enum Reason: Hashable {
         case noFolder
         /// This user may not make files in the folder.
         case closedFolder
@@ -20,7 +20,7 @@ package struct UnixSocketFault: Error, CustomStringConvertible {
     let path: String
     let reason: Reason
 
-    init(_ path: String, _ reason: Reason) {
+    package init(_ path: String, _ reason: Reason) {
         self.path = path
         self.reason = reason
     }

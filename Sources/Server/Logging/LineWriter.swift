@@ -64,9 +64,9 @@ final class LineWriter: Sendable {
     private let available = DispatchSemaphore(value: 0)
     private let finished = DispatchSemaphore(value: 0)
     /// Told of lines that are lost.
-    private let failures: RecurringFault
+    private let failures: RateLimitedLog
 
-    init(_ destination: Destination, failures: RecurringFault) {
+    init(_ destination: Destination, failures: RateLimitedLog) {
         state = Mutex(State(batches: [Batch(destination: destination)]))
         self.failures = failures
     }

@@ -62,13 +62,13 @@ struct LogLine {
 }
 
 /// Times as RFC 3339 writes them, in UTC.
-enum LogTime {
+package enum LogTime {
     /// As in `2026-11-21T02:03:04Z`.
     ///
     /// - Parameters:
     ///   - unixTime: Seconds since 1970.
     ///   - fraction: Stands behind the seconds, such as `.567`.
-    static func text(_ unixTime: Int64, fraction: String = "") -> String {
+    package static func text(_ unixTime: Int64, fraction: String = "") -> String {
         let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
         let day = "\(date.year)-\(HTTPDate.twoDigits(Int64(date.month)))-\(HTTPDate.twoDigits(Int64(date.day)))"
         return "\(day)T\(clock(unixTime))\(fraction)Z"

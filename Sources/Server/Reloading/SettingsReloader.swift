@@ -36,7 +36,7 @@ final class SettingsReloader: Sendable {
     /// - Parameter settings: In force so far.
     init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ workers: [Worker]) {
         running = Mutex(settings)
-        certificateDates = Mutex(parts.tls == nil ? [] : CertificateDates.read(Self.files(settings)))
+        certificateDates = Mutex(parts.tls == nil ? [] : CertificateDates.read(TLSFiles(settings)))
         self.loader = loader
         self.parts = parts
         self.workers = workers
@@ -68,7 +68,7 @@ final class SettingsReloader: Sendable {
             let change = SettingsChange(from: before, to: try await loader.load(), takesTLS: parts.tls != nil)
             let settings = change.settings
             // Whatever can fail comes before the first change.
-            let certificates = try parts.tls?.read(Self.files(settings))
+            let certificates = try parts.tls?.read(TLSFiles(settings))
             let destination = try Self.destination(settings)
             try await parts.store.change(settings.retention)
             if let certificates { parts.tls?.use(certificates) }
@@ -101,21 +101,8 @@ final class SettingsReloader: Sendable {
     }
 
     private func lookAtDates() {
-        let dates = CertificateDates.read(Self.files(settings))
+        let dates = CertificateDates.read(TLSFiles(settings))
         certificateDates.withLock { $0 = dates }
-    }
-
-    /// The files of the certificates; the settings have at least one pair.
-    static func files(_ settings: Settings) -> TLSFiles {
-        var pairs: [TLSFiles.Pair] = []
-        for (certificate, key) in zip(settings.tls.certificates, settings.tls.privateKeys) {
-            pairs.append(TLSFiles.Pair(certificateChain: certificate, privateKey: key))
-        }
-        let authorities = settings.tls.clientAuthorities
-        return TLSFiles(
-            standard: pairs[0], others: Array(pairs.dropFirst()),
-            clientAuthorities: authorities.isEmpty ? nil : authorities
-        )
     }
 
     /// Where the access log goes; its file is opened only when there is one.

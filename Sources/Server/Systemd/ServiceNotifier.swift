@@ -1,13 +1,13 @@
-internal import EventLoop
+package import EventLoop
 internal import Logging
 internal import Synchronization
 
 /// Tells the service manager how the server is getting on (sd_notify(3)); does nothing where none listens.
 ///
 /// Any thread.
-final class ServiceNotifier: Sendable {
+package final class ServiceNotifier: Sendable {
     /// What can be told.
-    enum Message: Equatable {
+    package enum Message: Equatable {
         /// It has yet to do something before it serves, and tells of itself again within this time.
         case starting(within: Duration)
         /// It serves, or serves with new settings.
@@ -56,7 +56,7 @@ final class ServiceNotifier: Sendable {
     }
 
     /// Sends all of them at once; a fault is logged the first time.
-    func send(_ messages: Message...) {
+    package func send(_ messages: Message...) {
         guard socket != nil else { return }
         do throws(SystemError) {
             try socket?.send(messages.map(\.text).joined(separator: "\n"))

@@ -1,5 +1,5 @@
 import Foundation
-import TokenCacheServer
+import Operations
 
 /// The doctor's report for a person: a line a finding, what to do below it.
 struct DoctorText {

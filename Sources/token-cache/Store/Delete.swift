@@ -1,5 +1,5 @@
 import ArgumentParser
-import TokenCacheServer
+import Operations
 
 /// The command `token-cache delete`.
 struct Delete: AsyncParsableCommand {

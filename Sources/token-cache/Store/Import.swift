@@ -1,6 +1,6 @@
 import ArgumentParser
 import Foundation
-import TokenCacheServer
+import Operations
 import TokenPHPFiles
 import TokenService
 import TokenStore

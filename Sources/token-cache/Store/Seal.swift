@@ -1,6 +1,6 @@
 import ArgumentParser
+import Operations
 import Settings
-import TokenCacheServer
 import TokenStore
 
 /// The command `token-cache seal`.

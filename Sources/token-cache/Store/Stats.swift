@@ -1,5 +1,5 @@
 import ArgumentParser
-import TokenCacheServer
+import Operations
 import TokenStore
 
 /// The command `token-cache stats`.

@@ -1,7 +1,8 @@
 import ArgumentParser
 import Logging
+import Operations
+import Server
 import Settings
-import TokenCacheServer
 import TokenStore
 
 /// The flags of all commands that work on the store.

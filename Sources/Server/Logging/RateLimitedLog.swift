@@ -6,7 +6,7 @@ internal import Synchronization
 /// in between.
 ///
 /// Any thread.
-final class RecurringFault: Sendable {
+final class RateLimitedLog: Sendable {
     private struct Recent {
         var lastLine: ContinuousClock.Instant?
         var unlogged = 0

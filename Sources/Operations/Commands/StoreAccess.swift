@@ -1,6 +1,7 @@
 internal import Foundation
 internal import Glibc
 package import Logging
+internal import Server
 package import Settings
 package import TokenStore
 

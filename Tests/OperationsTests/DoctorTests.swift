@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@testable import TokenCacheServer
+@testable import Operations
 
 /// What a doctor says of things that cannot be had on every machine.
 struct DoctorTests {
@@ -10,7 +10,7 @@ struct DoctorTests {
     private let now: Int64 = 1_795_219_200
 
     @Test(arguments: [UInt32(0x6969), 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x6573_5546])
-    func networkFileSystemsAreProblems(number: UInt32) {
+    func `a network file system is a problem`(number: UInt32) {
         let finding = FolderCheck.fileSystem(number, "/data")
         #expect(finding.state == .problem)
         #expect(finding.text.hasPrefix("/data is on "))
@@ -19,18 +19,18 @@ struct DoctorTests {
 
     /// ext4, XFS, Btrfs, ZFS, tmpfs, overlayfs.
     @Test(arguments: [UInt32(0xef53), 0x5846_5342, 0x9123_683e, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630])
-    func localFileSystemsAreFine(number: UInt32) {
+    func `a local file system is fine`(number: UInt32) {
         #expect(FolderCheck.fileSystem(number, "/data").state == .ok)
     }
 
-    @Test func littleRoomIsAWarningAndHardlyAnyAProblem() {
+    @Test func `little room is a warning, and hardly any a problem`() {
         #expect(FolderCheck.room(2 << 30, "/data").state == .ok)
         #expect(FolderCheck.room(500 << 20, "/data").state == .warning)
         #expect(FolderCheck.room(60 << 20, "/data").state == .problem)
         #expect(FolderCheck.room(60 << 20, "/data").text.contains("60 MiB"))
     }
 
-    @Test func aSeriesOfOpenSSLIsWarnedOfFromItsEndOn() {
+    @Test func `a series of OpenSSL is warned of from the end of its support`() {
         #expect(LibraryCheck.openSSL("3.0.22", now: now).state == .warning)
         #expect(LibraryCheck.openSSL("3.0.22", now: now - 90 * day).state == .ok)
         #expect(LibraryCheck.openSSL("3.5.4", now: now).state == .ok)
@@ -38,18 +38,18 @@ struct DoctorTests {
         #expect(LibraryCheck.openSSL("4.0.1", now: now).state == .ok)
     }
 
-    @Test func theWALResetBugIsWarnedOf() {
+    @Test func `the WAL-reset bug is warned of`() {
         #expect(LibraryCheck.sqlite("3.40.1", hasWALResetBug: true).state == .warning)
         #expect(LibraryCheck.sqlite("3.51.3", hasWALResetBug: false).state == .ok)
     }
 
-    @Test func aClockOfAnotherAgeIsAProblem() {
+    @Test func `a clock of another age is a problem`() {
         #expect(MachineCheck.clock(now: now)[0].state == .ok)
         #expect(MachineCheck.clock(now: 0)[0].state == .problem)
         #expect(MachineCheck.clock(now: 4_200_000_000)[0].state == .problem)
     }
 
-    @Test func aCertificateIsGoodBetweenItsDates() {
+    @Test func `a certificate is good between its dates`() {
         let dates = { (start: Int64, end: Int64) in
             CertificateCheck.dates("a.pem", "a", from: now + start * day, to: now + end * day, now: now).state
         }
@@ -59,17 +59,7 @@ struct DoctorTests {
         #expect(dates(1, 90) == .problem)
     }
 
-    @Test func aRunningServerWarnsOfTheSameDates() {
-        let warning = { (start: Int64, end: Int64) in
-            CertificateDates("a.pem", from: now + start * day, to: now + end * day).warning(at: now) ?? ""
-        }
-        #expect(warning(-1, 30) == "")
-        #expect(warning(-1, 13).hasPrefix("a certificate expires in 13 days; "))
-        #expect(warning(-30, 0).hasPrefix("a certificate has expired: "))
-        #expect(warning(1, 90).hasPrefix("a certificate is not valid before 2026-11-22: "))
-    }
-
-    @Test func aKeyRingInTheServiceManagersHandsIsFound() throws {
+    @Test func `a key ring in the service manager's hands is found`() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }

@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import Testing
 
-@testable import TokenCacheServer
+@testable import Operations
 
 @Suite struct StoreRequestTests {
     @Test(

@@ -1,5 +1,6 @@
 internal import Foundation
 internal import Glibc
+package import Server
 package import Settings
 
 /// Has a running server do something to itself, over its control socket.

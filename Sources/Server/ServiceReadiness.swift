@@ -1,5 +1,5 @@
 /// Whether the server can do what it is there for.
-package struct Readiness: Codable, Sendable {
+package struct ServiceReadiness: Codable, Sendable {
     package let isReady: Bool
     /// Why it cannot; empty when it can.
     package let reasons: [String]

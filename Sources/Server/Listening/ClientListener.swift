@@ -1,10 +1,10 @@
-internal import EventLoop
+package import EventLoop
 internal import Glibc
-internal import Settings
+package import Settings
 
 /// A listener with what the settings ask of its connections.
-struct Entrance: Sendable {
-    let listener: Listener
+package struct ClientListener: Sendable {
+    package let listener: Listener
     let requiresProxyProtocol: Bool
     /// Nil for plain HTTP.
     let tls: TLSContext?
@@ -16,7 +16,7 @@ struct Entrance: Sendable {
     }
 
     /// The entrances of one entry of `listen`: a name may stand for several addresses.
-    static func open(_ address: ListenAddress, tls: TLSContext?) throws(StartError) -> [Entrance] {
+    package static func open(_ address: ListenAddress, tls: TLSContext?) throws(StartError) -> [ClientListener] {
         var listeners: [Listener] = []
         switch address.place {
         case .tcp(let host, let port):
@@ -36,17 +36,17 @@ struct Entrance: Sendable {
         }
         let context = address.isTLS ? tls : nil
         return listeners.map {
-            Entrance(listener: $0, requiresProxyProtocol: address.requiresProxyProtocol, tls: context)
+            ClientListener(listener: $0, requiresProxyProtocol: address.requiresProxyProtocol, tls: context)
         }
     }
 
     /// The entrance through a socket that systemd has passed on.
     static func adopt(
         _ socket: PassedSocket, as address: ListenAddress, tls: TLSContext?
-    ) throws(StartError) -> Entrance {
+    ) throws(StartError) -> ClientListener {
         do throws(Listener.AdoptionError) {
             let listener = try Listener(adopting: FileDescriptor(owning: socket.descriptor))
-            return Entrance(
+            return ClientListener(
                 listener: listener, requiresProxyProtocol: address.requiresProxyProtocol,
                 tls: address.isTLS ? tls : nil
             )
@@ -78,7 +78,7 @@ struct Entrance: Sendable {
     }
 
     /// Looks up `user` or `user:group`; without a group it is the user's own.
-    static func owner(_ name: String, _ path: String) throws(StartError) -> (user: UInt32, group: UInt32) {
+    package static func owner(_ name: String, _ path: String) throws(StartError) -> (user: UInt32, group: UInt32) {
         let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
         guard let user = unsafe getpwnam(parts[0]) else { throw .owner(path: path, name: parts[0]) }
         let (userID, groupID) = unsafe (user.pointee.pw_uid, user.pointee.pw_gid)

@@ -1,0 +1,55 @@
+internal import EventLoop
+internal import Logging
+internal import Server
+
+/// Answers the people and programs that run the server, on `admin.listen` and the control socket.
+struct OperatorAccess: Administration {
+    private let server: Server
+    private let version: String
+    private let listeners: [AdministrationListener]
+    /// Nil if it could not be opened; only commands miss it.
+    private let control: ControlSocket?
+    private let logger: Logger
+
+    init(
+        _ server: Server, version: String, _ listeners: [AdministrationListener], _ control: ControlSocket?,
+        _ logger: Logger
+    ) {
+        self.server = server
+        self.version = version
+        self.listeners = listeners
+        self.control = control
+        self.logger = logger
+    }
+
+    var listenerNames: [String] { listeners.map { "http://\($0.name)" } }
+
+    var warnings: [String] {
+        listeners.filter { !$0.isLocal }.map { listener in
+            """
+            admin.listen: whoever reaches \(listener.name) sees how much is stored and how the server does; \
+            let only those reach it who run it
+            """
+        }
+    }
+
+    func serve(on loop: EventLoop) async {
+        let endpoints = AdministrationEndpoints(
+            server, listenerNames: listenerNames, warnings: warnings, version, on: loop)
+        let reserve = server.reserve
+        await withDiscardingTaskGroup { [logger] group in
+            for listener in listeners {
+                group.addTask(executorPreference: loop) {
+                    await listener.accept(on: loop, logger, leaving: reserve) {
+                        await AdministrationConnection.serve($0, on: loop, endpoints)
+                    }
+                }
+            }
+            if let control {
+                group.addTask(executorPreference: loop) {
+                    await control.accept(on: loop, endpoints, logger, leaving: reserve)
+                }
+            }
+        }
+    }
+}

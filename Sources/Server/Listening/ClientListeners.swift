@@ -1,0 +1,49 @@
+package import EventLoop
+package import Settings
+
+/// All listeners for clients, and the certificates of those that speak TLS.
+package struct ClientListeners: Sendable {
+    package let all: [ClientListener]
+    /// Nil without a TLS listener.
+    package let tls: TLSContext?
+
+    /// Takes over the sockets that the service manager passed, and binds the other addresses of `listen`.
+    ///
+    /// - Parameters:
+    ///   - settings: Name the addresses and certificates.
+    ///   - setup: Has the passed sockets.
+    ///   - openOthers: Opens listeners that are not for clients, so that an address which the settings name twice is
+    ///     recognized whichever of both is opened second.
+    package static func open<Others>(
+        _ settings: Settings, _ setup: ProcessSetup, openOthers: () throws(StartError) -> Others
+    ) throws(StartError) -> (ClientListeners, Others) {
+        let plan = try ListenPlan(settings.listen, setup.service.passedSockets)
+        let tls = plan.usesTLS ? try tlsContext(settings) : nil
+        do throws(StartError) {
+            var listeners: [ClientListener] = []
+            for (socket, address) in plan.adopted {
+                listeners.append(try ClientListener.adopt(socket, as: address, tls: tls))
+            }
+            for address in plan.bound { listeners += try ClientListener.open(address, tls: tls) }
+            return (ClientListeners(all: listeners, tls: tls), try openOthers())
+        } catch {
+            // The program that has the address may be this one, through an earlier entry of the settings.
+            guard error.isAddressInUse,
+                let clash = AddressClash.find(listen: plan.bound, administration: settings.admin.listen)
+            else { throw error }
+            throw .clash(clash)
+        }
+    }
+
+    /// The certificates of all `https://` listeners.
+    private static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext {
+        guard !settings.tls.certificates.isEmpty else {
+            throw .passedSockets("one is for https, and tls.certificate and tls.private_key name no files for it")
+        }
+        do throws(TLSConfigurationError) {
+            return try TLSContext(TLSFiles(settings))
+        } catch {
+            throw .tls("\(error)")
+        }
+    }
+}

@@ -1,0 +1,38 @@
+internal import EventLoop
+internal import Synchronization
+internal import UnixSignals
+
+extension Server {
+    private static let fileCheckInterval = Duration.seconds(2)
+    private static let ticketKeyLifetime = Duration.seconds(86_400)
+
+    /// Reads settings and files again, and applies what can change while the server runs.
+    ///
+    /// - Parameter reason: Who asks; begins the line in the log.
+    package func reload(_ reason: String) async -> ReloadOutcome {
+        notifier.send(.reloading(since: .now))
+        let outcome = await reloader.reload(reason)
+        // `stopping` has to stay the last message that the service manager receives.
+        if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
+        return outcome
+    }
+
+    func reload(on hangUps: UnixSignalsSequence) async {
+        for await _ in hangUps { _ = await reload("SIGHUP received") }
+    }
+
+    /// Loads certificates when their files change, and makes new keys for session tickets once a day.
+    func reloadChangedCertificates() async {
+        guard let tls = listeners.tls else { return }
+        var lastReload = ContinuousClock.now
+        while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+            if tls.filesHaveChanged {
+                reloader.reloadCertificates("certificate files have changed")
+                lastReload = .now
+            } else if ContinuousClock.now - lastReload > Self.ticketKeyLifetime {
+                reloader.reloadCertificates("a day has passed")
+                lastReload = .now
+            }
+        }
+    }
+}

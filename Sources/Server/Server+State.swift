@@ -1,0 +1,47 @@
+package import EventLoop
+package import Settings
+internal import Synchronization
+internal import TokenService
+internal import TokenStore
+
+extension Server {
+    /// Whether the server can answer and store.
+    package var readiness: ServiceReadiness {
+        var reasons: [String] = []
+        if isDraining.load(ordering: .relaxed) { reasons.append("the server is stopping") }
+        if let fault = store.fault {
+            let isRead = if case .read = fault { true } else { false }
+            reasons.append("tokens cannot be \(isRead ? "read" : "stored"): \(fault)")
+        }
+        return ServiceReadiness(reasons: reasons)
+    }
+
+    /// The settings in force, as of the last reload.
+    package var settingsInForce: Settings { reloader.settings }
+
+    /// Where clients connect, as the log shows it: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
+    package var listenerNames: [String] { listeners.all.map(\.name) }
+
+    /// Nil without a TLS listener.
+    package var tls: TLSContext? { listeners.tls }
+
+    /// Warns about certificates that clients refuse, or will refuse soon.
+    package var certificateWarnings: [String] { reloader.certificateWarnings }
+
+    /// Warns about what lets others read tokens on their way.
+    package var exposureWarnings: [String] {
+        var warnings: [String] = []
+        for listener in listeners.all where !listener.listener.isLocal && listener.tls == nil {
+            warnings.append(
+                """
+                \(listener.name) takes plain HTTP from other machines; \
+                let only a proxy that speaks HTTPS reach it, over a network that you trust
+                """
+            )
+        }
+        if settingsInForce.https.mode == .off {
+            warnings.append("https.mode is off: tokens are accepted and given over plain HTTP")
+        }
+        return warnings
+    }
+}

@@ -45,7 +45,12 @@ let package = Package(
         // Three modules that know nothing of one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
-        .target(name: "TokenStore", dependencies: ["CLinux", "COpenSSL", "CSQLite", "Metrics"], swiftSettings: strict),
+        .target(name: "TokenStore", dependencies: ["COpenSSL"], swiftSettings: strict),
+
+        // The stores: each knows what every store is, and nothing of the others.
+        .target(
+            name: "SQLiteStore", dependencies: ["CLinux", "CSQLite", "Metrics", "TokenStore"], swiftSettings: strict
+        ),
 
         // Imports run one way from here down.
         .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),
@@ -66,7 +71,7 @@ let package = Package(
         .target(
             name: "Server",
             dependencies: [
-                "CLinux", "EventLoop", "HTTP", "Metrics", "Settings", "TokenService", "TokenStore",
+                "CLinux", "EventLoop", "HTTP", "Metrics", "SQLiteStore", "Settings", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ],
@@ -75,7 +80,8 @@ let package = Package(
         .target(
             name: "Operations",
             dependencies: [
-                "CLinux", "EventLoop", "HTTP", "Metrics", "Server", "Settings", "TokenService", "TokenStore",
+                "CLinux", "EventLoop", "HTTP", "Metrics", "SQLiteStore", "Server", "Settings", "TokenService",
+                "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             // In the binary, which needs no file beside it.
@@ -85,7 +91,7 @@ let package = Package(
         .executableTarget(
             name: "token-cache",
             dependencies: [
-                "Operations", "Server", "Settings", "TokenPHPFiles", "TokenService", "TokenStore",
+                "Operations", "SQLiteStore", "Server", "Settings", "TokenPHPFiles", "TokenService", "TokenStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -100,7 +106,11 @@ let package = Package(
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(
-            name: "TokenStoreTests", dependencies: ["Metrics", "TokenStore", "TestSupport"], swiftSettings: tested
+            name: "TokenStoreTests", dependencies: ["TokenStore", "TestSupport"], swiftSettings: tested
+        ),
+        .testTarget(
+            name: "SQLiteStoreTests", dependencies: ["Metrics", "SQLiteStore", "TokenStore", "TestSupport"],
+            swiftSettings: tested
         ),
         .testTarget(
             name: "TokenServiceTests", dependencies: ["TokenService", "HTTP", "TokenStore", "TestSupport"],

@@ -1,4 +1,5 @@
 package import EventLoop
+internal import SQLiteStore
 package import Settings
 internal import Synchronization
 internal import TokenService

@@ -3,9 +3,10 @@ package import EventLoop
 internal import Foundation
 internal import Glibc
 internal import Logging
+package import SQLiteStore
 package import Settings
 internal import Synchronization
-package import TokenStore
+internal import TokenStore
 internal import UnixSignals
 
 /// Serves clients: owns the listeners, the loops and the store, from the start to the orderly end of the process.

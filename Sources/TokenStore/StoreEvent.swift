@@ -22,20 +22,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case readsFail(StoreError)
     /// No read has failed for ten seconds, after so many that did.
     case readsRecovered(failed: Int)
-    /// The WAL is damaged and its end is dropped, which the operator has accepted.
-    case damagedLogAccepted(path: String, LogDamage, copy: String)
-    /// The WAL of a store that a backup replaces is damaged.
-    case damagedLogReplaced(path: String, LogDamage, copy: String)
-    /// The store is sealed now, and copies of damaged WALs from before that are still there.
-    case clearCopiesKept(paths: [String])
     /// The files of the store are gone.
     case vanished(path: String)
-    /// The WAL was removed and cannot be put back yet.
-    case logRemoved(path: String, SQLiteError)
-    /// The WAL was removed and was put back, whole.
-    case logPutBack(path: String)
-    /// The WAL was cut; with the number of commits since all of it was last in the database, nil when that is not known.
-    case logCut(path: String, commits: Int?)
     /// They are back.
     case returned(path: String)
     /// New ids are refused from now on.
@@ -50,9 +38,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case expiryGoesOn
     /// The newest key has sealed a quarter as often as it may, or more.
     case manySeals(keyNumber: Int, count: Int64)
+    /// What only one kind of store has to tell.
+    case own(StoreNotice)
 
     /// Whether somebody has to do something.
-    package enum Weight: Sendable {
+    package enum Severity: Sendable {
         case fault
         case warning
         case note
@@ -61,15 +51,14 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case trace
     }
 
-    package var weight: Weight {
+    package var severity: Severity {
         switch self {
-        case .writesFail, .readsFail, .vanished, .logRemoved, .logCut, .damagedLogAccepted: .fault
-        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals, .logPutBack,
-            .damagedLogReplaced, .clearCopiesKept:
-            .warning
+        case .writesFail, .readsFail, .vanished: .fault
+        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals: .warning
         case .converted, .upgraded, .writesRecovered, .readsRecovered, .returned, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
+        case .own(let notice): notice.severity
         }
     }
 
@@ -109,26 +98,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .readsFail(let error):
             "tokens cannot be read, clients are told so: \(error); the database is opened anew. See token-cache verify"
         case .readsRecovered(let failed): "no read has failed for a while, after \(failed) that did"
-        case .damagedLogAccepted(let path, let damage, let copy):
-            """
-            the WAL \(path) is damaged: \(damage). These commits are lost, although clients were told that they are stored; \
-            the operator has accepted that, and a copy of the WAL is kept as \(copy). The database is checked next
-            """
-        case .damagedLogReplaced(let path, let damage, let copy):
-            "the WAL \(path) of the store that is replaced is damaged: \(damage). A copy of it is kept as \(copy)"
-        case .clearCopiesKept(let paths):
-            """
-            the store is sealed, but copies of damaged WALs are kept that may hold tokens in the clear: \
-            \(paths.joined(separator: ", ")); remove them when they are of no use
-            """
-        case .logRemoved(let path, let error):
-            """
-            the WAL \(path), which holds tokens, was removed. The server has it open still and will put it back: do not stop \
-            the server before it says so. It cannot do so yet: \(error)
-            """
-        case .logPutBack(let path):
-            "the WAL \(path) was removed while the server ran; it was put back as it was, and nothing is lost"
-        case .logCut(let path, let commits): Self.loss(path, commits)
         case .returned(let path): "the store \(path) is back"
         case .limitReached(let limit): "\(limit)"
         case .belowLimit: "the store is below its limits, new ids are accepted again"
@@ -144,6 +113,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             more: make a new key with token-cache keys add, then run token-cache rekey and token-cache keys retire \(number)
             """
         case .expiryGoesOn: "tokens whose time is over are deleted again"
+        case .own(let notice): notice.text
         case .expired(let count): "dropped \(count) \(count == 1 ? "token" : "tokens") whose time was over"
         }
     }
@@ -151,21 +121,15 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     private static func hours(_ seconds: Int64) -> String {
         "\(seconds.magnitude / 3_600) hours \(seconds < 0 ? "behind" : "ahead")"
     }
+}
 
-    private static func loss(_ path: String, _ commits: Int?) -> String {
-        let cause = "the WAL \(path) was cut while the server ran"
-        switch commits {
-        case 0: return "\(cause); all of it was in the database already, and nothing is lost"
-        case .some(let commits):
-            return """
-                \(cause): what its last \(commits) \(commits == 1 ? "commit" : "commits") stored may be lost, although \
-                clients were told that it is stored; the database goes on with what was moved into it before
-                """
-        case nil:
-            return """
-                the WAL \(path) was cut or removed while it was not open, after a fault: what was stored since it was last moved \
-                into the database may be lost, although clients were told that it is stored
-                """
-        }
+/// An event in a store's own words.
+package struct StoreNotice: Hashable, Sendable {
+    package let severity: StoreEvent.Severity
+    package let text: String
+
+    package init(_ severity: StoreEvent.Severity, _ text: String) {
+        self.severity = severity
+        self.text = text
     }
 }

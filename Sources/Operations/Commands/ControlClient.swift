@@ -1,4 +1,5 @@
 internal import Foundation
+internal import SQLiteStore
 internal import TokenStore
 
 /// Asks a running server over its control socket.

@@ -1,6 +1,7 @@
 internal import Foundation
 internal import Glibc
 package import Logging
+package import SQLiteStore
 internal import Server
 package import Settings
 package import TokenStore
@@ -28,7 +29,7 @@ package enum StoreAccess: Sendable {
         fileprivate init(_ error: StoreOpenError) {
             let advice = "run this as root or as the server's user"
             switch error {
-            case .directory(let path, let call, let code) where Self.isRefusal(code):
+            case .directory(.unusable(let path, let call, let code)) where Self.isRefusal(code):
                 description = """
                     the data directory \(path) is not for this user (\(call): \(Self.text(code))); \(advice), \
                     or name another one with --data-directory
@@ -67,7 +68,7 @@ package enum StoreAccess: Sendable {
             return .own(store, StoreAdministrator(store))
         } catch {
             guard case .store(let error) = error else { throw Failure("\(error)") }
-            guard case .inUse(_, let processID) = error else { throw Failure(error) }
+            guard case .directory(.inUse(_, let processID)) = error else { throw Failure(error) }
             let client = ControlClient(path: ControlSocket.path(in: directory))
             return .running(ControlAccess(client: client, processID: processID))
         }
@@ -143,13 +144,16 @@ package enum StoreAccess: Sendable {
         _ body: (borrowing StoreReplacement) throws(StoreError) -> StoreReplacement.Outcome
     ) throws(Failure) -> StoreReplacement.Outcome {
         do {
-            let replacement = try StoreReplacement(directory: directory(settings), options: options(settings)) {
-                event in
-                logger.log(level: event.weight.level, "\(event)")
+            let directory = try DataDirectory(path: directory(settings), creates: true)
+            defer { directory.unlock() }
+            let replacement = try StoreReplacement(in: directory, options: options(settings)) { event in
+                logger.log(level: event.severity.level, "\(event)")
             }
             return try body(replacement)
-        } catch let error as StoreOpenError {
-            throw Failure(error)
+        } catch let error as DataDirectoryError {
+            throw Failure(.directory(error))
+        } catch let error as SQLiteOpenError {
+            throw Failure(error.shared)
         } catch {
             throw Failure("\(error)")
         }
@@ -190,18 +194,24 @@ package enum StoreAccess: Sendable {
     static func open(
         _ settings: Settings, logger: Logger, noting note: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) throws(StartError) -> SQLiteTokenStore {
-        do throws(StoreOpenError) {
-            return try SQLiteTokenStore(directory: directory(settings), options: options(settings)) { event in
-                logger.log(level: event.weight.level, "\(event)")
+        let folder: DataDirectory
+        do throws(DataDirectoryError) {
+            folder = try DataDirectory(path: directory(settings), creates: true)
+        } catch {
+            throw .store(.directory(error))
+        }
+        do throws(SQLiteOpenError) {
+            return try SQLiteTokenStore(in: folder, options: options(settings)) { event in
+                logger.log(level: event.severity.level, "\(event)")
                 note(event)
             }
         } catch {
-            throw .store(error)
+            throw .store(error.shared)
         }
     }
 }
 
-extension StoreEvent.Weight {
+extension StoreEvent.Severity {
     package var level: Logger.Level {
         switch self {
         case .fault: .error

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import Foundation
 internal import HTTP
+internal import SQLiteStore
 internal import Synchronization
 internal import TokenStore
 

@@ -1,3 +1,4 @@
+internal import SQLiteStore
 internal import TokenStore
 
 /// A line of an answer on the control socket: how far the work is, or in the last line its reply or what is wrong.

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Logging
+internal import SQLiteStore
 internal import Server
 internal import TokenStore
 

@@ -1,3 +1,4 @@
+package import SQLiteStore
 package import TokenStore
 
 /// Something that an operator asks of a store: of this process's own, or of a running server's over its control socket.

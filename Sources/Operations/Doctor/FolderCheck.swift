@@ -1,5 +1,6 @@
 internal import CLinux
 internal import Glibc
+internal import SQLiteStore
 internal import Server
 internal import Settings
 internal import TokenStore
@@ -15,7 +16,7 @@ enum FolderCheck {
         let place = FileStatus.nearestFolder(to: directory)
         var findings: [Finding] = []
         if let status = FileStatus(directory) {
-            guard status.isFolder else { return [.problem(topic, StoreOpenError.notADirectory(path: directory))] }
+            guard status.isFolder else { return [.problem(topic, DataDirectoryError.notADirectory(path: directory))] }
             findings += permissions(status, directory)
         } else if unsafe access(directory, F_OK) != 0 && errno == EACCES {
             findings.append(notForUs(directory))
@@ -49,7 +50,7 @@ enum FolderCheck {
             findings.append(errno == EROFS ? readOnly(directory) : notForUs(directory))
         }
         findings += controlSocket(directory)
-        for name in DataDirectory.fileNames {
+        for name in DataDirectory.fileNames + SQLiteTokenStore.fileNames {
             findings += FileCheck.secret(directory + "/" + name, topic)
         }
         return findings

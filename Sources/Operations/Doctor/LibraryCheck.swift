@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Foundation
+internal import SQLiteStore
 internal import TokenStore
 
 /// The versions of what runs.

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import SQLiteStore
 internal import Server
 internal import TokenStore
 
@@ -17,7 +18,7 @@ enum RunningServer {
         do throws(BlockingSocket.Failure) {
             self = .running(try ServerFacts(askedAt: ControlSocket.path(in: directory)))
         } catch {
-            let holder = DataDirectory.holder(of: directory)
+            let holder = DataDirectory.holder(of: directory) ?? StoreExamination.holder(ofDatabaseIn: directory)
             switch error.code {
             case EACCES, EPERM: self = .hidden
             case ENOENT, ECONNREFUSED, ENOTDIR, ENAMETOOLONG:

@@ -1,5 +1,6 @@
 internal import Foundation
 internal import Glibc
+internal import SQLiteStore
 internal import Server
 internal import Settings
 internal import TokenStore
@@ -85,7 +86,7 @@ struct StoreCheck {
     private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
         let path = directory + "/" + SQLiteTokenStore.fileName
         let found: StoreExamination?
-        do throws(StoreOpenError) {
+        do throws(SQLiteOpenError) {
             found = try StoreExamination.examine(directory: directory)
         } catch {
             return [isForOthers ? Self.notForUs(Self.topic) : .problem(Self.topic, error)]
@@ -110,9 +111,9 @@ struct StoreCheck {
         }
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
         case (true, false) where found.tokens > 0:
-            findings.append(.problem(Self.topic, StoreOpenError.notSealed(path: path)))
+            findings.append(.problem(Self.topic, SQLiteOpenError.notSealed(path: path)))
         case (false, true) where found.tokens > 0:
-            findings.append(.problem(Self.topic, StoreOpenError.sealed(path: path)))
+            findings.append(.problem(Self.topic, SQLiteOpenError.sealed(path: path)))
         default: break
         }
         findings += ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)

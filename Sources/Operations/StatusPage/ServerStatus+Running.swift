@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import Foundation
 internal import Metrics
+internal import SQLiteStore
 internal import Server
 internal import Settings
 internal import TokenService

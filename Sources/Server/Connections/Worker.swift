@@ -77,7 +77,7 @@ package final class Worker: @unchecked Sendable {
             report: { error, requestID in
                 metrics.storeFailures.add(error.cause)
                 // The store itself tells when writes begin to fail, and when they are over it.
-                if !error.isToldByStore {
+                if !error.isReportedByStore {
                     failures.note("the store failed, the client was told so: \(error)", requestID: requestID)
                 }
             },

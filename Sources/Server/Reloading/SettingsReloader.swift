@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import HTTP
 internal import Logging
+internal import SQLiteStore
 internal import Settings
 internal import Synchronization
 internal import TokenService

@@ -2,9 +2,14 @@ internal import Synchronization
 
 /// Leave to remember what was made of a token info.
 package struct CachePermit: Sendable {
-    let ticket: TokenCache.Ticket
+    package let ticket: TokenCache.Ticket
     /// Seconds since 1970 from which on it is not given any more.
-    let deadline: Int64
+    package let deadline: Int64
+
+    package init(ticket: TokenCache.Ticket, deadline: Int64) {
+        self.ticket = ticket
+        self.deadline = deadline
+    }
 }
 
 /// Answers to the ids that were asked for lately, in memory and bounded in bytes.
@@ -17,8 +22,8 @@ package struct CachePermit: Sendable {
 package final class TokenCache: Sendable {
     /// What a reader takes before it reads, and shows when it has something to put in.
     package struct Ticket: Sendable {
-        let hash: UInt64
-        let version: UInt64
+        package let hash: UInt64
+        package let version: UInt64
     }
 
     /// How often it had what was asked for.
@@ -31,7 +36,7 @@ package final class TokenCache: Sendable {
 
     private static let shardBits: UInt64 = 4
     /// Of what was kept for ever.
-    static let never = Int64.max
+    package static let never = Int64.max
 
     private let shards: [Shard]
 
@@ -50,7 +55,7 @@ package final class TokenCache: Sendable {
     }
 
     /// An id's number here: of a function that only this process knows, so that nobody can choose ids that meet.
-    static func hash(of id: Span<UInt8>) -> UInt64 {
+    package static func hash(of id: Span<UInt8>) -> UInt64 {
         var hasher = Hasher()
         unsafe id.withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
         return UInt64(bitPattern: Int64(hasher.finalize()))
@@ -68,13 +73,13 @@ package final class TokenCache: Sendable {
     ///   - id: The unique id.
     ///   - now: Seconds since 1970.
     ///   - body: Takes a copy; must not come back here.
-    func find(_ id: Span<UInt8>, at now: Int64, _ body: (Span<UInt8>) -> Void) -> Bool {
+    package func find(_ id: Span<UInt8>, at now: Int64, _ body: (Span<UInt8>) -> Void) -> Bool {
         let hash = Self.hash(of: id)
         return shard(of: hash).table.withLock { $0.find(id, hash, at: now, body) }
     }
 
     /// To be taken before the database is read; nil while the id, or one near it, is being written.
-    func ticket(for id: Span<UInt8>) -> Ticket? {
+    package func ticket(for id: Span<UInt8>) -> Ticket? {
         let hash = Self.hash(of: id)
         return shard(of: hash).table.withLock { table in
             table.writers == 0 ? Ticket(hash: hash, version: table.version) : nil
@@ -87,7 +92,7 @@ package final class TokenCache: Sendable {
     ///   - answer: The answer to the id.
     ///   - id: The unique id.
     ///   - permit: With a ticket that was taken before the database was read.
-    func insert(_ answer: Span<UInt8>, under id: Span<UInt8>, _ permit: CachePermit) {
+    package func insert(_ answer: Span<UInt8>, under id: Span<UInt8>, _ permit: CachePermit) {
         let ticket = permit.ticket
         shard(of: ticket.hash).table.withLock { table in
             guard table.version == ticket.version else { return }
@@ -98,7 +103,7 @@ package final class TokenCache: Sendable {
     // MARK: - Writing
 
     /// Takes an id out, and keeps it out until `endWrite`.
-    func beginWrite(_ hash: UInt64) {
+    package func beginWrite(_ hash: UInt64) {
         shard(of: hash).table.withLock { table in
             table.version += 1
             table.writers += 1
@@ -106,7 +111,7 @@ package final class TokenCache: Sendable {
         }
     }
 
-    func endWrite(_ hash: UInt64) {
+    package func endWrite(_ hash: UInt64) {
         shard(of: hash).table.withLock { table in
             table.version += 1
             table.writers -= 1
@@ -114,7 +119,7 @@ package final class TokenCache: Sendable {
     }
 
     /// Forgets everything, also what is being read just now.
-    func removeAll() {
+    package func removeAll() {
         for shard in shards {
             shard.table.withLock { table in
                 table.version += 1

@@ -4,11 +4,11 @@ internal import Glibc
 ///
 /// Links are followed one by one, as whoever may write to a folder on the way could have them lead anywhere: root follows
 /// only its own, in folders that nobody else can change. The folder that the operator has named is taken as it is.
-struct FollowedPath {
+package struct FollowedPath {
     /// Without symbolic links from the file's folder on; the path as it was given when there are none.
-    let path: String
+    package let path: String
     /// Whether the given path is that of a link.
-    let isLink: Bool
+    package let isLink: Bool
 
     /// The most links that the kernel follows as well (path_resolution(7)).
     private static let linkLimit = 40
@@ -16,7 +16,7 @@ struct FollowedPath {
     /// Follows the links at a path.
     ///
     /// A file that is no link may be missing; a link's target may not.
-    init(_ path: String) throws(LinkError) {
+    package init(_ path: String) throws(LinkError) {
         var status = stat()
         guard unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK else {
             (self.path, isLink) = (path, false)
@@ -67,7 +67,7 @@ struct FollowedPath {
     }
 
     /// Whether a path is that of a link, wherever that leads.
-    static func isLink(_ path: String) -> Bool {
+    package static func isLink(_ path: String) -> Bool {
         var status = stat()
         return unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFLNK
     }

@@ -1,10 +1,10 @@
 internal import Glibc
 
 /// Files that nobody but their owner may read.
-enum PrivateFile {
+package enum PrivateFile {
     /// Makes an empty file (mode 0600), in the place of one that an earlier attempt has left behind; its folder's owner's
     /// when root makes it.
-    static func create(_ path: String) throws(StoreError) {
+    package static func create(_ path: String) throws(StoreError) {
         _ = unsafe unlink(path)
         let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw refused("written", path) }
@@ -13,7 +13,7 @@ enum PrivateFile {
     }
 
     /// Makes a file's content durable.
-    static func synchronize(_ path: String) throws(StoreError) {
+    package static func synchronize(_ path: String) throws(StoreError) {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw refused("synced", path) }
         defer { close(descriptor) }
@@ -21,7 +21,7 @@ enum PrivateFile {
     }
 
     /// Puts a file in the place of another one, durably.
-    static func rename(_ path: String, to target: String) throws(StoreError) {
+    package static func rename(_ path: String, to target: String) throws(StoreError) {
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         if descriptor >= 0 {
             adoptOwner(descriptor, of: target)
@@ -32,8 +32,35 @@ enum PrivateFile {
     }
 
     /// Makes durable which files are in a file's folder, and which are no longer.
-    static func synchronizeFolder(of path: String) throws(StoreError) {
-        guard DataDirectory.synchronize(folder(of: path)) else { throw refused("synced", folder(of: path)) }
+    package static func synchronizeFolder(of path: String) throws(StoreError) {
+        guard synchronizeFolder(folder(of: path)) else { throw refused("synced", folder(of: path)) }
+    }
+
+    /// Makes a folder's entries durable (fsync(2), "Calling fsync").
+    ///
+    /// - Returns: False when that has failed; errno tells why.
+    package static func synchronizeFolder(_ path: String) -> Bool {
+        let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        // One that may be written and not read cannot be synced.
+        guard descriptor >= 0 else { return errno == EACCES }
+        let isDurable = fsync(descriptor) == 0
+        let code = errno
+        _ = close(descriptor)
+        errno = code
+        // Some file systems have nothing to sync in a folder.
+        return isDurable || code == EINVAL
+    }
+
+    /// Makes a file (mode 0600) that is missing, or opens the one that is there, to read and write; never through a link.
+    ///
+    /// - Parameter path: Of the file; one that is made is its folder's owner's, as in `create`.
+    /// - Returns: The descriptor; negative after an error, whose number is in errno.
+    package static func openOrMake(_ path: String) -> Int32 {
+        let flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW
+        let made = unsafe open(path, flags | O_CREAT | O_EXCL, 0o600)
+        guard made >= 0 else { return errno == EEXIST ? unsafe open(path, flags) : made }
+        adoptOwner(made, of: folder(of: path))
+        return made
     }
 
     /// Gives a file that root has made to the owner of what it replaces, or otherwise of the folder: a server that is not
@@ -42,7 +69,7 @@ enum PrivateFile {
     /// - Parameters:
     ///   - descriptor: Of the file: a path may have come to lead elsewhere.
     ///   - target: What it is to be.
-    static func adoptOwner(_ descriptor: Int32, of target: String) {
+    package static func adoptOwner(_ descriptor: Int32, of target: String) {
         var status = stat()
         guard geteuid() == 0, unsafe stat(target, &status) == 0 || stat(folder(of: target), &status) == 0 else {
             return
@@ -51,20 +78,20 @@ enum PrivateFile {
     }
 
     /// Whether two paths lead to one file.
-    static func areSame(_ first: String, _ second: String) -> Bool {
+    package static func areSame(_ first: String, _ second: String) -> Bool {
         var (one, other) = (stat(), stat())
         return unsafe stat(first, &one) == 0 && stat(second, &other) == 0
             && one.st_dev == other.st_dev && one.st_ino == other.st_ino
     }
 
-    enum Kind {
+    package enum Kind {
         case nothing, file, folder
         /// A device, a pipe or a socket.
         case other
     }
 
     /// What is at a path, or where a symbolic link there leads to.
-    static func kind(of path: String) -> Kind {
+    package static func kind(of path: String) -> Kind {
         var status = stat()
         guard unsafe stat(path, &status) == 0 else { return .nothing }
         switch status.st_mode & S_IFMT {
@@ -75,7 +102,7 @@ enum PrivateFile {
     }
 
     /// The first bytes of a file; nil when it cannot be read.
-    static func head(of path: String, count: Int) -> [UInt8]? {
+    package static func head(of path: String, count: Int) -> [UInt8]? {
         let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
@@ -85,20 +112,20 @@ enum PrivateFile {
     }
 
     /// Removes a database with all that may lie beside it.
-    static func discardDatabase(_ path: String) {
+    package static func discardDatabase(_ path: String) {
         for suffix in ["", "-wal", "-shm", "-journal"] { _ = unsafe unlink(path + suffix) }
     }
 
-    static func remove(_ path: String) throws(StoreError) {
+    package static func remove(_ path: String) throws(StoreError) {
         guard unsafe unlink(path) == 0 || errno == ENOENT else { throw refused("removed", path) }
     }
 
-    static func exists(_ path: String) -> Bool {
+    package static func exists(_ path: String) -> Bool {
         unsafe access(path, F_OK) == 0
     }
 
     /// Copies a file into a new one, byte by byte.
-    static func copy(_ path: String, to target: String) throws(StoreError) {
+    package static func copy(_ path: String, to target: String) throws(StoreError) {
         let source = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard source >= 0 else { throw refused("read", path) }
         defer { close(source) }
@@ -114,7 +141,7 @@ enum PrivateFile {
     }
 
     /// Overwrites an open file with zeros, as far as the disk lets itself be overwritten.
-    static func overwrite(_ descriptor: Int32) {
+    package static func overwrite(_ descriptor: Int32) {
         var status = stat()
         // One that has another name as well, of a snapshot say, is somebody else's too.
         guard unsafe fstat(descriptor, &status) == 0, status.st_nlink == 0 else { return }
@@ -128,25 +155,25 @@ enum PrivateFile {
         _ = fsync(descriptor)
     }
 
-    static func size(_ path: String) -> Int {
+    package static func size(_ path: String) -> Int {
         var status = stat()
         return unsafe stat(path, &status) == 0 ? Int(status.st_size) : 0
     }
 
     /// The path without symbolic links; as it is when it leads nowhere.
-    static func resolved(_ path: String) -> String {
+    package static func resolved(_ path: String) -> String {
         guard let resolved = unsafe realpath(path, nil) else { return path }
         defer { unsafe free(resolved) }
         return unsafe String(cString: resolved)
     }
 
-    static func folder(of path: String) -> String {
+    package static func folder(of path: String) -> String {
         guard let slash = path.lastIndex(of: "/") else { return "." }
         return slash == path.startIndex ? "/" : String(path[..<slash])
     }
 
     /// Says of the last system call what it could not do with a file.
-    static func refused(_ what: String, _ path: String) -> StoreError {
+    package static func refused(_ what: String, _ path: String) -> StoreError {
         .refused("\(path) cannot be \(what): \(unsafe String(cString: strerror(errno)))")
     }
 }

@@ -1,9 +1,9 @@
 internal import Glibc
 
 /// The memory that this process may use.
-enum SystemMemory {
+package enum SystemMemory {
     /// In bytes: the machine's, or less where a control group allows less; 0 when it cannot be told.
-    static var bytes: Int {
+    package static var bytes: Int {
         let machine = max(0, sysconf(Int32(_SC_PHYS_PAGES))) * max(0, sysconf(Int32(_SC_PAGESIZE)))
         return min(machine, ControlGroups.own.flatMap(limit) ?? .max)
     }
@@ -12,7 +12,7 @@ enum SystemMemory {
     ///
     /// `memory.max` is a number or `max` (kernel: admin-guide/cgroup-v2), `memory.limit_in_bytes` of version 1 a number, which
     /// without a limit is larger than any memory.
-    static func limit(_ groups: ControlGroups) -> Int? {
+    package static func limit(_ groups: ControlGroups) -> Int? {
         let texts =
             groups.texts(of: "memory.max")
             + groups.texts(of: ["memory.limit_in_bytes"], controller: "memory").flatMap(\.self)

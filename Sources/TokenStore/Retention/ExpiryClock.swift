@@ -11,15 +11,15 @@ internal import Glibc
 /// than a day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
 ///
 /// It only decides: its callers pass the time and do the deleting.
-struct ExpiryClock {
+package struct ExpiryClock {
     /// What the clocks say, in seconds.
-    struct Reading: Equatable {
+    package struct Reading: Equatable {
         /// Since 1970.
-        var wall: Int64
+        package var wall: Int64
         /// Since the system's start.
-        var running: Int64
+        package var running: Int64
 
-        static var now: Reading {
+        package static var now: Reading {
             var time = timespec()
             _ = unsafe clock_gettime(CLOCK_BOOTTIME, &time)
             return Reading(wall: Int64(Glibc.time(nil)), running: Int64(time.tv_sec))
@@ -27,11 +27,11 @@ struct ExpiryClock {
     }
 
     /// Seconds by which the clocks may differ between two comparisons.
-    static let tolerance: Int64 = 86_400
+    package static let tolerance: Int64 = 86_400
     /// Seconds for which they have to agree after that.
-    static let confirmation: Int64 = 12 * 3_600
+    package static let confirmation: Int64 = 12 * 3_600
     /// Seconds after which the time of the last look is due to be stored again.
-    static let savingInterval: Int64 = 3_600
+    package static let savingInterval: Int64 = 3_600
 
     /// The last look at a clock that was trusted.
     private var trusted: Reading
@@ -43,7 +43,7 @@ struct ExpiryClock {
     /// - Parameters:
     ///   - saved: The time of the last look, as the store has it; nil when it has none, and the clock is taken as right.
     ///   - now: What the clocks say now.
-    init(saved: Int64?, at now: Reading) {
+    package init(saved: Int64?, at now: Reading) {
         // A changed file may hold any number.
         let saved = saved.map { min(max($0, 0), 1 << 40) }
         self.saved = saved
@@ -52,13 +52,13 @@ struct ExpiryClock {
     }
 
     /// Whether nothing is to be deleted for now.
-    var holdsExpiry: Bool { jump != nil }
+    package var holdsExpiry: Bool { jump != nil }
 
     /// Seconds by which the wall clock is ahead of where it should be, less than 0 behind it.
-    var deviation: Int64 { jump.map { Self.deviation($0.last, from: trusted) } ?? 0 }
+    package var deviation: Int64 { jump.map { Self.deviation($0.last, from: trusted) } ?? 0 }
 
     /// Compares the clocks; to be done at least before each expiry.
-    mutating func look(at now: Reading) {
+    package mutating func look(at now: Reading) {
         guard Self.isFar(now, from: trusted) else {
             (trusted, jump) = (now, nil)
             return
@@ -82,20 +82,20 @@ struct ExpiryClock {
     // MARK: - Storing the last look
 
     /// Something was written to the store.
-    mutating func noteWrite() {
+    package mutating func noteWrite() {
         hasWritten = true
     }
 
     /// The time to be stored as that of the last look; nil when that is not due.
     ///
     /// A store that keeps everything and that nobody writes to is left alone.
-    func due(isExpiring: Bool) -> Int64? {
+    package func due(isExpiring: Bool) -> Int64? {
         guard jump == nil, isExpiring || hasWritten else { return nil }
         guard let saved, (saved...(saved + Self.savingInterval)).contains(trusted.wall) else { return trusted.wall }
         return nil
     }
 
-    mutating func noteSaved(_ time: Int64) {
+    package mutating func noteSaved(_ time: Int64) {
         (saved, hasWritten) = (time, false)
     }
 }

@@ -13,10 +13,10 @@ package struct Retention: Hashable, Sendable {
     }
 
     /// Whether everything is kept for ever.
-    var isUnlimited: Bool { sinceWritten == nil && sinceExpired == nil }
+    package var isUnlimited: Bool { sinceWritten == nil && sinceExpired == nil }
 
     /// The first moment, in seconds since 1970, at which a row is dropped.
-    func deadline(writtenAt: Int64, expiresAt: Int64?) -> Int64 {
+    package func deadline(writtenAt: Int64, expiresAt: Int64?) -> Int64 {
         var deadline = Int64.max
         if let sinceWritten { deadline = Self.end(of: sinceWritten, from: writtenAt) }
         if let sinceExpired, let expiresAt { deadline = min(deadline, Self.end(of: sinceExpired, from: expiresAt)) }
@@ -30,15 +30,15 @@ package struct Retention: Hashable, Sendable {
     }
 
     /// The moments, in seconds since 1970, before which a token is dropped.
-    struct Horizon: Hashable {
+    package struct Horizon: Hashable {
         /// Of the writing.
-        let written: Int64?
+        package let written: Int64?
         /// Of the token's own expiration.
-        let expired: Int64?
+        package let expired: Int64?
     }
 
     /// Nil when everything is kept.
-    func horizon(at now: Int64) -> Horizon? {
+    package func horizon(at now: Int64) -> Horizon? {
         guard !isUnlimited else { return nil }
         return Horizon(
             written: sinceWritten.map { now - $0.components.seconds },

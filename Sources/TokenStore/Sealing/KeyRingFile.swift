@@ -35,7 +35,7 @@ package struct KeyRingFile: Hashable, Sendable {
     private static let sizeLimit = 1 << 20
 
     /// Reads the ring; nil when there is no such file.
-    func load() throws(KeyRingError) -> KeyRing? {
+    package func load() throws(KeyRingError) -> KeyRing? {
         let descriptor = unsafe open(try followed, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
@@ -80,7 +80,7 @@ package struct KeyRingFile: Hashable, Sendable {
     /// Writes a ring: beside the old file, synced, then in its place, so that one of the two is there whatever happens.
     ///
     /// Where a symbolic link leads to the old file, that is replaced and not the link.
-    func save(_ ring: KeyRing) throws(KeyRingError) {
+    package func save(_ ring: KeyRing) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
         let temporary = target + ".new"
@@ -102,7 +102,7 @@ package struct KeyRingFile: Hashable, Sendable {
             _ = unsafe unlink(temporary)
             throw .file(path: path, call: "write", code: code)
         }
-        guard DataDirectory.synchronize(PrivateFile.folder(of: target)) else {
+        guard PrivateFile.synchronizeFolder(PrivateFile.folder(of: target)) else {
             throw .notDurable(path: path, code: errno)
         }
     }

@@ -3,14 +3,14 @@ internal import COpenSSL
 /// HMAC-SHA-256 under one key (RFC 2104).
 ///
 /// Used by one thread at a time.
-@safe final class KeyedHash {
+@safe package final class KeyedHash {
     /// Bytes of a hash.
-    static let length = 32
+    package static let length = 32
 
-    let key: SecretKey
+    package let key: SecretKey
     private let context: OpaquePointer
 
-    init(_ key: SecretKey) throws(SealingError) {
+    package init(_ key: SecretKey) throws(SealingError) {
         guard let algorithm = unsafe EVP_MAC_fetch(nil, "HMAC", nil) else { throw .library("EVP_MAC_fetch") }
         defer { unsafe EVP_MAC_free(algorithm) }
         guard let context = unsafe EVP_MAC_CTX_new(algorithm) else { throw .library("EVP_MAC_CTX_new") }
@@ -33,7 +33,7 @@ internal import COpenSSL
     /// - Parameters:
     ///   - bytes: What is hashed.
     ///   - hash: Replaced by the hash, `length` bytes.
-    func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) throws(SealingError) {
+    package func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) throws(SealingError) {
         hash.removeAll(keepingCapacity: true)
         let isDone = unsafe hash.append(count: Self.length) { place in
             var length = 0

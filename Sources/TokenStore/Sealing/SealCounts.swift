@@ -1,4 +1,4 @@
-internal import Synchronization
+package import Synchronization
 
 /// How often the keys of a ring have sealed.
 ///
@@ -10,26 +10,28 @@ internal import Synchronization
 /// crash counts up to `step` too many, and what is not counted after a crash was never written.
 ///
 /// Any thread.
-final class SealCounts: Sendable {
+package final class SealCounts: Sendable {
     /// Beyond it nothing is sealed.
-    static let limit: Int64 = 1 << 32
+    package static let limit: Int64 = 1 << 32
     /// From here on it is time for a new key.
-    static let concern = limit / 4
+    package static let concern = limit / 4
     /// By how many seals the stored count is ahead.
-    static let step: Int64 = 1 << 16
+    package static let step: Int64 = 1 << 16
 
     private struct Contents {
         /// Of the ring that is counted; nil before the first.
-        var index: SecretKey?
-        var counts: [Int: SealCount] = [:]
+        package var index: SecretKey?
+        package var counts: [Int: SealCount] = [:]
     }
 
     private let contents = Mutex(Contents())
     /// Grows with each new key, after it.
-    let version = Atomic<UInt64>(0)
+    package let version = Atomic<UInt64>(0)
+
+    package init() {}
 
     /// The count of a key.
-    func count(of keyNumber: Int) -> SealCount {
+    package func count(of keyNumber: Int) -> SealCount {
         contents.withLock { contents in
             if let count = contents.counts[keyNumber] { return count }
             let count = SealCount(keyNumber: keyNumber)
@@ -39,14 +41,14 @@ final class SealCounts: Sendable {
         }
     }
 
-    var all: [SealCount] { contents.withLock { Array($0.counts.values) } }
+    package var all: [SealCount] { contents.withLock { Array($0.counts.values) } }
 
     /// Takes over what a store says of its keys; what was counted since for the same ring is kept.
     ///
     /// - Parameters:
     ///   - stored: Seals by the keys' numbers.
     ///   - index: Tells one ring from another.
-    func load(_ stored: [Int: Int64], of index: SecretKey) {
+    package func load(_ stored: [Int: Int64], of index: SecretKey) {
         contents.withLock { contents in
             // Sealers that still have another ring's keys go on with its counts, which are forgotten here.
             if contents.index?.hasBytes(of: index) != true { contents = Contents(index: index) }
@@ -63,29 +65,29 @@ final class SealCounts: Sendable {
 /// How often one key has sealed.
 ///
 /// Any thread.
-final class SealCount: Sendable {
-    let keyNumber: Int
+package final class SealCount: Sendable {
+    package let keyNumber: Int
     private let taken = Atomic<Int64>(0)
 
-    init(keyNumber: Int) {
+    package init(keyNumber: Int) {
         self.keyNumber = keyNumber
     }
 
-    var value: Int64 { min(taken.load(ordering: .acquiring), SealCounts.limit) }
+    package var value: Int64 { min(taken.load(ordering: .acquiring), SealCounts.limit) }
 
-    var isExhausted: Bool { value == SealCounts.limit }
+    package var isExhausted: Bool { value == SealCounts.limit }
 
     /// Counts a seal that is about to be made.
     ///
     /// - Returns: Its number, from 1, which no other seal of this key has.
-    func take() throws(SealingError) -> Int64 {
+    package func take() throws(SealingError) -> Int64 {
         let number = taken.add(1, ordering: .acquiringAndReleasing).newValue
         guard number <= SealCounts.limit else { throw .exhausted(keyNumber: keyNumber) }
         return number
     }
 
     /// - Parameter seals: As a store says; more than the limit counts as the limit.
-    func raise(to seals: Int64) {
+    package func raise(to seals: Int64) {
         _ = taken.max(min(seals, SealCounts.limit), ordering: .acquiringAndReleasing)
     }
 }

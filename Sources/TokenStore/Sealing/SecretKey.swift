@@ -4,9 +4,9 @@ internal import Glibc
 /// A key of 256 bits, wiped from memory when its last holder lets go of it.
 ///
 /// Any thread. It has no description: what prints it prints nothing of it.
-@safe final class SecretKey: Sendable {
+@safe package final class SecretKey: Sendable {
     /// Bytes of a key.
-    static let length = 32
+    package static let length = 32
 
     /// Owned; nobody writes to it between `init` and `deinit`, which is why any thread may read it.
     private nonisolated(unsafe) let storage: UnsafeMutablePointer<UInt8>
@@ -14,7 +14,7 @@ internal import Glibc
     /// Copies a key.
     ///
     /// - Parameter bytes: Exactly `length` bytes, which the caller wipes.
-    init(_ bytes: Span<UInt8>) {
+    package init(_ bytes: Span<UInt8>) {
         precondition(bytes.count == Self.length, "a key has 32 bytes")
         unsafe storage = .allocate(capacity: Self.length)
         for index in 0..<Self.length { unsafe storage[index] = bytes[index] }
@@ -28,7 +28,7 @@ internal import Glibc
     }
 
     /// A new key from the system's generator.
-    static func random() throws(SealingError) -> SecretKey {
+    package static func random() throws(SealingError) -> SecretKey {
         var bytes = [UInt8](repeating: 0, count: length)
         defer { wipe(&bytes) }
         guard unsafe RAND_priv_bytes(&bytes, Int32(length)) == 1 else { throw .library("RAND_priv_bytes") }
@@ -36,20 +36,20 @@ internal import Glibc
     }
 
     /// Tells this key from others while both are in use.
-    var identity: ObjectIdentifier { ObjectIdentifier(self) }
+    package var identity: ObjectIdentifier { ObjectIdentifier(self) }
 
     /// Whether the bytes are the same; takes the same time whatever they are.
-    func hasBytes(of other: SecretKey) -> Bool {
+    package func hasBytes(of other: SecretKey) -> Bool {
         unsafe CRYPTO_memcmp(storage, other.storage, Self.length) == 0
     }
 
     /// Lends the bytes while `body` runs.
-    func withBytes<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
+    package func withBytes<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
         unsafe body(Span(_unsafeStart: storage, count: Self.length))
     }
 
     /// Overwrites bytes, in a way that the compiler does not leave out.
-    static func wipe(_ bytes: inout [UInt8]) {
+    package static func wipe(_ bytes: inout [UInt8]) {
         unsafe bytes.withUnsafeMutableBytes { bytes in
             if let start = bytes.baseAddress { unsafe explicit_bzero(start, bytes.count) }
         }

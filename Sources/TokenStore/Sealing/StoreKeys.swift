@@ -1,11 +1,11 @@
 /// The keys of a store's rows.
-enum StoreKeys: Sendable {
+package enum StoreKeys: Sendable {
     case sealed(KeyRing)
     /// In the clear there is nothing to hide: this one only keeps whoever chooses ids from filling the slots of one row.
     case clear(index: SecretKey)
 
     /// Nil in the clear.
-    var ring: KeyRing? {
+    package var ring: KeyRing? {
         switch self {
         case .sealed(let ring): ring
         case .clear: nil
@@ -13,7 +13,7 @@ enum StoreKeys: Sendable {
     }
 
     /// Says where a row lies.
-    var index: SecretKey {
+    package var index: SecretKey {
         switch self {
         case .sealed(let ring): ring.index
         case .clear(let index): index

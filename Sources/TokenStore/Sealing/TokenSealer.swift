@@ -14,8 +14,8 @@ internal import COpenSSL
 /// values open only with keys that those versions made. Once these keys are retired, no row can be passed off as form 1.
 ///
 /// Used by one thread at a time.
-struct TokenSealer: ~Copyable {
-    let ring: KeyRing
+package struct TokenSealer: ~Copyable {
+    package let ring: KeyRing
     /// Of the newest key.
     private let seals: SealCount
     private let sealing: TokenCipher
@@ -32,11 +32,11 @@ struct TokenSealer: ~Copyable {
     /// The generator is asked for this many nonces at a time: most of its cost is per call.
     private static let nonceBatch = 64
     /// Bytes of a sealed value beyond the unique id and the token info.
-    static let overhead = numberLength + earlierOverhead
+    package static let overhead = numberLength + earlierOverhead
     private static let earlierOverhead = 1 + TokenCipher.nonceLength + 2 + TokenCipher.tagLength
 
     /// - Parameter seals: Counts what the newest key seals.
-    init(_ ring: KeyRing, _ seals: SealCount) throws(SealingError) {
+    package init(_ ring: KeyRing, _ seals: SealCount) throws(SealingError) {
         let sealing = try TokenCipher(ring.newest.key, .sealing)
         self.ring = ring
         self.seals = seals
@@ -44,7 +44,7 @@ struct TokenSealer: ~Copyable {
     }
 
     /// Seals a token with the newest key, whose number is `ring.newest.number`.
-    mutating func seal(
+    package mutating func seal(
         _ tokenInfo: Span<UInt8>, id: Span<UInt8>, rowKey: Span<UInt8>, times: RowTimes
     ) throws(SealingError) -> [UInt8] {
         precondition(id.count <= Int(UInt16.max), "the length of an id takes two bytes")
@@ -77,7 +77,7 @@ struct TokenSealer: ~Copyable {
     ///   - rowKey: The key of the row it was found in.
     ///   - times: Those of the row.
     ///   - text: Replaced by the text; `split` tells where in it what lies.
-    mutating func open(
+    package mutating func open(
         _ value: Span<UInt8>, keyNumber: Int, rowKey: Span<UInt8>, times: RowTimes, into text: inout [UInt8]
     ) throws(SealingError) {
         text.removeAll(keepingCapacity: true)
@@ -99,7 +99,7 @@ struct TokenSealer: ~Copyable {
     }
 
     /// Where the id and the token info lie in an opened text.
-    static func split(_ text: [UInt8]) -> (id: Range<Int>, tokenInfo: Range<Int>) {
+    package static func split(_ text: [UInt8]) -> (id: Range<Int>, tokenInfo: Range<Int>) {
         let end = 2 + idLength(of: text)
         return (2..<end, end..<text.count)
     }
@@ -109,7 +109,7 @@ struct TokenSealer: ~Copyable {
     }
 
     /// The number of the seal that made a value, less one; nil for one of the earlier form, which has none.
-    static func number(of value: Span<UInt8>) throws(SealingError) -> UInt32? {
+    package static func number(of value: Span<UInt8>) throws(SealingError) -> UInt32? {
         if value.count >= overhead, value[0] == form {
             return UInt32(value[1]) << 24 | UInt32(value[2]) << 16 | UInt32(value[3]) << 8 | UInt32(value[4])
         }
@@ -175,7 +175,7 @@ extension [UInt8] {
     /// - Parameters:
     ///   - added: How many, at least 0.
     ///   - body: Is given the place for them, and writes there only.
-    mutating func append(count added: Int, writing body: (UnsafeMutablePointer<UInt8>) -> Bool) -> Bool {
+    package mutating func append(count added: Int, writing body: (UnsafeMutablePointer<UInt8>) -> Bool) -> Bool {
         var isWritten = false
         // Also for nothing there has to be a place.
         append(addingCapacity: Swift.max(added, 1)) { output in
@@ -189,7 +189,7 @@ extension [UInt8] {
     }
 
     /// Appends bytes that are lent.
-    mutating func append(span: Span<UInt8>) {
+    package mutating func append(span: Span<UInt8>) {
         unsafe span.withUnsafeBufferPointer { unsafe append(contentsOf: $0) }
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Operations
+import SQLiteStore
 import TokenStore
 
 /// The command `token-cache backup`.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Operations
+import SQLiteStore
 import TokenPHPFiles
 import TokenService
 import TokenStore

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Operations
+import SQLiteStore
 import Settings
 import TokenStore
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Operations
+import SQLiteStore
 import TokenStore
 
 /// The command `token-cache verify`.

@@ -1,3 +1,4 @@
+package import SQLiteStore
 internal import TokenService
 package import TokenStore
 

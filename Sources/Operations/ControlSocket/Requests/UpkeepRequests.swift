@@ -1,3 +1,4 @@
+package import SQLiteStore
 package import TokenStore
 
 /// Asks for the store in numbers.

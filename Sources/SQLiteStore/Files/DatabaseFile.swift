@@ -1,0 +1,93 @@
+internal import CSQLite
+internal import Glibc
+internal import TokenStore
+
+/// A store's database and its log as files, and the file that is to take their place.
+struct DatabaseFile {
+    /// Without symbolic links: what is made beside it lies where it lies.
+    let path: String
+
+    init(path: String) {
+        self.path = PrivateFile.resolved(path)
+    }
+
+    /// Where what is to replace it is made.
+    var new: String { path + ".new" }
+
+    /// What a log is called, behind its name, while a copy of it is made.
+    static let newLogSuffix = ".new"
+
+    /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
+    func discardNew() {
+        for suffix in [Self.newLogSuffix, KeptLog.partialSuffix] { _ = unsafe unlink(path + "-wal" + suffix) }
+        PrivateFile.discardDatabase(new)
+        // Of a backup that was being converted.
+        PrivateFile.discardDatabase(new + ".new")
+    }
+
+    /// Has the new file take the old one's place; it has to be complete and synced, and nobody may have the old one open.
+    ///
+    /// A log that stays behind would be taken for the new file's and damage it. So the old one is moved into its database
+    /// first, which is then complete without it, and is removed before the new file comes.
+    ///
+    /// - Parameters:
+    ///   - erasing: Overwrites what the old file held.
+    ///   - mayBeDamaged: Goes on when the old one cannot be read, which may be why it is replaced.
+    func replace(erasing: Bool = false, mayBeDamaged: Bool = false) throws(StoreError) {
+        if PrivateFile.exists(path) {
+            do throws(SQLiteError) {
+                try settleLog(mayBeDamaged: mayBeDamaged)
+            } catch {
+                throw .refused("the log of \(path) cannot be moved into it, and nothing was replaced: \(error)")
+            }
+        }
+        // Also where the database itself has been moved away.
+        for suffix in ["-wal", "-shm", "-journal"] { try PrivateFile.remove(path + suffix) }
+        try PrivateFile.synchronizeFolder(of: path)
+        let old = erasing ? unsafe open(path, O_WRONLY | O_CLOEXEC) : -1
+        defer { if old >= 0 { close(old) } }
+        try PrivateFile.rename(new, to: path)
+        if old >= 0 { PrivateFile.overwrite(old) }
+    }
+
+    /// Moves the old database's log into it.
+    private func settleLog(mayBeDamaged: Bool) throws(SQLiteError) {
+        do throws(SQLiteError) {
+            try settleLog()
+        } catch {
+            guard mayBeDamaged, !error.isOfMoment, !error.isRefusal else { throw error }
+        }
+    }
+
+    private func settleLog() throws(SQLiteError) {
+        let connection = try SQLiteConnection(path: path, mode: .readWrite)
+        _ = try connection.integer("SELECT count(*) FROM sqlite_schema")
+        try rewriteLog()
+        let outcome = try connection.checkpoint(.truncate, waiting: 1_000)
+        // Without a log there is nothing to move.
+        guard outcome == .complete || PrivateFile.size(path + "-wal") == 0 else {
+            throw SQLiteError(code: SQLITE_BUSY, message: "its log is held by another program", sql: "checkpoint")
+        }
+    }
+
+    /// Writes the log once more, over itself, and syncs it; see `StoreOpener.settle`.
+    func rewriteLog() throws(SQLiteError) {
+        let descriptor = unsafe Glibc.open(path + "-wal", O_RDWR | O_NOFOLLOW | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            // Without a log there is nothing to move either.
+            guard errno == ENOENT else { throw .system("open", of: "log") }
+            return
+        }
+        defer { Glibc.close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        var offset = 0
+        while true {
+            let count = unsafe pread(descriptor, &bytes, bytes.count, offset)
+            guard count >= 0 else { throw .system("read", of: "log") }
+            if count == 0 { break }
+            guard unsafe pwrite(descriptor, bytes, count, offset) == count else { throw .system("write", of: "log") }
+            offset += count
+        }
+        guard offset == 0 || fdatasync(descriptor) == 0 else { throw .system("sync", of: "log") }
+    }
+}

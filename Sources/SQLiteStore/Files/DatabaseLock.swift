@@ -1,0 +1,74 @@
+internal import Glibc
+internal import TokenStore
+
+/// Where a data folder's database is, and the lock of one that lies elsewhere.
+///
+/// `tokens.db` may be a link, and another folder may lead to the same database as well.
+struct DatabaseLock: ~Copyable, Sendable {
+    /// The path of the database's file: if `tokens.db` is a link, of the file that it leads to.
+    let database: String
+    /// Nil for a database in the folder itself, whose lock covers it.
+    private let lock: FileLock?
+
+    /// Finds the database of a folder that is locked, and locks it if it lies elsewhere.
+    ///
+    /// - Parameters:
+    ///   - directory: The folder's path.
+    ///   - database: What the database's path has been so far; nil takes any.
+    init(in directory: String, expecting database: String? = nil) throws(SQLiteOpenError) {
+        let found: FollowedPath
+        do throws(LinkError) {
+            found = try FollowedPath(directory + "/" + SQLiteTokenStore.fileName)
+            // SQLite does not follow these either, and says less.
+            for suffix in ["-wal", "-shm", "-journal"] where FollowedPath.isLink(found.path + suffix) {
+                throw .unexpected(path: found.path + suffix)
+            }
+        } catch {
+            throw .directory(.link(error))
+        }
+        if let database, database != found.path { throw .missing(path: database) }
+        lock = found.isLink ? try Self.lock(found.path, of: directory) : nil
+        self.database = found.path
+    }
+
+    /// Whether the path still leads to the file that is locked.
+    var isInPlace: Bool {
+        switch lock {
+        case .some(let lock): lock.isInPlace
+        case .none: true
+        }
+    }
+
+    /// What is locked for a database that a link leads to: the lock of its folder where a server could have that as its data
+    /// folder, otherwise a file beside it.
+    static func file(ofLinked database: String) -> String {
+        let folder = PrivateFile.folder(of: database)
+        let isStandard = database == folder + "/" + SQLiteTokenStore.fileName
+        return isStandard ? folder + "/" + DataDirectory.lockName : database + ".lock"
+    }
+
+    /// The process that has locked the database that a folder has a link to; takes no lock itself.
+    ///
+    /// - Returns: Nil without a link, when no process has, or it cannot be told.
+    static func holder(ofDatabaseIn directory: String) -> Int? {
+        guard let database = try? FollowedPath(directory + "/" + SQLiteTokenStore.fileName), database.isLink else {
+            return nil
+        }
+        return FileLock.process(.wholeFile, file(ofLinked: database.path))
+    }
+
+    private static func lock(_ database: String, of directory: String) throws(SQLiteOpenError) -> FileLock {
+        let file = file(ofLinked: database)
+        do throws(FileLock.Failure) {
+            return try FileLock(file)
+        } catch {
+            switch error {
+            case .held(let processID):
+                throw .databaseInUse(path: database, directory: directory, processID: processID)
+            case .link(let error): throw .directory(.link(error))
+            case .system(let call, let code):
+                throw .directory(.unusable(path: PrivateFile.folder(of: file), call: call, code: code))
+            }
+        }
+    }
+}

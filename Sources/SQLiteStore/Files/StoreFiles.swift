@@ -1,0 +1,83 @@
+internal import CLinux
+internal import Glibc
+internal import TokenStore
+
+/// The files of an open store, and whether they are still the ones that the paths lead to.
+///
+/// A folder can vanish under a running server: deleted, moved away, or its disk gone. What is then written goes to files
+/// that nobody will find again, so each commit is followed by a look at the paths. The WAL alone can be removed, or cut,
+/// by an operator who mistakes it for a log file that may be cleared.
+///
+/// Used by one thread at a time.
+struct StoreFiles: ~Copyable {
+    enum Finding {
+        case inPlace
+        /// The database is no longer where it was.
+        case vanished
+        /// The database is in its place, and its WAL is not.
+        case logRemoved
+        /// The WAL is shorter than what was written to it.
+        case logCut
+        /// The database is shorter than it was, and than its last commit says.
+        case databaseCut
+    }
+
+    let directory: String
+    let database: String
+    /// Beside the database, also when a symbolic link leads to that.
+    private(set) var log: String
+    private var identity: FileIdentity?
+    private var logIdentity: FileIdentity?
+    private var databaseSize: UInt64 = 0
+
+    init(directory: String, database: String) {
+        self.directory = directory
+        self.database = database
+        log = database + "-wal"
+    }
+
+    /// Takes the files as they are now for the store's.
+    ///
+    /// - Parameter log: The log that the writer has open: its path may have come to lead to another one meanwhile.
+    mutating func adopt(log: FileIdentity?) {
+        self.log = PrivateFile.resolved(database) + "-wal"
+        let file = FileIdentity.find(database)
+        identity = file?.identity
+        databaseSize = file?.size ?? 0
+        logIdentity = log
+    }
+
+    /// Looks whether the paths lead to the files that were adopted.
+    ///
+    /// - Parameters:
+    ///   - logSize: Bytes that the log has at least.
+    ///   - databaseSize: Bytes of the database as of the last commit in the log, which a checkpoint may cut it to; nil when
+    ///     there is none.
+    mutating func look(logSize: Int, databaseSize: Int?) -> Finding {
+        guard let identity, let found = FileIdentity.find(database), found.identity == identity else {
+            return .vanished
+        }
+        guard found.size >= min(self.databaseSize, databaseSize.map(UInt64.init) ?? .max) else { return .databaseCut }
+        self.databaseSize = found.size
+        guard let file = FileIdentity.find(log), file.identity == logIdentity else { return .logRemoved }
+        return file.size < logSize ? .logCut : .inPlace
+    }
+}
+
+/// What tells one file from another for as long as either is open.
+struct FileIdentity: Equatable {
+    private var device: UInt64 = 0
+    private var number: UInt64 = 0
+
+    /// The file that a path leads to, and its size in bytes; nil when there is none.
+    static func find(_ path: String) -> (identity: FileIdentity, size: UInt64)? {
+        var (identity, size) = (FileIdentity(), UInt64(0))
+        let code = unsafe clinux_file_identity(path, &identity.device, &identity.number, &size)
+        if code == 0 { return (identity, size) }
+        // Refused by name, as by the system call filters of containers before 2018: then the dearer call has to do.
+        var status = stat()
+        guard errno == EPERM || errno == ENOSYS, unsafe stat(path, &status) == 0 else { return nil }
+        identity = FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
+        return (identity, UInt64(max(0, status.st_size)))
+    }
+}

@@ -1,0 +1,46 @@
+internal import TokenStore
+
+/// A backup: the database in one file, without a log.
+enum BackupFile {
+    /// Makes a fresh copy a file of its own, checks it and syncs it; fails when the task is cancelled.
+    ///
+    /// - Returns: How many tokens it holds.
+    nonisolated(nonsending) static func finish(_ path: String) async throws(StoreError) -> Int {
+        let tokens: Int
+        do throws(SQLiteError) {
+            let connection = try SQLiteConnection(path: path, mode: .readWrite)
+            // Out of WAL mode, which the copy has from its source, there is no second file that belongs to it.
+            _ = try connection.text("PRAGMA journal_mode = DELETE")
+            let checked = await connection.interruptible { () throws(SQLiteError) in try check(connection) }
+            try checked.get()
+            tokens = try connection.integer("SELECT tokens FROM store")
+        } catch {
+            throw Task.isCancelled ? interrupted : .write(StoreFault(error))
+        }
+        try PrivateFile.synchronize(path)
+        return tokens
+    }
+
+    /// Whether a file begins as a database of this program (sqlite.org/fileformat.html, section 1.3).
+    static func isOne(_ path: String) -> Bool {
+        guard let head = PrivateFile.head(of: path, count: 72), head.count == 72 else { return false }
+        let application = head[68..<72].reduce(0) { $0 << 8 | Int($1) }
+        return head.starts(with: Self.signature) && application == Schema.applicationID
+    }
+
+    /// Whether a file may be a backup that was interrupted, whose first page SQLite writes last.
+    static func mayBeUnfinished(_ path: String) -> Bool {
+        guard let head = PrivateFile.head(of: path, count: Self.signature.count) else { return false }
+        return head == Self.signature || head.allSatisfy { $0 == 0 }
+    }
+
+    static let interrupted = StoreError.refused("the backup was interrupted, and what it had written is removed")
+
+    private static let signature = Array("SQLite format 3\0".utf8)
+
+    /// Looks whether a database is sound.
+    static func check(_ connection: SQLiteConnection) throws(SQLiteError) {
+        let result = try connection.text("PRAGMA integrity_check(1)")
+        guard result == "ok" else { throw .damaged(result) }
+    }
+}

@@ -1,0 +1,129 @@
+internal import Glibc
+internal import Synchronization
+package import TokenStore
+
+extension StoreAdministrator {
+    /// Pages of 4 KiB that are copied before clients' writes get their turn.
+    private static let backupStep: Int32 = 256
+
+    /// What a backup holds.
+    package struct Backup: Codable, Sendable {
+        package var path: String
+        package var tokens: Int
+        package var bytes: Int
+    }
+
+    /// Writes a copy of the database as of one moment, while the store is in use.
+    ///
+    /// The copy is made beside its place, checked, synced and only then renamed into it, replacing what was there. It is
+    /// sealed as the store is; the key ring is no part of it.
+    ///
+    /// - Parameters:
+    ///   - path: An absolute path; this process writes it.
+    ///   - progress: Counted in bytes.
+    package func backUp(to path: String, _ progress: (Progress) -> Void) async throws(StoreError) -> Backup {
+        guard !store.state.isBackingUp.exchange(true, ordering: .acquiring) else {
+            throw .refused("another backup is under way; try again when it is done")
+        }
+        defer { store.state.isBackingUp.store(false, ordering: .releasing) }
+        try refuseForeignFile(path)
+        let temporary = try temporaryPath(for: path)
+        try PrivateFile.create(temporary)
+        // Without effect once it has its final name.
+        defer { PrivateFile.discardDatabase(temporary) }
+        _ = try await withCopy { (committer) throws(SQLiteError) -> CopyOutcome<Bool> in
+            committer.copy = try DatabaseCopy(of: committer.connection, to: temporary)
+            return .success(true)
+        }
+        do throws(StoreError) {
+            try await copyPages(progress)
+        } catch {
+            try? await endCopy()
+            throw error
+        }
+        try await endCopy()
+        let tokens = try await BackupFile.finish(temporary)
+        try PrivateFile.rename(temporary, to: path)
+        return Backup(path: path, tokens: tokens, bytes: PrivateFile.size(path))
+    }
+
+    /// A backup replaces nothing but a backup: not the key ring, the store itself, or what a slip of the hand has named.
+    private func refuseForeignFile(_ path: String) throws(StoreError) {
+        // The database may be a link to one in another folder, with its own files beside it.
+        let own =
+            ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFile.newLogSuffix)", ".new"].map { store.path + $0 }
+            + [store.options.keyRing.path, DatabaseLock.file(ofLinked: store.path)]
+        let isOwnName = (DataDirectory.fileNames + SQLiteTokenStore.fileNames).contains { path.hasSuffix("/" + $0) }
+        let isInOwnFolder = PrivateFile.areSame(PrivateFile.folder(of: path), store.directory.path)
+        guard !own.contains(where: { $0 == path || PrivateFile.areSame($0, path) }), !(isOwnName && isInOwnFolder)
+        else {
+            throw .refused("\(path) is a file of the store itself; name another one")
+        }
+        switch PrivateFile.kind(of: path) {
+        case .nothing: break
+        case .folder: throw .refused("\(path) is a folder; name a file in it")
+        case .file where PrivateFile.size(path) == 0 || BackupFile.isOne(path): break
+        case .file, .other:
+            throw .refused("\(path) is there and is no backup; name another file, or remove it first")
+        }
+    }
+
+    /// The name that a backup has until it is complete, under which an interrupted one may have been left.
+    private func temporaryPath(for path: String) throws(StoreError) -> String {
+        let temporary = path + ".partial"
+        switch PrivateFile.kind(of: temporary) {
+        case .nothing: return temporary
+        case .file where BackupFile.mayBeUnfinished(temporary): return temporary
+        case .file, .folder, .other:
+            throw .refused(
+                """
+                \(temporary), where the backup is to be written first, is there and is no unfinished backup; name another \
+                file, or remove it first
+                """
+            )
+        }
+    }
+
+    private func copyPages(_ progress: (Progress) -> Void) async throws(StoreError) {
+        while true {
+            let (remaining, total) = try await withCopy { (committer) throws(SQLiteError) -> CopyOutcome<(Int, Int)> in
+                guard let copy = committer.copy else {
+                    return .refused("the database was opened anew after a fault; begin the backup again")
+                }
+                return .success(try copy.step(pages: Self.backupStep))
+            }
+            progress(Progress(done: (total - remaining) * 4_096, total: total * 4_096))
+            if remaining == 0 { return }
+            if Task.isCancelled { throw BackupFile.interrupted }
+        }
+    }
+
+    private enum CopyOutcome<Value: Sendable>: Sendable {
+        case success(Value)
+        case refused(String)
+        /// Of the copy, not of the store.
+        case failed(SQLiteError)
+    }
+
+    /// Does something with the copy on the writer's thread; its faults are no faults of the store.
+    private func withCopy<Value>(
+        _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> CopyOutcome<Value>
+    ) async throws(StoreError) -> Value {
+        let outcome = try await store.writer.perform { (committer) throws(SQLiteError) -> CopyOutcome<Value> in
+            do throws(SQLiteError) {
+                return try body(committer)
+            } catch {
+                return .failed(error)
+            }
+        }
+        switch outcome {
+        case .success(let value): return value
+        case .refused(let reason): throw .refused(reason)
+        case .failed(let error): throw .refused("the backup cannot be written: \(error)")
+        }
+    }
+
+    private func endCopy() async throws(StoreError) {
+        try await store.writer.perform { (committer) throws(SQLiteError) in committer.copy = nil }
+    }
+}

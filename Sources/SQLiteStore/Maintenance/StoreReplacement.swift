@@ -1,0 +1,328 @@
+internal import Glibc
+package import TokenStore
+
+/// Puts another database in the place of a store's, which nobody has open.
+///
+/// The new one is made beside the old one, checked and synced before anything is replaced; a crash leaves the one or the
+/// other, whole. The folder is locked meanwhile.
+package struct StoreReplacement: ~Copyable {
+    private let lock: DatabaseLock
+    private let directory: DataDirectory
+    private let database: DatabaseFile
+    private let options: StoreOptions
+    private let report: @Sendable (StoreEvent) -> Void
+
+    package typealias Progress = StoreAdministrator.Progress
+
+    /// What was put in place.
+    package struct Outcome: Codable, Sendable {
+        package var tokens: Int
+        package var bytes: Int
+        package var isSealed: Bool
+    }
+
+    /// Locks the folder; it is refused while a server runs.
+    ///
+    /// - Parameters:
+    ///   - directory: The data directory, locked for as long as this lives.
+    ///   - options: As the server has them.
+    ///   - report: Told of what the operator should know.
+    package init(
+        in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(SQLiteOpenError) {
+        lock = try DatabaseLock(in: directory.path)
+        database = DatabaseFile(path: lock.database)
+        self.directory = directory
+        self.options = options
+        self.report = report
+    }
+
+    // MARK: - Restoring
+
+    /// Puts a backup in the place of the store.
+    ///
+    /// - Parameter path: What `StoreAdministrator.backUp` has written.
+    package func restore(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
+        defer { database.discardNew() }
+        switch PrivateFile.kind(of: path) {
+        case .file: break
+        case .nothing: throw .refused("there is no file \(path)")
+        case .folder, .other: throw .refused("\(path) is no file")
+        }
+        guard !PrivateFile.areSame(path, database.path) else { throw .refused("\(path) is the store itself") }
+        guard PrivateFile.size(path + "-wal") == 0 else {
+            throw .refused(
+                "\(path)-wal belongs to it and would be left out; restore a file that token-cache backup has written"
+            )
+        }
+        // An empty one, as a broken transfer leaves it, would do for a new store.
+        guard PrivateFile.size(path) > 0 else { throw .refused("\(path) is empty; nothing was replaced") }
+        guard PrivateFile.head(of: path, count: 1) != nil else { throw PrivateFile.refused("read", path) }
+        guard BackupFile.isOne(path) else { throw notABackup(path) }
+        database.discardNew()
+        try PrivateFile.copy(path, to: database.new)
+        let tokens = try check(path, progress)
+        try keepSealCounts()
+        try PrivateFile.synchronize(database.new)
+        try keepDamagedLog()
+        try database.replace(mayBeDamaged: true)
+        return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: options.isSealed)
+    }
+
+    /// Raises the backup's counts of seals to those of the store that it replaces, as the same keys have made both.
+    private func keepSealCounts() throws(StoreError) {
+        guard PrivateFile.size(database.path) > 0 else { return }
+        // With its WAL, which counts further and may even hold all there is; without it where that cannot be read. What
+        // cannot be read at all is lost, as it is when there is no store.
+        guard let (seals, ring) = sealCounts(.readOnly) ?? sealCounts(.still), !seals.isEmpty else { return }
+        do throws(SQLiteError) {
+            let copy = try SQLiteConnection(path: database.new, mode: .readWrite)
+            guard try copy.text("SELECT hex(key_ring) FROM store") == ring else { return }
+            try copy.giveUpSafety()
+            try Schema.raiseSeals(seals, in: copy)
+        } catch {
+            throw .write(StoreFault(error))
+        }
+    }
+
+    /// What the present store counts, and the identity of its key ring; nil when that cannot be read.
+    private func sealCounts(_ mode: SQLiteConnection.Mode) -> (seals: [Int: Int64], ring: String)? {
+        guard let former = try? SQLiteConnection(path: database.path, mode: mode),
+            let seals = try? Schema.seals(of: former),
+            let ring = try? former.text("SELECT hex(key_ring) FROM store")
+        else { return nil }
+        return (seals, ring)
+    }
+
+    /// Replacing the old database drops the end of its log; that may be why it is replaced, but is not passed over.
+    private func keepDamagedLog() throws(StoreError) {
+        let path = database.path + "-wal"
+        let damage: LogDamage?
+        do throws(SQLiteError) {
+            damage = try LogExamination.damage(of: path)
+        } catch {
+            throw .read(StoreFault(error))
+        }
+        guard let damage else { return }
+        report(.damagedLogReplaced(path: path, damage, copy: try KeptLog.keep(of: database.path)))
+    }
+
+    /// Looks whether the copy of a backup is sound, before anything is made of it.
+    private func examine(_ path: String) throws(StoreError) {
+        let connection: SQLiteConnection
+        do throws(SQLiteOpenError) {
+            connection = try Schema.opening(database.new) { () throws(SQLiteError) in
+                try SQLiteConnection(path: database.new, mode: .readWrite)
+            }
+            _ = try Schema.check(connection, path: database.new)
+        } catch {
+            throw refusal(of: path, error)
+        }
+        do throws(SQLiteError) {
+            try BackupFile.check(connection)
+        } catch {
+            throw .refused("\(path) is damaged: \(error)")
+        }
+    }
+
+    /// Opens the copy of a backup, and every row of it with the key ring.
+    private func check(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Int {
+        try examine(path)
+        let opened: StoreOpener.Opened
+        do throws(SQLiteOpenError) {
+            // Under the name that the operator knows, here and below.
+            let opener = StoreOpener(directory: directory.path, database: database.new, options: options) {
+                [report] event in
+                switch event {
+                case .converting: report(.converting(path: path))
+                // The backup itself stays as it is.
+                case .upgraded: break
+                default: report(event)
+                }
+            }
+            opened = try opener.openCopy()
+        } catch {
+            throw refusal(of: path, error)
+        }
+        let connection = opened.committer.connection
+        let tokens = opened.committer.tokenCount
+        var unreadable = 0
+        try forEachRow(of: connection, sealing: Sealing(opened.keys), total: tokens, progress) { (token, _) in
+            if case .failure = token { unreadable += 1 }
+        }
+        guard unreadable == 0 else {
+            throw .refused(
+                """
+                \(path) has \(unreadable) \(unreadable == 1 ? "row" : "rows") that the key ring \(options.keyRing.path) does \
+                not open; nothing was replaced. Put the keys of that time back first
+                """
+            )
+        }
+        return tokens
+    }
+
+    private func notABackup(_ path: String) -> StoreError {
+        .refused("\(path) is no backup that token-cache has written; nothing was replaced")
+    }
+
+    /// Says of errors what they mean for a backup.
+    private func refusal(of path: String, _ error: SQLiteOpenError) -> StoreError {
+        switch error {
+        case .notADatabase(_, let error): .refused("\(path) is damaged (\(error)); nothing was replaced")
+        case .foreign: notABackup(path)
+        case .database(_, let error):
+            .refused("the copy of \(path) in \(directory.path) cannot be opened: \(error); nothing was replaced")
+        default: .refused("\(error)".replacing(database.new, with: path))
+        }
+    }
+
+    // MARK: - Converting
+
+    /// Seals a store in the clear, or the other way round.
+    ///
+    /// - Parameter isSealed: As it is to be; `options` otherwise apply.
+    package func convert(isSealed: Bool, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
+        guard PrivateFile.exists(database.path) else { throw .unusable(.missing(path: database.path)) }
+        defer { database.discardNew() }
+        var (from, to) = (options, options)
+        (from.isSealed, to.isSealed) = (!isSealed, isSealed)
+        // No limit keeps out what is there already.
+        (from.tokenLimit, to.tokenLimit, from.byteLimit, to.byteLimit) = (nil, nil, nil, nil)
+        let source = try opened { () throws(SQLiteOpenError) in
+            try StoreOpener(directory: directory.path, database: database.path, options: from, report: report)
+                .reopen(from.retention)
+        }
+        if source.mayBeMixed {
+            do throws(SQLiteError) {
+                try BackupFile.check(source.committer.connection)
+            } catch {
+                // Rows that cannot be found would be left out.
+                throw .unusable(SQLiteOpenError.notADatabase(path: database.path, error).shared)
+            }
+        }
+        database.discardNew()
+        try PrivateFile.create(database.new)
+        let target = try opened { () throws(SQLiteOpenError) in
+            try StoreOpener(directory: directory.path, database: database.new, options: to, report: report).openCopy()
+        }
+        do throws(SQLiteError) {
+            // A fault has the whole copy thrown away.
+            try target.committer.connection.prepareForBulkWriting()
+            // In the clear they wait for the next time that the store is sealed with the ring.
+            try Schema.raiseSeals(try Schema.seals(of: source.committer.connection), in: target.committer.connection)
+            // A clock that is wrong just now is not taken as right for that.
+            if let look = source.committer.lastClockLook { try target.committer.saveClockLook(look) }
+            if isSealed {
+                target.committer.seals.load(try Schema.seals(of: target.committer.connection), of: target.keys.index)
+            }
+        } catch {
+            throw .write(StoreFault(error))
+        }
+        let tokens = source.committer.tokenCount
+        try copy(source, to: target, progress)
+        try PrivateFile.synchronize(database.new)
+        try database.replace(erasing: isSealed)
+        let copies = KeptLog.all(of: database.path)
+        if isSealed && !copies.isEmpty { report(.clearCopiesKept(paths: copies)) }
+        return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: isSealed)
+    }
+
+    /// Says of errors what they mean for a conversion.
+    private func opened(_ open: () throws(SQLiteOpenError) -> StoreOpener.Opened) throws(StoreError)
+        -> StoreOpener.Opened
+    {
+        do throws(SQLiteOpenError) {
+            return try open()
+        } catch {
+            switch error {
+            case .sealed: throw .refused("the store \(database.path) is sealed already")
+            case .notSealed: throw .refused("the store \(database.path) is in the clear already")
+            default: throw .unusable(error.shared)
+            }
+        }
+    }
+
+    private func copy(
+        _ source: StoreOpener.Opened, to target: StoreOpener.Opened, _ progress: (Progress) -> Void
+    ) throws(StoreError) {
+        var (rows, bytes): ([Row], Int) = ([], 0)
+        var fault: StoreError?
+        var coder = RowCoder(Sealing(target.keys, seals: target.committer.seals))
+        try forEachRow(
+            of: source.committer.connection, sealing: Sealing(source.keys), total: source.committer.tokenCount, progress
+        ) { (token, writtenAt) in
+            do throws(SealingError) {
+                let row = try coder.row(of: try token.get(), writtenAt: writtenAt)
+                rows.append(row)
+                bytes += row.value.count + Self.bytesBesideValue
+                guard bytes >= Self.batchBytes else { return }
+                fault = Self.write(&rows, to: target.committer) ?? fault
+                bytes = 0
+            } catch {
+                fault = .sealing(error)
+            }
+        }
+        fault = Self.write(&rows, to: target.committer) ?? fault
+        // A row that does not open would be lost.
+        if let fault { throw .refused("\(fault); nothing was replaced") }
+        do throws(SQLiteError) {
+            try target.committer.storeSeals()
+        } catch {
+            throw .write(StoreFault(error))
+        }
+    }
+
+    /// Bytes of memory that rows take which are written in one go: the more, the more rows of a page come together.
+    private static let batchBytes = 64 << 20
+    /// What a row takes beside its value, roughly.
+    private static let bytesBesideValue = 300
+
+    private static func write(_ rows: inout [Row], to committer: Committer) -> StoreError? {
+        defer { rows.removeAll(keepingCapacity: true) }
+        do throws(SQLiteError) {
+            rows.sort { $0.key.firstSlot < $1.key.firstSlot }
+            for case .failure(let error) in try committer.commit(rows) { return error }
+            return nil
+        } catch {
+            return .write(StoreFault(error))
+        }
+    }
+
+    // MARK: - Rows and files
+
+    private func forEachRow(
+        of connection: SQLiteConnection, sealing: Sealing, total: Int, _ progress: (Progress) -> Void,
+        _ body: (Result<Token, SealingError>, _ writtenAt: Int64) -> Void
+    ) throws(StoreError) {
+        var coder = RowCoder(sealing)
+        var done = 0
+        do throws(SQLiteError) {
+            let select = try SQLiteStatement(
+                "SELECT slot, key, written_at, key_number, value, expires_at FROM token", on: connection)
+            while try select.step() {
+                let (slot, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
+                let times = RowTimes(
+                    writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 5)
+                )
+                let token: Result<Token, SealingError>
+                do throws(SealingError) {
+                    token = .success(
+                        try select.withBlob(at: 4) { (value) throws(SealingError) in
+                            try coder.token(
+                                of: value, keyNumber: select.integer(at: 3), key: key, slot: slot, times: times
+                            )
+                        }
+                    )
+                } catch {
+                    token = .failure(error)
+                }
+                body(token, times.writtenAt)
+                done += 1
+                if done % 1_000 == 0 { progress(Progress(done: min(done, total), total: total)) }
+            }
+        } catch {
+            throw .read(StoreFault(error))
+        }
+        progress(Progress(done: total, total: total))
+    }
+}

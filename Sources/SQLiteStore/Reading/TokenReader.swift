@@ -1,0 +1,118 @@
+internal import Glibc
+internal import Synchronization
+internal import TokenStore
+
+/// A read-only connection that finds and opens tokens.
+///
+/// Used by one thread at a time.
+final class TokenReader {
+    let connection: SQLiteConnection
+    private let select: SQLiteStatement
+    private let begin: SQLiteStatement
+    private let end: SQLiteStatement
+    private let state: StoreState
+    private var coder: RowCoder
+    private var key = RowKey()
+    /// What the limit's parameter holds: it stays bound from one read to the next.
+    private var boundLimit: Int?
+
+    init(path: String, state: StoreState) throws(SQLiteError) {
+        connection = try SQLiteConnection(path: path, mode: .readOnly)
+        // A checkpoint by a reader could meet a commit of the writer's: see SQLiteTokenStore.
+        try connection.execute("PRAGMA wal_autocheckpoint = 0")
+        // Hardly anything makes a reader wait (sqlite.org/wal.html, section 8), and while it does its whole loop stands.
+        connection.waitForLocks(milliseconds: 10)
+        // Enough for most inner pages of ten million tokens, so that one is found with little more than one read from the
+        // system's cache. Twice as much does not make it faster: the page of the row itself is what is far away.
+        try connection.execute("PRAGMA cache_size = -24576")
+        begin = try SQLiteStatement("BEGIN", on: connection)
+        end = try SQLiteStatement("COMMIT", on: connection)
+        select = try SQLiteStatement(
+            """
+            SELECT CASE WHEN length(value) <= ?3 THEN value END, key_number, written_at, expires_at
+            FROM token WHERE \(Slots.condition("?2")) AND key = ?1
+            """,
+            on: connection
+        )
+        self.state = state
+        coder = RowCoder(state.sealing)
+    }
+
+    /// What a read has found.
+    enum Found {
+        /// There is no row, or its time is over.
+        case nothing
+        /// The token info was appended; it is given until this moment, in seconds since 1970.
+        case found(until: Int64)
+        /// The row's value is longer than was asked for, and was not read.
+        case longer
+    }
+
+    /// Appends the token info of an id.
+    ///
+    /// - Parameters:
+    ///   - id: The unique id.
+    ///   - limit: Bytes that the row's value may have. Of a longer one no page is read but the first.
+    ///   - tokenInfo: Where the token info goes.
+    func fetch(
+        _ id: [UInt8], upTo limit: Int = .max, appendingTo tokenInfo: inout [UInt8]
+    ) throws(StoreError) -> Found {
+        do throws(SealingError) {
+            try coder.key(of: id, into: &key)
+        } catch {
+            throw .sealing(error)
+        }
+        var fault: SealingError?
+        let found: Found
+        do throws(SQLiteError) {
+            try select.bind(key.firstSlot, at: 2)
+            if limit != boundLimit {
+                try select.bind(Int64(limit), at: 3)
+                boundLimit = limit
+            }
+            found = try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) -> Found in
+                guard try select.step(), let (times, deadline) = current() else { return .nothing }
+                guard !select.isNull(at: 0) else { return .longer }
+                do throws(SealingError) {
+                    try select.withBlob(at: 0) { (value) throws(SealingError) in
+                        try coder.appendTokenInfo(
+                            of: value, keyNumber: select.integer(at: 1), key: key.bytes, times: times, to: &tokenInfo
+                        )
+                    }
+                } catch {
+                    fault = error
+                }
+                return .found(until: deadline)
+            }
+        } catch {
+            throw .read(StoreFault(error))
+        }
+        if let fault {
+            state.unreadableCount.add(1, ordering: .relaxed)
+            throw .sealing(fault)
+        }
+        return found
+    }
+
+    /// The times of the current row and until when it is given; nil if it has expired but was not yet dropped.
+    private func current() -> (times: RowTimes, deadline: Int64)? {
+        let times = RowTimes(writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3))
+        guard !state.keepsForever else { return (times, TokenCache.never) }
+        let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
+        return deadline > Int64(time(nil)) ? (times, deadline) : nil
+    }
+
+    func beginSnapshot() throws(StoreError) {
+        do throws(SQLiteError) {
+            try begin.run()
+        } catch {
+            throw .read(StoreFault(error))
+        }
+    }
+
+    func endSnapshot() {
+        try? end.run()
+        // Whatever kept it from ending: the next transaction must be able to begin.
+        if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+    }
+}

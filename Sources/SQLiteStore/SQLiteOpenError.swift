@@ -1,0 +1,102 @@
+package import TokenStore
+
+/// Why a database cannot be opened; says what to do about it.
+package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
+    /// The data directory cannot be used or locked.
+    case directory(DataDirectoryError)
+    /// Another process uses the database that this directory has a link to.
+    case databaseInUse(path: String, directory: String, processID: Int?)
+    /// Another program has the database itself open; its process id, if it can be told.
+    case openElsewhere(path: String, processID: Int?)
+    /// The file is not an SQLite database, or is damaged.
+    case notADatabase(path: String, SQLiteError)
+    /// The WAL is damaged, and opening the database would drop commits that were acknowledged; a copy of it is kept.
+    case damagedLog(path: String, LogDamage, copy: String)
+    /// The WAL is damaged, and no copy of it can be kept.
+    case damagedLogNotKept(path: String, LogDamage, reason: String)
+    /// The file is an SQLite database, but not one of this program.
+    case foreign(path: String)
+    /// The file was written by a later version of this program.
+    case newer(path: String, version: Int, supported: Int)
+    /// The file was written by an earlier version, and cannot be made one of this version; it stays as it is.
+    case conversion(path: String, reason: String)
+    /// The key ring cannot be used, or is not the right one.
+    case keyRing(KeyRingError)
+    /// The settings ask for sealing, and the store has tokens in the clear.
+    case notSealed(path: String)
+    /// The settings ask for no sealing, and the store is sealed.
+    case sealed(path: String)
+    /// There is no store.
+    case missing(path: String)
+    /// Anything else that SQLite says.
+    case database(path: String, SQLiteError)
+
+    package var description: String {
+        switch self {
+        case .directory(let error): "\(error)"
+        case .databaseInUse(let path, let directory, let processID):
+            """
+            the database \(path), which the data directory \(directory) has a link to, is in use by \
+            \(processID.map { "process \($0)" } ?? "another process") with another data directory; stop that one first, or \
+            name its directory with --data-directory
+            """
+        case .openElsewhere(let path, let processID):
+            """
+            \(path) is open in another program (\(processID.map { "process \($0)" } ?? "fuser \(path) names it")); \
+            end that one first: nobody else may have the database open while it is in use here
+            """
+        case .notADatabase(let path, let error):
+            """
+            \(path) is not a usable database (\(error)); \
+            move it away to start with an empty store, or put a backup in its place with token-cache restore
+            """
+        case .damagedLog(let path, let damage, let copy):
+            """
+            the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
+            drops them; nothing was changed, and a copy is kept as \(copy). Put a backup in the store's place with token-cache restore, \
+            or go on without it: token-cache serve --accept-damaged-wal once, or store.accept_damaged_wal: on
+            """
+        case .damagedLogNotKept(let path, let damage, let reason):
+            """
+            the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
+            drops them; no copy can be kept (\(reason)), and nothing was changed. Make it possible to keep one, and try again
+            """
+        case .foreign(let path):
+            "\(path) is a database of another program; name another directory with --data-directory"
+        case .newer(let path, let version, let supported):
+            """
+            \(path) has schema version \(version), and this program knows versions up to \(supported); \
+            run the version of token-cache that wrote it, or a later one
+            """
+        case .conversion(let path, let reason):
+            """
+            \(path) was written by an earlier version and cannot be converted to the form of this one, which takes as much \
+            room again beside it (\(reason)); it is as it was. Mend that and try again, or run the earlier version
+            """
+        case .keyRing(let error): "\(error)"
+        case .notSealed(let path):
+            """
+            the store \(path) holds tokens in the clear, and sealing is on; \
+            seal it with token-cache seal, or set sealing.enabled to off
+            """
+        case .sealed(let path):
+            """
+            the store \(path) is sealed, and sealing is off; \
+            set sealing.enabled to on, or unseal it with token-cache unseal
+            """
+        case .missing(let path): "\(StoreOpenError.missing(path: path))"
+        case .database(let path, let error):
+            "the database \(path) cannot be opened: \(error)"
+        }
+    }
+    /// The error in the words that every store shares.
+    package var shared: StoreOpenError {
+        switch self {
+        case .directory(let error): .directory(error)
+        case .keyRing(let error): .keyRing(error)
+        case .missing(let path): .missing(path: path)
+        case .database(_, let error): .store(StoreFault("\(self)", cause: error.isDiskFull ? .diskFull : .database))
+        default: .store(StoreFault("\(self)"))
+        }
+    }
+}

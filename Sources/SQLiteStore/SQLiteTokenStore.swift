@@ -1,0 +1,114 @@
+internal import CSQLite
+internal import Synchronization
+package import TokenStore
+
+/// Token infos in one SQLite database: any number of readers, one writer.
+///
+/// WAL with `synchronous=FULL`: a commit is on disk when it returns. All commits and checkpoints go through the writer's
+/// one connection. SQLite 3.7.0 to 3.51.2 can lose an acknowledged commit when two connections commit or checkpoint at
+/// the same instant (the WAL-reset bug, sqlite.org/wal.html), so readers never checkpoint, not even on closing, and the
+/// folder's lock keeps other processes out.
+package final class SQLiteTokenStore: TokenStore {
+    package static let fileName = "tokens.db"
+    /// What lies in the data folder, some of it only while a server runs; the key ring may lie elsewhere.
+    package static let fileNames = ["", "-wal", "-shm"].map { fileName + $0 }
+
+    let directory: DataDirectory
+    let path: String
+    let options: StoreOptions
+    let state: StoreState
+    let writer: SQLiteWriter
+    private let report: @Sendable (StoreEvent) -> Void
+    /// Nil before the database is read ahead.
+    private let preloader = Mutex<Preloader?>(nil)
+
+    /// Opens the store of a data directory, creating both if they are missing.
+    ///
+    /// - Parameters:
+    ///   - directory: The folder, locked; closing the store lets other processes have it.
+    ///   - options: What the operator has decided.
+    ///   - report: Told of what the operator should know; called from any thread, and has to return soon.
+    package init(
+        in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(SQLiteOpenError) {
+        // Before any connection opens; the result only says that one already has, in which case the setting stands.
+        _ = csqlite_disable_memory_statistics()
+        let lock = try DatabaseLock(in: directory.path)
+        path = lock.database
+        // What a restore or a conversion has left that was cut off, which may be in the clear.
+        DatabaseFile(path: path).discardNew()
+        self.directory = directory
+        self.options = options
+        self.report = report
+        let opener = StoreOpener(directory: directory.path, database: path, options: options, report: report)
+        let opened = try opener.open()
+        state = StoreState(
+            sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention,
+            cacheLimit: options.cacheLimit
+        )
+        let database = WriterDatabase(
+            opened.committer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: directory,
+            lock: lock
+        )
+        writer = SQLiteWriter(
+            database, state: state,
+            admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report
+        )
+    }
+
+    package var summary: String {
+        let sealing = options.isSealed ? "sealed" : "in the clear"
+        // One connection does all commits and checkpoints.
+        let bug = SQLiteLibrary.hasWALResetBug ? " (has the WAL-reset bug, which cannot strike here)" : ""
+        return "SQLite \(SQLiteLibrary.version)\(bug) in \(directory.path), \(sealing)"
+    }
+
+    package func makeSession(
+        deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) throws(StoreError) -> any TokenSession {
+        do throws(SQLiteError) {
+            return try SQLiteSession(path: path, state: state, writer: writer, deliver: deliver)
+        } catch {
+            throw .read(StoreFault(error))
+        }
+    }
+
+    /// Why writes fail, and again nil within two seconds of the cause being gone; or why reads do, until none has for ten.
+    package var fault: StoreError? {
+        state.fault ?? state.readFaults?.error ?? writer.admission.stall.map { .overloaded($0) }
+    }
+
+    /// Bytes of tokens that wait to be written.
+    package var queuedBytes: Int { writer.admission.waitingBytes }
+
+    /// How often each key of the ring has sealed, the newest last; empty in the clear.
+    package var sealCounts: [(keyNumber: Int, seals: Int64)] {
+        guard let ring = state.sealing.ring else { return [] }
+        return ring.keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) }
+    }
+
+    /// Keeps tokens for another time from now on.
+    ///
+    /// The first time that one of the times is set, writes wait until the index for it has been made: about a second for
+    /// each million tokens.
+    package func change(_ retention: Retention) async throws(StoreError) {
+        guard retention != state.retention else { return }
+        try await writer.perform { (committer) throws(SQLiteError) in
+            try Schema.index(committer.connection, for: retention)
+        }
+        state.change(retention)
+    }
+
+    /// Has the system take the database into its memory, in the background.
+    package func preload() {
+        let preloader = Preloader(path: path, report: report)
+        self.preloader.withLock { $0 = preloader }
+        preloader.start()
+    }
+
+    package func close() {
+        preloader.withLock { $0.take() }?.stop()
+        writer.close()
+        directory.unlock()
+    }
+}

@@ -1,0 +1,154 @@
+internal import Glibc
+internal import Synchronization
+internal import TokenStore
+
+/// What a row is found by.
+struct RowKey: Sendable {
+    /// The unique id, or its keyed hash in a sealed store.
+    var bytes: [UInt8] = []
+    /// The first of the slots that the row may lie in.
+    var firstSlot: Int64 = 0
+}
+
+/// A row as it is written.
+struct Row: Sendable {
+    let key: RowKey
+    /// The token info, or what `TokenSealer` makes of it.
+    let value: [UInt8]
+    /// The key that sealed the value; 0 for none.
+    let keyNumber: Int
+    /// Bound into the value where that is sealed.
+    var times: RowTimes
+    /// Leaves a row alone that was written later.
+    var keepsNewer = false
+    /// The id's number in the cache.
+    let cacheHash: UInt64
+    /// The index key that `key` was made with.
+    let index: ObjectIdentifier
+}
+
+extension Sealing.Acceptance {
+    func accepts(_ row: Row) -> Bool {
+        accepts(index: row.index, keyNumber: row.keyNumber)
+    }
+}
+
+/// Turns tokens into rows and rows into tokens, as the store's sealing has it.
+///
+/// Used by one thread at a time.
+struct RowCoder: ~Copyable {
+    private let sealing: Sealing
+    /// Nil before the first use.
+    private var hash: KeyedHash?
+    /// Nil for rows in the clear.
+    private var sealer: TokenSealer?
+    /// The version of `sealing` that the two were made for.
+    private var version: UInt64 = 0
+    private var text: [UInt8] = []
+
+    init(_ sealing: Sealing) {
+        self.sealing = sealing
+    }
+
+    /// Makes what an id's row is found by.
+    ///
+    /// - Returns: The index key that it was made with. Asked for by itself, it could be a later one.
+    @discardableResult
+    mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
+        let hash = try refresh()
+        try hash.hash(id.span, into: &key.bytes)
+        key.firstSlot = Slots.first(of: key.bytes)
+        if sealer == nil { key.bytes = id }
+        return hash.key
+    }
+
+    /// - Parameter writtenAt: In seconds since 1970; nil for now.
+    mutating func row(of token: borrowing Token, writtenAt: Int64? = nil) throws(SealingError) -> Row {
+        let expiresAt = TokenExpiration.expiration(of: token.info.span)
+        return try row(of: token, RowTimes(writtenAt: writtenAt ?? Int64(time(nil)), expiresAt: expiresAt))
+    }
+
+    mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
+        var key = RowKey()
+        let index = try self.key(of: token.id, into: &key).identity
+        let value = try sealer?.seal(
+            token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
+        return Row(
+            key: key, value: value ?? token.info, keyNumber: sealer?.ring.newest.number ?? 0, times: times,
+            cacheHash: TokenCache.hash(of: token.id.span), index: index
+        )
+    }
+
+    /// Appends the token info of a row.
+    mutating func appendTokenInfo(
+        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes, to tokenInfo: inout [UInt8]
+    ) throws(SealingError) {
+        // The row may have been sealed, after its key was looked up, with a key that was new then.
+        _ = try refresh()
+        if sealer == nil {
+            tokenInfo.append(span: value)
+        } else {
+            try sealer?.open(value, keyNumber: keyNumber, rowKey: key.span, times: times, into: &text)
+            tokenInfo.append(contentsOf: text[TokenSealer.split(text).tokenInfo])
+        }
+    }
+
+    /// The whole token of a row.
+    ///
+    /// - Parameters:
+    ///   - value: The row's value.
+    ///   - keyNumber: The key that it was sealed with.
+    ///   - key: The row's key.
+    ///   - slot: Where the row lies.
+    ///   - times: Those of the row.
+    mutating func token(
+        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64, times: RowTimes
+    ) throws(SealingError) -> Token {
+        guard Slots.contains(slot, from: try firstSlot(of: key)) else { throw .misplaced }
+        guard sealer != nil else {
+            var info: [UInt8] = []
+            info.append(span: value)
+            return Token(id: key, info: info)
+        }
+        try sealer?.open(value, keyNumber: keyNumber, rowKey: key.span, times: times, into: &text)
+        let (id, info) = TokenSealer.split(text)
+        return Token(id: Array(text[id]), info: Array(text[info]))
+    }
+
+    /// The first slot of a row's key.
+    mutating func firstSlot(of key: [UInt8]) throws(SealingError) -> Int64 {
+        let hash = try refresh()
+        guard sealer == nil else { return Slots.first(of: key) }
+        try hash.hash(key.span, into: &text)
+        return Slots.first(of: text)
+    }
+
+    /// Whether a row is as it would be written now: sealed with the newest key, in the form of this version.
+    ///
+    /// - Parameters:
+    ///   - keyNumber: The key that it was sealed with.
+    ///   - sealNumber: Looks at its value for the number of its seal, if that is needed.
+    mutating func isCurrent(
+        keyNumber: Int, sealNumber: () throws(SealingError) -> UInt32?
+    ) throws(SealingError) -> Bool {
+        _ = try refresh()
+        guard let newest = sealer?.ring.newest else { return true }
+        guard newest.number == keyNumber else { return false }
+        if newest.bindsTimes { return true }
+        return try sealNumber() != nil
+    }
+
+    private mutating func refresh() throws(SealingError) -> KeyedHash {
+        // Read before the keys: a change in between is then seen the next time at the latest.
+        let current = sealing.version.load(ordering: .acquiring)
+        if let hash, current == version { return hash }
+        let keys = sealing.keys
+        let new = try KeyedHash(keys.index)
+        sealer =
+            if let ring = keys.ring {
+                try TokenSealer(ring, sealing.seals.count(of: ring.newest.number))
+            } else { nil }
+        (hash, version) = (new, current)
+        return new
+    }
+}

@@ -1,0 +1,177 @@
+internal import TokenStore
+
+/// The tables.
+///
+/// Rows are found by their slots, see `Slots`: one tree holds all there is of a token, and in it lie only rowids above the
+/// rows, so that it stays flat however long these are. The value stands last, so that the columns before it are read without
+/// walking through it.
+///
+/// What a stolen file tells even when it is sealed: how many tokens there are, how long they are, when and in which order they
+/// were written, and when they expire.
+enum Schema {
+    /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
+    static let applicationID = 0x746f_6b63
+
+    /// The version, as `PRAGMA user_version` has it.
+    ///
+    /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
+    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at` and no table `seal`.
+    static let version = 4
+
+    private static let tables = """
+        CREATE TABLE token (
+            slot INTEGER PRIMARY KEY,
+            key BLOB NOT NULL,
+            written_at INTEGER NOT NULL,
+            expires_at INTEGER,
+            key_number INTEGER NOT NULL,
+            value BLOB NOT NULL
+        ) STRICT;
+        CREATE TABLE store (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            key_ring BLOB,
+            tokens INTEGER NOT NULL,
+            slot_key BLOB NOT NULL,
+            looked_at INTEGER
+        ) STRICT;
+        \(sealTable);
+        INSERT INTO store (one, key_ring, tokens, slot_key, looked_at)
+        VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER))
+        """
+
+    /// What each key has sealed at most; see SealCounts.
+    private static let sealTable = "CREATE TABLE seal (key_number INTEGER PRIMARY KEY, seals INTEGER NOT NULL) STRICT"
+
+    /// Whose database this is and which version it has: 0 for a new one.
+    ///
+    /// Only reads: what is not ours, or too new, stays as it is.
+    static func check(_ connection: SQLiteConnection, path: String) throws(SQLiteOpenError) -> Int {
+        let (found, application, isEmpty) = try opening(path) { () throws(SQLiteError) in
+            (
+                try connection.integer("PRAGMA user_version"),
+                try connection.integer("PRAGMA application_id"),
+                try connection.integer("SELECT count(*) FROM sqlite_schema") == 0
+            )
+        }
+        guard application == applicationID || (application == 0 && found == 0 && isEmpty) else {
+            throw .foreign(path: path)
+        }
+        guard found <= version else { throw .newer(path: path, version: found, supported: version) }
+        return found
+    }
+
+    /// Makes the tables in a new database.
+    static func create(_ connection: SQLiteConnection) throws(SQLiteError) {
+        try connection.execute(
+            """
+            PRAGMA auto_vacuum = INCREMENTAL;
+            BEGIN IMMEDIATE;
+            \(tables);
+            PRAGMA application_id = \(applicationID);
+            PRAGMA user_version = \(version);
+            COMMIT
+            """
+        )
+    }
+
+    /// The first version that is changed in its place; earlier ones are copied, see `SchemaConversion`.
+    static let firstInPlace = 3
+
+    /// Adds what this version has beyond version 3: no row is touched, so that it takes a moment whatever the store's size.
+    static func upgrade(_ connection: SQLiteConnection) throws(SQLiteError) {
+        do throws(SQLiteError) {
+            try connection.execute(
+                """
+                BEGIN IMMEDIATE;
+                ALTER TABLE store ADD COLUMN looked_at INTEGER;
+                \(sealTable);
+                PRAGMA user_version = \(version);
+                COMMIT
+                """
+            )
+        } catch {
+            // SQLite has already rolled back after some errors.
+            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+            throw error
+        }
+    }
+
+    /// Has a database able to give back the pages that tokens leave behind one by one.
+    static func enableRelease(_ connection: SQLiteConnection) throws(SQLiteError) {
+        // In a database with tables it takes a VACUUM; asked for again until it has happened, whatever came in between.
+        guard try connection.integer("PRAGMA auto_vacuum") != 2 else { return }
+        try connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        try connection.execute("VACUUM")
+    }
+
+    /// What spreads the rows of a store in the clear over the slots.
+    static func slotKey(of connection: SQLiteConnection) throws(SQLiteError) -> SecretKey {
+        let select = try SQLiteStatement("SELECT slot_key FROM store", on: connection)
+        defer { select.reset() }
+        guard try select.step() else { throw .damaged("the table store is empty") }
+        let key = select.blob(at: 0)
+        guard key.count == SecretKey.length else { throw .damaged("the slot key does not have 32 bytes") }
+        return SecretKey(key.span)
+    }
+
+    /// What each key has sealed at most, by its number; from 0 to `SealCounts.limit`.
+    static func seals(of connection: SQLiteConnection) throws(SQLiteError) -> [Int: Int64] {
+        let select = try SQLiteStatement("SELECT key_number, seals FROM seal", on: connection)
+        var seals: [Int: Int64] = [:]
+        // A changed file may hold any number.
+        while try select.step() {
+            seals[select.integer(at: 0)] = min(max(0, Int64(select.integer(at: 1))), SealCounts.limit)
+        }
+        return seals
+    }
+
+    /// Has a database count no fewer seals than another one.
+    static func raiseSeals(_ seals: [Int: Int64], in connection: SQLiteConnection) throws(SQLiteError) {
+        for (number, count) in seals {
+            try connection.execute(
+                """
+                INSERT INTO seal (key_number, seals) VALUES (\(number), \(count))
+                ON CONFLICT (key_number) DO UPDATE SET seals = max(seals, excluded.seals)
+                """
+            )
+        }
+    }
+
+    /// Makes or drops the indexes that retention needs: each costs every write a little, and is there only when used.
+    ///
+    /// After an error they are as they were.
+    static func index(_ connection: SQLiteConnection, for retention: Retention) throws(SQLiteError) {
+        do throws(SQLiteError) {
+            try connection.execute("BEGIN")
+            try connection.execute(
+                retention.sinceWritten == nil
+                    ? "DROP INDEX IF EXISTS token_by_writing"
+                    : "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at)"
+            )
+            try connection.execute(
+                retention.sinceExpired == nil
+                    ? "DROP INDEX IF EXISTS token_by_expiration"
+                    : """
+                    CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL
+                    """
+            )
+            try connection.execute("COMMIT")
+        } catch {
+            // SQLite has already rolled back after some errors.
+            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+            throw error
+        }
+    }
+
+    /// Says of SQLite's errors what they mean for opening the store.
+    static func opening<Result>(
+        _ path: String, _ body: () throws(SQLiteError) -> Result
+    ) throws(SQLiteOpenError) -> Result {
+        do throws(SQLiteError) {
+            return try body()
+        } catch {
+            if error.isBusy { throw .openElsewhere(path: path, processID: FileLock.process(.ranges, path)) }
+            throw error.isNotADatabase ? .notADatabase(path: path, error) : .database(path: path, error)
+        }
+    }
+}

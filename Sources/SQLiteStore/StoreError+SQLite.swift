@@ -1,0 +1,31 @@
+internal import TokenStore
+
+extension StoreFault {
+    init(_ error: SQLiteError) {
+        self.init(
+            "\(error)", cause: error.isDiskFull ? .diskFull : .database,
+            mayRetry: error.isOfMoment && !error.isOfOneStatement, isOfOneToken: error.isOfOneStatement
+        )
+    }
+}
+
+extension StoreError {
+    /// The files of the store are not where they were.
+    static func vanished(path: String) -> StoreError {
+        .unavailable(
+            StoreFault(
+                "\(path) is no longer there; put it back, or restart to begin with an empty store", cause: .vanished,
+                mayRetry: true
+            )
+        )
+    }
+
+    /// The WAL was removed or cut while the store was in use.
+    static func logLost(path: String) -> StoreError {
+        .unavailable(
+            StoreFault(
+                "\(path) was removed or cut; the database is being opened anew", cause: .vanished, mayRetry: true
+            )
+        )
+    }
+}

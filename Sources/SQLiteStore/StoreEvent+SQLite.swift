@@ -1,0 +1,82 @@
+internal import TokenStore
+
+/// What only a store in SQLite has to tell.
+extension StoreEvent {
+    /// The WAL is damaged and its end is dropped, which the operator has accepted.
+    static func damagedLogAccepted(path: String, _ damage: LogDamage, copy: String) -> StoreEvent {
+        own(
+            .fault,
+            """
+            the WAL \(path) is damaged: \(damage). These commits are lost, although clients were told that they are stored; \
+            the operator has accepted that, and a copy of the WAL is kept as \(copy). The database is checked next
+            """
+        )
+    }
+
+    /// The WAL of a store that a backup replaces is damaged.
+    static func damagedLogReplaced(path: String, _ damage: LogDamage, copy: String) -> StoreEvent {
+        own(
+            .warning,
+            "the WAL \(path) of the store that is replaced is damaged: \(damage). A copy of it is kept as \(copy)"
+        )
+    }
+
+    /// The store is sealed now, and copies of damaged WALs from before that are still there.
+    static func clearCopiesKept(paths: [String]) -> StoreEvent {
+        own(
+            .warning,
+            """
+            the store is sealed, but copies of damaged WALs are kept that may hold tokens in the clear: \
+            \(paths.joined(separator: ", ")); remove them when they are of no use
+            """
+        )
+    }
+
+    /// The WAL was removed and cannot be put back yet.
+    static func logRemoved(path: String, _ error: SQLiteError) -> StoreEvent {
+        own(
+            .fault,
+            """
+            the WAL \(path), which holds tokens, was removed. The server has it open still and will put it back: do not stop \
+            the server before it says so. It cannot do so yet: \(error)
+            """
+        )
+    }
+
+    /// The WAL was removed and was put back, whole.
+    static func logPutBack(path: String) -> StoreEvent {
+        own(
+            .warning, "the WAL \(path) was removed while the server ran; it was put back as it was, and nothing is lost"
+        )
+    }
+
+    /// The WAL was cut.
+    ///
+    /// - Parameters:
+    ///   - path: The WAL's.
+    ///   - commits: Commits since all of it was last in the database; nil when that is not known.
+    static func logCut(path: String, commits: Int?) -> StoreEvent {
+        own(.fault, loss(path, commits))
+    }
+
+    private static func loss(_ path: String, _ commits: Int?) -> String {
+        let cause = "the WAL \(path) was cut while the server ran"
+        switch commits {
+        case 0: return "\(cause); all of it was in the database already, and nothing is lost"
+        case .some(let commits):
+            return """
+                \(cause): what its last \(commits) \(commits == 1 ? "commit" : "commits") stored may be lost, although \
+                clients were told that it is stored; the database goes on with what was moved into it before
+                """
+        case nil:
+            return """
+                the WAL \(path) was cut or removed while it was not open, after a fault: what was stored since it was last moved \
+                into the database may be lost, although clients were told that it is stored
+                """
+        }
+    }
+
+    private static func own(_ severity: Severity, _ text: String) -> StoreEvent {
+        .own(StoreNotice(severity, text))
+    }
+}

@@ -1,0 +1,260 @@
+internal import CSQLite
+internal import Glibc
+internal import TokenStore
+
+/// Opens a store's database for writing: the first time, and again after a fault.
+struct StoreOpener: Sendable {
+    let directory: String
+    let database: String
+    let options: StoreOptions
+    let report: @Sendable (StoreEvent) -> Void
+    /// What the keys have sealed; kept when the store is opened again.
+    let seals = SealCounts()
+
+    /// What was found, or made.
+    struct Opened {
+        let committer: Committer
+        let keys: StoreKeys
+        /// A damaged WAL was accepted: what it cannot give back may have been moved into the database already, in part.
+        let mayBeMixed: Bool
+    }
+
+    /// Opens the store, creating it if it is missing; in a folder that the caller has locked.
+    func open() throws(SQLiteOpenError) -> Opened {
+        let isEmpty = PrivateFile.size(database) == 0 && PrivateFile.size(database + "-wal") == 0
+        let hasRing = options.isSealed && PrivateFile.exists(options.keyRing.path)
+        try createPrivateFile()
+        let opened = try open(.readWriteCreate, options.retention)
+        // The WAL's index, which earlier versions kept in a file; no other program can have it open now.
+        _ = unsafe unlink(PrivateFile.resolved(database) + "-shm")
+        // Perhaps the disk with the tokens is not mounted.
+        if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
+        return opened
+    }
+
+    /// Opens a store that was open before.
+    ///
+    /// - Parameter retention: In force by now.
+    func reopen(_ retention: Retention) throws(SQLiteOpenError) -> Opened {
+        guard unsafe access(database, F_OK) == 0 else { throw .missing(path: database) }
+        let opened = try open(.readWrite, retention)
+        try Schema.opening(database) { () throws(SQLiteError) in try settle(opened.committer) }
+        return opened
+    }
+
+    /// Moves all of the log into the database and syncs it there: to be done after a crash or a fault, before anything else
+    /// is written.
+    ///
+    /// What SQLite reads in the log may be in the system's memory only: it was not synced yet, or a sync that failed has
+    /// left it marked as written. A commit that follows it there would be lost together with it in a power cut, and a write
+    /// that finds its value there already would be acknowledged without ever being synced. And a power cut while the log is
+    /// being moved would leave the database half changed with no log to make it whole: so the log's bytes are first written
+    /// once more, over themselves, and synced. Of what was moved before nobody knows either whether it has arrived, so it
+    /// is moved again.
+    func settle(_ committer: Committer) throws(SQLiteError) {
+        try committer.connection.forgetMovedPages()
+        try DatabaseFile(path: database).rewriteLog()
+        guard try committer.connection.checkpoint(.passive, waiting: 0) == .complete else {
+            throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")
+        }
+        // A reader kept the WAL from being emptied, and may do so for long. Frames of a group that failed, which lie behind
+        // the last commit, would be taken for damage once other commits are written before them.
+        guard try committer.connection.checkpoint(.truncate, waiting: 10) == .heldUp else { return }
+        try committer.connection.cutLogBehindCommits()
+    }
+
+    /// Opens a file that is to become a store's database, without a log: a new one, or the copy of another.
+    func openCopy() throws(SQLiteOpenError) -> Opened {
+        let opened = try open(.readWrite, options.retention)
+        try Schema.opening(database) { () throws(SQLiteError) in
+            _ = try opened.committer.connection.text("PRAGMA journal_mode = DELETE")
+            // Whoever makes it syncs it when it is complete.
+            try opened.committer.connection.execute("PRAGMA synchronous = OFF")
+        }
+        return opened
+    }
+
+    private func open(
+        _ mode: SQLiteConnection.Mode, _ retention: Retention
+    ) throws(SQLiteOpenError) -> Opened {
+        let (connection, version, mayBeMixed) = try connect(mode)
+        try Schema.opening(database) { () throws(SQLiteError) in
+            try configure(connection)
+            switch version {
+            case 0: try Schema.create(connection)
+            case Schema.version: break
+            default:
+                try Schema.upgrade(connection)
+                report(.upgraded(path: database, from: version, to: Schema.version))
+            }
+            try Schema.enableRelease(connection)
+        }
+        let keys = try keys(of: connection)
+        return try Schema.opening(database) { () throws(SQLiteError) in
+            try Schema.index(connection, for: retention)
+            seals.load(try Schema.seals(of: connection), of: keys.index)
+            return Opened(
+                committer: try Committer(connection, options: options, seals: seals), keys: keys, mayBeMixed: mayBeMixed
+            )
+        }
+    }
+
+    /// Refuses a WAL whose end would be dropped although it was acknowledged, unless the operator has accepted that; a copy
+    /// of it is kept in either case.
+    ///
+    /// One that was damaged while the store is in use is refused until a restart: the index still has its bad frames, which
+    /// would be moved into the database.
+    ///
+    /// - Parameter mode: How the database is to be opened.
+    /// - Returns: Whether a damaged one was accepted.
+    private func examineLog(_ mode: SQLiteConnection.Mode) throws(SQLiteOpenError) -> Bool {
+        let path = PrivateFile.resolved(database) + "-wal"
+        let found = try Schema.opening(database) { () throws(SQLiteError) in try LogExamination.damage(of: path) }
+        guard let damage = found else { return false }
+        let copy: String
+        do throws(StoreError) {
+            copy = try KeptLog.keep(of: database)
+        } catch {
+            throw .damagedLogNotKept(path: path, damage, reason: "\(error)")
+        }
+        let isInUse = try Schema.opening(database) { () throws(SQLiteError) in
+            try SQLiteConnection(path: database, mode: mode).isInKeptIndex(frame: damage.frame)
+        }
+        guard options.acceptsDamagedLog, !isInUse else { throw .damagedLog(path: path, damage, copy: copy) }
+        report(.damagedLogAccepted(path: path, damage, copy: copy))
+        return true
+    }
+
+    /// Opens the database: one that needs no copying to become one of this version, or a new one, whose version is 0.
+    private func connect(
+        _ mode: SQLiteConnection.Mode
+    ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, version: Int, mayBeMixed: Bool) {
+        let mayBeMixed = try examineLog(mode)
+        let earlier: Int
+        do {
+            let connection = try Schema.opening(database) { () throws(SQLiteError) in
+                try SQLiteConnection(path: database, mode: mode)
+            }
+            connection.waitForLocks()
+            let version = try Schema.check(connection, path: database)
+            if version == 0 || version == Schema.version { return (connection, version, mayBeMixed) }
+            // What is refused stays as it is, for the earlier version.
+            let (identity, isEmpty) = try ringIdentity(in: connection, version)
+            if !isEmpty { _ = try ring(fitting: identity, isEmpty: false) }
+            if version >= Schema.firstInPlace { return (connection, version, mayBeMixed) }
+            earlier = version
+        }
+        report(.converting(path: database))
+        try SchemaConversion(database, from: earlier) { report(.converted(tokens: $0)) }.run()
+        let (connection, version, _) = try connect(mode)
+        return (connection, version, mayBeMixed)
+    }
+
+    /// SQLite gives the `-wal` file the mode of the database, so this one is created before SQLite does.
+    private func createPrivateFile() throws(SQLiteOpenError) {
+        let descriptor = PrivateFile.openOrMake(database)
+        guard descriptor >= 0 else { throw unusable("open \(database)") }
+        _ = Glibc.close(descriptor)
+        guard PrivateFile.synchronizeFolder(PrivateFile.folder(of: database)) else { throw unusable("fsync") }
+    }
+
+    private func unusable(_ call: String) -> SQLiteOpenError {
+        .directory(.unusable(path: directory, call: call, code: errno))
+    }
+
+    private func configure(_ connection: SQLiteConnection) throws(SQLiteError) {
+        // The writer decides when the log is moved; see Housekeeping.
+        connection.countLoggedPages()
+        // What is deleted or replaced is overwritten with zeros.
+        try connection.execute("PRAGMA secure_delete = ON")
+        let mode = try connection.text("PRAGMA journal_mode = WAL")
+        guard mode == "wal" else {
+            throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL", sql: "journal_mode")
+        }
+        try connection.execute("PRAGMA synchronous = FULL")
+        // As for readers: what is not here has to be read before it can be changed.
+        try connection.execute("PRAGMA cache_size = -8192")
+    }
+
+    // MARK: - Sealing
+
+    /// The keys of the store; an empty one gets a key ring.
+    private func keys(of connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
+        let (identity, isEmpty) = try ringIdentity(in: connection, Schema.version)
+        let (ring, own) = try ring(fitting: identity, isEmpty: isEmpty)
+        if own != identity { try setIdentity(own, connection) }
+        if let ring { return .sealed(ring) }
+        return .clear(
+            index: try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) })
+    }
+
+    /// What a database says of the ring that has sealed it, nothing in the clear, and whether it has tokens.
+    private func ringIdentity(
+        in connection: SQLiteConnection, _ version: Int
+    ) throws(SQLiteOpenError) -> (identity: [UInt8], isEmpty: Bool) {
+        try Schema.opening(database) { () throws(SQLiteError) in
+            let select = try SQLiteStatement(
+                version == 1 ? "SELECT NULL, count(*) FROM token" : "SELECT key_ring, tokens FROM store", on: connection
+            )
+            defer { select.reset() }
+            guard try select.step() else { return ([], true) }
+            return (select.blob(at: 0), select.integer(at: 1) == 0)
+        }
+    }
+
+    /// The key ring that opens a store's rows, with its identity; none in the clear.
+    ///
+    /// An empty store takes any ring, or a new one.
+    private func ring(
+        fitting identity: [UInt8], isEmpty: Bool
+    ) throws(SQLiteOpenError) -> (ring: KeyRing?, identity: [UInt8]) {
+        guard options.isSealed else {
+            guard identity.isEmpty || isEmpty else { throw .sealed(path: database) }
+            return (nil, [])
+        }
+        guard !identity.isEmpty || isEmpty else { throw .notSealed(path: database) }
+        let ring = try loadRing(isNew: isEmpty)
+        let found = try keyRing { () throws(KeyRingError) in try Self.identity(of: ring) }
+        guard found == identity || isEmpty else { throw .keyRing(.ofAnotherStore(path: options.keyRing.path)) }
+        return (ring, found)
+    }
+
+    private func loadRing(isNew: Bool) throws(SQLiteOpenError) -> KeyRing {
+        try keyRing { () throws(KeyRingError) in
+            if let ring = try options.keyRing.load() { return ring }
+            guard isNew else { throw KeyRingError.missing(path: options.keyRing.path) }
+            let ring: KeyRing
+            do throws(SealingError) {
+                ring = try KeyRing.random(createdAt: Int64(time(nil)))
+            } catch {
+                throw KeyRingError.library(error)
+            }
+            try options.keyRing.save(ring)
+            report(.madeKeyRing(path: options.keyRing.path))
+            return ring
+        }
+    }
+
+    private static func identity(of ring: KeyRing) throws(KeyRingError) -> [UInt8] {
+        do throws(SealingError) {
+            return try ring.identity()
+        } catch {
+            throw .library(error)
+        }
+    }
+
+    private func setIdentity(_ identity: [UInt8], _ connection: SQLiteConnection) throws(SQLiteOpenError) {
+        try Schema.opening(database) { () throws(SQLiteError) in
+            let update = try SQLiteStatement("UPDATE store SET key_ring = nullif(?1, x'')", on: connection)
+            try update.withBinding(identity, at: 1) { () throws(SQLiteError) in _ = try update.step() }
+        }
+    }
+
+    private func keyRing<Result>(_ body: () throws(KeyRingError) -> Result) throws(SQLiteOpenError) -> Result {
+        do throws(KeyRingError) {
+            return try body()
+        } catch {
+            throw .keyRing(error)
+        }
+    }
+}

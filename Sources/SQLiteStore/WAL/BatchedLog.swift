@@ -1,0 +1,258 @@
+internal import CSQLite
+internal import Glibc
+internal import Metrics
+internal import TokenStore
+
+/// A log that takes pieces and writes them to its file in one.
+///
+/// In the memory that SQLite gives for an open file lie a pointer to the methods below, one to this object, and behind
+/// them the file of the standard file system. SQLite calls from one thread at a time, between `open` and `xClose`.
+@safe final class BatchedLog {
+    /// Bytes before the standard file system's file; a multiple of any alignment.
+    static let headLength = 16
+
+    private let file: UnsafeMutablePointer<sqlite3_file>
+    private var gathered: [UInt8] = []
+    /// Where in the file the first of them belongs.
+    private var start: sqlite3_int64 = 0
+    /// Takes how long each sync of the file takes, also one that fails; nil while nobody asks.
+    var syncTime: Histogram?
+    /// Bytes that were written and then synced, since the log was opened.
+    private(set) var syncedBytes = 0
+    /// Bytes that were written since the last sync.
+    private var unsyncedBytes = 0
+    /// Where the first of them is in the file; nil when there are none.
+    private var unsyncedStart: sqlite3_int64?
+
+    /// What a large transaction gathers before some of it is written.
+    private static let limit = 1 << 20
+    /// The most that is written in one call: the standard file system takes lengths from 128 KiB on for shorter ones.
+    private static let part = 64 << 10
+
+    /// Which file it is; nil when its path came to lead to another one while it was opened.
+    let identity: FileIdentity?
+
+    private init(_ file: UnsafeMutablePointer<sqlite3_file>, _ identity: FileIdentity?) {
+        unsafe self.file = unsafe file
+        self.identity = identity
+    }
+
+    /// Opens a log in the memory that SQLite gives for it.
+    ///
+    /// - Parameters:
+    ///   - path: Its path.
+    ///   - memory: Of the size that `LogFileSystem` names.
+    ///   - open: Opens the standard file system's file and returns its result.
+    static func open(
+        _ path: String, in memory: UnsafeMutablePointer<sqlite3_file>,
+        _ open: (UnsafeMutablePointer<sqlite3_file>) -> Int32
+    ) -> Int32 {
+        let place = UnsafeMutableRawPointer(memory)
+        let file = unsafe (place + headLength).assumingMemoryBound(to: sqlite3_file.self)
+        let before = FileIdentity.find(path)?.identity
+        let result = unsafe open(file)
+        guard result == SQLITE_OK else {
+            // Then SQLite does not call xClose.
+            unsafe memory.pointee.pMethods = nil
+            return result
+        }
+        let after = FileIdentity.find(path)?.identity
+        // If there was none before, the call has just made it.
+        let identity = before == nil || before == after ? after : nil
+        let log = unsafe Unmanaged.passRetained(BatchedLog(file, identity))
+        unsafe (place + MemoryLayout<sqlite3_file>.stride).storeBytes(
+            of: log.toOpaque(), as: UnsafeMutableRawPointer.self)
+        unsafe memory.pointee.pMethods = methods.pointer
+        return SQLITE_OK
+    }
+
+    private static func unmanaged(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> Unmanaged<BatchedLog>? {
+        guard let memory = unsafe memory else { return nil }
+        let place = unsafe UnsafeMutableRawPointer(memory) + MemoryLayout<sqlite3_file>.stride
+        return unsafe Unmanaged.fromOpaque(place.load(as: UnsafeMutableRawPointer.self))
+    }
+
+    private static func log(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> BatchedLog? {
+        unsafe unmanaged(memory)?.takeUnretainedValue()
+    }
+
+    /// The log behind a file that SQLite has open; nil when it is no such log.
+    static func opened(as memory: UnsafeMutablePointer<sqlite3_file>?) -> BatchedLog? {
+        guard let methods = unsafe memory?.pointee.pMethods, unsafe methods == self.methods.pointer else { return nil }
+        return unsafe log(memory)
+    }
+
+    // MARK: - Writing
+
+    private func write(_ bytes: UnsafeRawPointer?, _ count: Int32, at offset: sqlite3_int64) -> Int32 {
+        let follows = offset == start + sqlite3_int64(gathered.count)
+        if !follows || gathered.count >= Self.limit {
+            let result = flush()
+            guard result == SQLITE_OK else { return result }
+        }
+        if gathered.isEmpty { start = offset }
+        unsafe gathered.append(contentsOf: UnsafeRawBufferPointer(start: bytes, count: Int(count)))
+        return SQLITE_OK
+    }
+
+    /// Writes what was gathered; after an error it is gone, as the transaction is that it belongs to.
+    private func flush() -> Int32 {
+        guard !gathered.isEmpty else { return SQLITE_OK }
+        defer { gathered.removeAll(keepingCapacity: true) }
+        var size: sqlite3_int64 = 0
+        let sized = unsafe file.pointee.pMethods.pointee.xFileSize(file, &size)
+        guard sized == SQLITE_OK else { return sized }
+        // The file was cut. SQLite reads a WAL only up to the hole that writing here would leave, so this would be lost.
+        guard start <= size else { return CSQLITE_IOERR_WRITE }
+        unsyncedStart = min(unsyncedStart ?? start, start)
+        var written = 0
+        while written < gathered.count {
+            let part = gathered[written..<min(written + Self.part, gathered.count)]
+            let result = unsafe part.withUnsafeBytes { bytes in
+                unsafe file.pointee.pMethods.pointee.xWrite(
+                    file, bytes.baseAddress, Int32(bytes.count), start + sqlite3_int64(written)
+                )
+            }
+            guard result == SQLITE_OK else { return takeBack(after: result) }
+            written += part.count
+        }
+        unsyncedBytes += written
+        return SQLITE_OK
+    }
+
+    /// Writes what was gathered, so that the file is what SQLite takes it to be, and then has the file do something.
+    private static func afterFlush(
+        _ memory: UnsafeMutablePointer<sqlite3_file>?,
+        _ body: (UnsafeMutablePointer<sqlite3_file>, sqlite3_io_methods) -> Int32
+    ) -> Int32 {
+        guard let log = unsafe log(memory) else { return SQLITE_MISUSE }
+        let result = log.flush()
+        return unsafe result == SQLITE_OK ? body(log.file, log.file.pointee.pMethods.pointee) : result
+    }
+
+    private func synchronize(_ flags: Int32) -> Int32 {
+        let flushed = flush()
+        guard flushed == SQLITE_OK else { return flushed }
+        let began = ContinuousClock.now
+        let result = unsafe file.pointee.pMethods.pointee.xSync(file, flags)
+        syncTime?.add(ContinuousClock.now - began)
+        guard result == SQLITE_OK else { return takeBack(after: result) }
+        syncedBytes += unsyncedBytes
+        (unsyncedBytes, unsyncedStart) = (0, nil)
+        return result
+    }
+
+    /// Cuts off what was written since the last sync, after an error that has ended the transaction.
+    ///
+    /// Otherwise frames of this transaction could remain behind the next, shorter one, and `LogExamination` would take them
+    /// for an acknowledged commit.
+    ///
+    /// - Returns: The error; where the file cannot be cut, one that makes the writer give the connection up.
+    private func takeBack(after result: Int32) -> Int32 {
+        guard let start = unsyncedStart else { return result }
+        (unsyncedBytes, unsyncedStart) = (0, nil)
+        return unsafe file.pointee.pMethods.pointee.xTruncate(file, start) == SQLITE_OK ? result : CSQLITE_IOERR_WRITE
+    }
+
+    // MARK: - Mending
+
+    /// Bytes of the file.
+    func size() throws(SQLiteError) -> Int {
+        var size: sqlite3_int64 = 0
+        try Self.check(unsafe file.pointee.pMethods.pointee.xFileSize(file, &size), "size")
+        return Int(size)
+    }
+
+    func cut(to size: Int) throws(SQLiteError) {
+        try Self.check(unsafe file.pointee.pMethods.pointee.xTruncate(file, sqlite3_int64(size)), "cut")
+    }
+
+    /// Puts a copy of the file's beginning, synced, in the place of what is at a path or was there.
+    func copy(_ count: Int, to path: String) throws(SQLiteError) {
+        let new = path + DatabaseFile.newLogSuffix
+        do throws(StoreError) {
+            try PrivateFile.create(new)
+        } catch {
+            throw .system("create", of: "log")
+        }
+        let target = unsafe Glibc.open(new, O_WRONLY | O_CLOEXEC)
+        guard target >= 0 else { throw .system("open", of: "log") }
+        defer { close(target) }
+        var bytes = [UInt8](repeating: 0, count: Self.part)
+        var offset = 0
+        while offset < count {
+            let part = min(bytes.count, count - offset)
+            try Self.check(
+                unsafe file.pointee.pMethods.pointee.xRead(file, &bytes, Int32(part), sqlite3_int64(offset)), "read")
+            guard unsafe pwrite(target, bytes, part, offset) == part else { throw .system("write", of: "log") }
+            offset += part
+        }
+        guard fsync(target) == 0 else { throw .system("sync", of: "log") }
+        do throws(StoreError) {
+            try PrivateFile.rename(new, to: path)
+        } catch {
+            throw .system("rename", of: "log")
+        }
+    }
+
+    private static func check(_ code: Int32, _ call: String) throws(SQLiteError) {
+        guard code == SQLITE_OK else {
+            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "\(call) log")
+        }
+    }
+
+    // MARK: - Methods
+
+    private static let methods = Methods()
+
+    /// sqlite.org/c3ref/io_methods.html; version 1, as a log is neither mapped nor shared memory.
+    @safe private struct Methods: @unchecked Sendable {
+        // Unchecked: filled in here and only read afterwards, for as long as the process lives.
+        let pointer: UnsafePointer<sqlite3_io_methods>
+
+        init() {
+            let methods = UnsafeMutablePointer<sqlite3_io_methods>.allocate(capacity: 1)
+            unsafe methods.initialize(to: sqlite3_io_methods())
+            unsafe methods.pointee.iVersion = 1
+            unsafe methods.pointee.xClose = { memory in
+                guard let log = unsafe unmanaged(memory)?.takeRetainedValue() else { return SQLITE_MISUSE }
+                // What no commit has asked for is of no commit.
+                return unsafe log.file.pointee.pMethods.pointee.xClose(log.file)
+            }
+            unsafe methods.pointee.xRead = { memory, bytes, count, offset in
+                unsafe afterFlush(memory) { unsafe $1.xRead($0, bytes, count, offset) }
+            }
+            unsafe methods.pointee.xWrite = { memory, bytes, count, offset in
+                guard let log = unsafe log(memory) else { return SQLITE_MISUSE }
+                return unsafe log.write(bytes, count, at: offset)
+            }
+            unsafe methods.pointee.xTruncate = { memory, size in
+                unsafe afterFlush(memory) { unsafe $1.xTruncate($0, size) }
+            }
+            unsafe methods.pointee.xSync = { memory, flags in
+                unsafe log(memory)?.synchronize(flags) ?? SQLITE_MISUSE
+            }
+            unsafe methods.pointee.xFileSize = { memory, size in
+                unsafe afterFlush(memory) { unsafe $1.xFileSize($0, size) }
+            }
+            unsafe methods.pointee.xLock = { memory, kind in unsafe afterFlush(memory) { unsafe $1.xLock($0, kind) } }
+            unsafe methods.pointee.xUnlock = { memory, kind in unsafe afterFlush(memory) { unsafe $1.xUnlock($0, kind) }
+            }
+            unsafe methods.pointee.xCheckReservedLock = { memory, result in
+                unsafe afterFlush(memory) { unsafe $1.xCheckReservedLock($0, result) }
+            }
+            unsafe methods.pointee.xFileControl = { memory, operation, argument in
+                unsafe afterFlush(memory) { unsafe $1.xFileControl($0, operation, argument) }
+            }
+            unsafe methods.pointee.xSectorSize = { memory in
+                guard let log = unsafe log(memory) else { return 0 }
+                return unsafe log.file.pointee.pMethods.pointee.xSectorSize(log.file)
+            }
+            unsafe methods.pointee.xDeviceCharacteristics = { memory in
+                guard let log = unsafe log(memory) else { return 0 }
+                return unsafe log.file.pointee.pMethods.pointee.xDeviceCharacteristics(log.file)
+            }
+            unsafe pointer = UnsafePointer(methods)
+        }
+    }
+}

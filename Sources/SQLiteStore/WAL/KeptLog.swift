@@ -1,0 +1,70 @@
+internal import Glibc
+internal import TokenStore
+
+/// Copies of damaged WALs, kept beside the WAL because commits that SQLite does not read may be recovered from them by hand.
+enum KeptLog {
+    private static let mark = ".damaged-"
+    /// What a copy is called, behind the WAL's name, until it is complete.
+    static let partialSuffix = ".keeping"
+
+    /// The copies beside a database.
+    static func all(of database: String) -> [String] {
+        let path = PrivateFile.resolved(database) + "-wal"
+        let (folder, prefix) = (PrivateFile.folder(of: path), path.split(separator: "/").last.map { "\($0)\(mark)" })
+        guard let prefix, let entries = unsafe opendir(folder) else { return [] }
+        defer { unsafe closedir(entries) }
+        var found: [String] = []
+        while let entry = unsafe readdir(entries) {
+            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { name in
+                unsafe name.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+            }
+            if name.hasPrefix(prefix) { found.append(folder + "/" + name) }
+        }
+        return found.sorted()
+    }
+
+    /// Keeps a synced copy of a database's WAL, unless there is one already.
+    ///
+    /// - Returns: The copy's path.
+    static func keep(of database: String) throws(StoreError) -> String {
+        let path = PrivateFile.resolved(database) + "-wal"
+        if let copy = all(of: database).first(where: { haveSameContent(path, $0) }) { return copy }
+        var now = time(nil)
+        var parts = unsafe tm()
+        unsafe gmtime_r(&now, &parts)
+        var text = [CChar](repeating: 0, count: 32)
+        _ = unsafe strftime(&text, text.count, "%Y%m%dT%H%M%SZ", &parts)
+        let name = path + mark + String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        var (copy, number) = (name, 1)
+        // Another WAL was kept in the same second.
+        while PrivateFile.exists(copy) {
+            number += 1
+            copy = "\(name)-\(number)"
+        }
+        // A copy gets its final name when it is complete.
+        let partial = path + partialSuffix
+        defer { _ = unsafe unlink(partial) }
+        try PrivateFile.copy(path, to: partial)
+        try PrivateFile.synchronize(partial)
+        try PrivateFile.rename(partial, to: copy)
+        return copy
+    }
+
+    private static func haveSameContent(_ first: String, _ second: String) -> Bool {
+        guard PrivateFile.size(first) == PrivateFile.size(second) else { return false }
+        let one = unsafe open(first, O_RDONLY | O_CLOEXEC)
+        guard one >= 0 else { return false }
+        defer { close(one) }
+        let other = unsafe open(second, O_RDONLY | O_CLOEXEC)
+        guard other >= 0 else { return false }
+        defer { close(other) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        var others = bytes
+        while true {
+            let count = unsafe read(one, &bytes, bytes.count)
+            guard count >= 0, unsafe read(other, &others, count) == count else { return false }
+            if count == 0 { return true }
+            guard bytes[..<count] == others[..<count] else { return false }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+internal import TokenStore
+
+/// What the writer does between groups: small steps, each a transaction of its own that holds up no answer for long.
+extension Committer {
+    /// Rows that one step of an expiry removes.
+    private static let expiryBatch = 256
+    /// Pages that one step gives back to the file system, and the number of free pages that are kept for growth.
+    private static let (releaseBatch, keptFreePages) = (256, 1_024)
+
+    /// Removes some of the rows whose time is over, the oldest first.
+    ///
+    /// - Returns: How many; less than the step's size when none is left.
+    func expire(_ horizon: Retention.Horizon) throws(SQLiteError) -> (removed: Int, isDone: Bool) {
+        var removed = 0
+        try transaction { () throws(SQLiteError) in
+            if let written = horizon.written {
+                removed += try remove("written_at < ?1 ORDER BY written_at", written)
+            }
+            if let expired = horizon.expired {
+                removed += try remove("expires_at < ?1 AND expires_at IS NOT NULL ORDER BY expires_at", expired)
+            }
+            noteRemoved(removed)
+        }
+        return (removed, removed < Self.expiryBatch)
+    }
+
+    /// When the clock was last looked at and found right, in seconds since 1970; nil when it was not stored.
+    var lastClockLook: Int64? {
+        guard let select = try? SQLiteStatement("SELECT looked_at FROM store", on: connection) else { return nil }
+        defer { select.reset() }
+        return (try? select.step()) == true ? select.optionalInteger(at: 0) : nil
+    }
+
+    func saveClockLook(_ time: Int64) throws(SQLiteError) {
+        try transaction { () throws(SQLiteError) in
+            try connection.execute("UPDATE store SET looked_at = \(time)")
+        }
+    }
+
+    private func remove(_ condition: String, _ moment: Int64) throws(SQLiteError) -> Int {
+        let statement = try SQLiteStatement(
+            "DELETE FROM token WHERE slot IN (SELECT slot FROM token WHERE \(condition) LIMIT \(Self.expiryBatch))",
+            on: connection
+        )
+        try statement.bind(moment, at: 1)
+        try statement.run()
+        return connection.changeCount
+    }
+
+    /// Gives some free pages back to the file system when there are many.
+    ///
+    /// - Returns: False when there is nothing more to give back.
+    func releasePages() throws(SQLiteError) -> Bool {
+        let free = try connection.integer("PRAGMA freelist_count")
+        guard free > Self.keptFreePages, free > (try connection.integer("PRAGMA page_count")) / 8 else { return false }
+        try connection.execute("PRAGMA incremental_vacuum(\(Self.releaseBatch))")
+        return true
+    }
+
+    /// Writes and syncs as much as tokens of so many bytes need, both to the log and to the database, and leaves nothing
+    /// but free pages behind: a disk that takes this takes tokens as well.
+    ///
+    /// What is overwritten takes no room, so a small write may succeed on a full disk where a token does not.
+    func tryToWrite(bytes: Int) throws(SQLiteError) {
+        try transaction { () throws(SQLiteError) in
+            try connection.execute("CREATE TABLE probe (value BLOB)")
+            // In pages that are overwritten with zeros when they are freed, so that the log gets all of them.
+            try connection.execute("INSERT INTO probe VALUES (zeroblob(\(bytes)))")
+            try connection.execute("DROP TABLE probe")
+        }
+        _ = try checkpoint(.passive)
+    }
+
+    private static let smallDatabase = 8 << 20
+
+    /// Holds the log's present state until `moveLogAhead` or a checkpoint.
+    ///
+    /// Where that is not worth it or not possible, for want of descriptors for instance, the checkpoint does all. Throws what
+    /// an earlier sync has come to.
+    func holdLog() throws(SQLiteError) {
+        try mover?.finish()
+        // All pages of a small one are moved in some milliseconds; ahead, most of them would have to be once more.
+        guard try usedBytes() >= Self.smallDatabase else { return }
+        do throws(SQLiteError) {
+            if mover == nil { mover = try LogMover(path: connection.path) }
+            try mover?.hold()
+        } catch {
+            mover?.release()
+        }
+    }
+
+    /// Moves what is held, when there was another commit since, and has the database synced in the background.
+    ///
+    /// - Parameter whenDone: Called on another thread when it is synced.
+    /// - Returns: Bytes of the log that are in the database now; nil when nothing was held.
+    func moveLogAhead(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) -> Int? {
+        guard let mover, mover.isHolding else { return nil }
+        defer { mover.release() }
+        _ = try connection.checkpoint(.passive, waiting: 0)
+        // Before another thread uses its connection.
+        mover.release()
+        mover.synchronize(whenDone: whenDone)
+        return connection.movedPages * pageSize
+    }
+
+    /// Moves the log into the database, and cuts it to nothing or has it begin anew, as far as readers allow.
+    ///
+    /// - Parameters:
+    ///   - mode: What becomes of the log afterwards.
+    ///   - milliseconds: How long readers are waited for.
+    ///   - insists: Whether readers that are in the way of the moving itself are waited for as well. Without new commits
+    ///     each of them is so for no longer than its loop's turn; under constant load there is always another one.
+    func checkpoint(
+        _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
+    ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
+        try mover?.finish()
+        // The first moves the pages while readers go on; only then is there a short wait for them.
+        let isMoved = try connection.checkpoint(.passive, waiting: 0) == .complete
+        guard isMoved || insists else { return .heldUp }
+        return try connection.checkpoint(mode, waiting: milliseconds)
+    }
+}

@@ -1,0 +1,96 @@
+internal import TokenStore
+
+/// Sealing rows anew with the newest key, step by step: a row has one key or the other whenever it stops.
+///
+/// Times are kept. Those of a row of the earlier form are taken as they are found: nothing tells whether they were changed.
+extension Committer {
+    /// What became of the rows of one step.
+    struct Resealed: Sendable {
+        /// The row after which the next step begins; nil when there is none.
+        var next: Int64?
+        var seen = 0
+        var resealed = 0
+        /// Rows that could not be opened; they stay as they are.
+        var unreadable = 0
+    }
+
+    /// Bytes of values after which a step ends, of reading as well: memory and the time of a step have a bound however
+    /// large tokens are.
+    static let stepBytes = 4 << 20
+
+    private enum Finding {
+        case current
+        case unreadable
+        case resealed(Row)
+    }
+
+    /// Seals some rows with the newest key, those that another one has sealed.
+    ///
+    /// - Parameters:
+    ///   - row: The row after which to begin.
+    ///   - count: Rows to look at; fewer when they are large.
+    ///   - coder: Has the newest key.
+    func reseal(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> Resealed {
+        let select = try SQLiteStatement(
+            """
+            SELECT slot, key, key_number, value, written_at, expires_at FROM token
+            WHERE slot > ?1 ORDER BY slot LIMIT ?2
+            """,
+            on: connection
+        )
+        let update = try SQLiteStatement(
+            "UPDATE token SET value = ?1, key_number = ?2 WHERE slot = ?3", on: connection
+        )
+        try select.bind(row, at: 1)
+        // One more, to see whether there is.
+        try select.bind(Int64(count) + 1, at: 2)
+        var result = Resealed()
+        var (bytes, isLast) = (0, true)
+        try transaction { () throws(SQLiteError) in
+            defer { select.reset() }
+            while try select.step() {
+                if result.seen == count || bytes >= Self.stepBytes {
+                    isLast = false
+                    break
+                }
+                result.seen += 1
+                result.next = Int64(select.integer(at: 0))
+                switch Self.finding(select, &coder, &bytes) {
+                case .current: break
+                case .unreadable: result.unreadable += 1
+                case .resealed(let new):
+                    result.resealed += 1
+                    try update.bind(Int64(new.keyNumber), at: 2)
+                    try update.bind(result.next, at: 3)
+                    try update.withBinding(new.value, at: 1) { () throws(SQLiteError) in _ = try update.step() }
+                }
+            }
+        }
+        if isLast { result.next = nil }
+        return result
+    }
+
+    private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
+        let keyNumber = select.integer(at: 2)
+        do throws(SealingError) {
+            let isCurrent = try coder.isCurrent(keyNumber: keyNumber) { () throws(SealingError) in
+                try select.withBlob(at: 3) { (value) throws(SealingError) in
+                    bytes += value.count
+                    return try TokenSealer.number(of: value)
+                }
+            }
+            if isCurrent { return .current }
+            let times = RowTimes(writtenAt: Int64(select.integer(at: 4)), expiresAt: select.optionalInteger(at: 5))
+            let key = select.blob(at: 1)
+            let token = try select.withBlob(at: 3) { (value) throws(SealingError) in
+                bytes += value.count
+                return try coder.token(
+                    of: value, keyNumber: keyNumber, key: key, slot: Int64(select.integer(at: 0)), times: times
+                )
+            }
+            return .resealed(try coder.row(of: token, times))
+        } catch {
+            return .unreadable
+        }
+    }
+}

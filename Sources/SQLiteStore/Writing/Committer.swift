@@ -1,0 +1,160 @@
+internal import TokenStore
+
+/// The writer's connection with its statements: all that is written to the database is written here.
+///
+/// Used by one thread at a time.
+final class Committer {
+    let connection: SQLiteConnection
+    private let begin: SQLiteStatement
+    private let end: SQLiteStatement
+    private let table: TokenTable
+    private let setCount: SQLiteStatement
+    private var sealTable: SealTable
+    private let pageCount: SQLiteStatement
+    private let freePageCount: SQLiteStatement
+    let pageSize: Int
+    private let options: StoreOptions
+    /// Tokens in the store, the open transaction's included.
+    private(set) var tokenCount: Int
+    /// The limit that keeps new ids out, as of the last group.
+    private(set) var reachedLimit: StoreLimit?
+    /// The backup that is being written.
+    var copy: DatabaseCopy?
+    /// Nil until it is needed for the first time.
+    var mover: LogMover?
+
+    /// - Parameter seals: What the keys have sealed, which is kept in the database.
+    init(
+        _ connection: SQLiteConnection, options: StoreOptions, seals: SealCounts = SealCounts()
+    ) throws(SQLiteError) {
+        self.connection = connection
+        self.options = options
+        begin = try SQLiteStatement("BEGIN IMMEDIATE", on: connection)
+        end = try SQLiteStatement("COMMIT", on: connection)
+        table = try TokenTable(connection)
+        sealTable = try SealTable(connection, seals)
+        setCount = try SQLiteStatement("UPDATE store SET tokens = ?1", on: connection)
+        pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
+        freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
+        pageSize = try connection.integer("PRAGMA page_size")
+        // A changed file may hold any number.
+        tokenCount = min(max(0, try connection.integer("SELECT tokens FROM store")), Int.max / 2)
+    }
+
+    /// Makes rows durable, all in one transaction and in their order.
+    ///
+    /// A row that fails by itself leaves the others alone; a fault of the disk or of the transaction is thrown, and then
+    /// none of them is stored.
+    ///
+    /// - Parameters:
+    ///   - rows: The rows.
+    ///   - isAccepted: Whether a row's key is still there; the others fail.
+    /// - Returns: An outcome for each row.
+    func commit(
+        _ rows: [Row], _ isAccepted: (Row) -> Bool = { _ in true }
+    ) throws(SQLiteError) -> [Result<Void, StoreError>] {
+        try transaction { () throws(SQLiteError) in
+            try lookAtLimits()
+            var outcomes: [Result<Void, StoreError>] = []
+            outcomes.reserveCapacity(rows.count)
+            for row in rows { outcomes.append(isAccepted(row) ? try outcome(of: row) : .failure(.staleKey)) }
+            return outcomes
+        }
+    }
+
+    /// Runs a transaction that may add and remove tokens.
+    ///
+    /// After an error nothing of it is in the database.
+    func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
+        let countBefore = tokenCount
+        do throws(SQLiteError) {
+            try begin.run()
+            let result = try body()
+            if tokenCount != countBefore {
+                try setCount.bind(Int64(tokenCount), at: 1)
+                try setCount.run()
+            }
+            try sealTable.reserve()
+            try end.run()
+            sealTable.noteCommit()
+            return result
+        } catch {
+            // SQLite has already rolled back after some errors; a second time does no harm.
+            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+            tokenCount = countBefore
+            sealTable.noteRollback()
+            throw error
+        }
+    }
+
+    /// What the keys have sealed.
+    var seals: SealCounts { sealTable.seals }
+
+    /// Stores the number of seals as it is, for a store that is being closed.
+    func storeSeals() throws(SQLiteError) {
+        guard sealTable.isAhead else { return }
+        try transaction { () throws(SQLiteError) in try sealTable.storeExactly() }
+    }
+
+    /// Bytes of what is in the log, the frames' heads left out.
+    var logSize: Int { connection.loggedPages * pageSize }
+
+    /// Counts rows that a statement has just removed.
+    func noteRemoved(_ count: Int) {
+        tokenCount = max(0, tokenCount - count)
+    }
+
+    /// Bytes of the database without its free pages.
+    func usedBytes() throws(SQLiteError) -> Int {
+        (try value(of: pageCount) - value(of: freePageCount)) * pageSize
+    }
+
+    /// Bytes of free pages in the database.
+    func freeBytes() throws(SQLiteError) -> Int {
+        try value(of: freePageCount) * pageSize
+    }
+
+    private func value(of statement: SQLiteStatement) throws(SQLiteError) -> Int {
+        defer { statement.reset() }
+        return try statement.step() ? statement.integer(at: 0) : 0
+    }
+
+    // MARK: - Rows
+
+    private func outcome(of row: Row) throws(SQLiteError) -> Result<Void, StoreError> {
+        do throws(SQLiteError) {
+            if try table.replace(row) { return .success(()) }
+            if row.keepsNewer, try table.contains(row.key) { return .failure(.newer) }
+            if let reachedLimit { return .failure(.full(reachedLimit)) }
+            try table.add(row)
+            tokenCount += 1
+            if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }
+            return .success(())
+        } catch {
+            guard error.isOfOneStatement, connection.isInTransaction else { throw error }
+            return .failure(.write(StoreFault(error)))
+        }
+    }
+
+    /// Removes the rows of some keys.
+    ///
+    /// - Returns: How many there were.
+    func remove(_ keys: [RowKey]) throws(SQLiteError) -> Int {
+        try transaction { () throws(SQLiteError) in
+            var removed = 0
+            for key in keys where try table.remove(key) { removed += 1 }
+            noteRemoved(removed)
+            return removed
+        }
+    }
+
+    private func lookAtLimits() throws(SQLiteError) {
+        if let limit = options.tokenLimit, tokenCount >= limit {
+            reachedLimit = .tokens(limit)
+        } else if let limit = options.byteLimit, try usedBytes() >= limit {
+            reachedLimit = .bytes(limit)
+        } else {
+            reachedLimit = nil
+        }
+    }
+}

@@ -1,0 +1,329 @@
+internal import Dispatch
+internal import Foundation
+internal import Glibc
+internal import Metrics
+internal import Synchronization
+internal import TokenStore
+
+/// Rows that wait to be committed together.
+struct WriteBatch: Sendable {
+    let rows: [Row]
+    /// What was admitted of them, see `WriteAdmission`.
+    var admittedBytes = 0
+    /// Takes an outcome for each row, on the writer's thread or, when that has stalled, on another one.
+    let finish: @Sendable ([Result<Void, StoreError>]) -> Void
+}
+
+/// The one thread that commits.
+///
+/// It takes all batches that wait and commits them in one transaction: while a commit is on its way to the disk the next
+/// group gathers, so the group grows with the load and a lone write never waits for company. Between groups it does the
+/// housekeeping and what the command line asks for, a small step at a time.
+final class SQLiteWriter: Sendable {
+    typealias Job = @Sendable (WriterDatabase) -> Void
+
+    private struct Queue {
+        var batches: [WriteBatch] = []
+        var jobs: [Job] = []
+        var isClosed = false
+
+        var isEmpty: Bool { batches.isEmpty && jobs.isEmpty }
+    }
+
+    private let queue = Mutex(Queue())
+    /// Whoever submits rows for clients asks it first.
+    let admission: WriteAdmission
+    /// Runs the check for a stalled disk, which the writer's thread cannot make while it waits for that disk.
+    private let stallQueue = DispatchQueue(label: "stalled writes")
+    /// Signalled when the queue stops being empty or is closed.
+    private let available = DispatchSemaphore(value: 0)
+    private let finished = DispatchSemaphore(value: 0)
+    private let state: StoreState
+    private let report: @Sendable (StoreEvent) -> Void
+
+    init(
+        _ database: WriterDatabase, state: StoreState, admission: WriteAdmission,
+        report: @escaping @Sendable (StoreEvent) -> Void
+    ) {
+        self.state = state
+        self.admission = admission
+        self.report = report
+        // The database is opened by whoever makes this, so that its errors stop the start; from now on it is the thread's.
+        let handedOver = HandedOver(database)
+        Thread { [self] in
+            Thread.current.name = "writer"
+            run(handedOver.take())
+            // The database has gone, and its connection with it.
+            finished.signal()
+        }.start()
+        lookForStalls()
+    }
+
+    /// Checks once a second whether the disk has stalled, for as long as this writer exists.
+    private func lookForStalls() {
+        stallQueue.asyncAfter(deadline: .now() + Self.stallLook) { [weak self] in
+            self?.withdrawStalled()
+            self?.lookForStalls()
+        }
+    }
+
+    /// Time between two checks for a stalled disk.
+    private static let stallLook = DispatchTimeInterval.seconds(1)
+
+    /// Queues a batch.
+    ///
+    /// Its outcomes come through its `finish`.
+    func submit(_ batch: WriteBatch) {
+        if !enqueue({ $0.batches.append(batch) }) { fail(batch, .closed) }
+    }
+
+    private func fail(_ batch: WriteBatch, _ error: StoreError) {
+        admission.release(batch.admittedBytes)
+        batch.finish(batch.rows.map { _ in .failure(error) })
+    }
+
+    /// Fails the batches that are queued behind a write that has stalled.
+    ///
+    /// The writer's thread has not taken them from the queue yet, so none of their rows is or will be written.
+    private func withdrawStalled() {
+        guard let stall = admission.lookForStall() else { return }
+        let batches = queue.withLock { queue in
+            defer { queue.batches = [] }
+            return queue.batches
+        }
+        for batch in batches { fail(batch, .overloaded(stall)) }
+    }
+
+    /// Does something with the database between two groups; what it stores is durable when this returns.
+    ///
+    /// - Parameters:
+    ///   - hashes: The numbers in the cache of the ids that it changes.
+    ///   - body: What to do.
+    func perform<Result: Sendable>(
+        writing hashes: [UInt64] = [], _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> Result
+    ) async throws(StoreError) -> Result {
+        let result: Swift.Result<Result, StoreError> = await withCheckedContinuation { continuation in
+            let job: Job = { database in
+                do throws(StoreError) {
+                    continuation.resume(returning: .success(try database.perform(writing: hashes, body)))
+                } catch {
+                    continuation.resume(returning: .failure(error))
+                }
+            }
+            if !enqueue({ $0.jobs.append(job) }) { continuation.resume(returning: .failure(.closed)) }
+        }
+        return try result.get()
+    }
+
+    /// Makes rows durable and returns an outcome for each.
+    func commit(_ rows: [Row]) async -> [Result<Void, StoreError>] {
+        await withCheckedContinuation { continuation in
+            submit(WriteBatch(rows: rows) { continuation.resume(returning: $0) })
+        }
+    }
+
+    private func enqueue(_ add: (inout Queue) -> Void) -> Bool {
+        let (isFirst, isClosed) = queue.withLock { queue in
+            guard !queue.isClosed else { return (false, true) }
+            let wasEmpty = queue.isEmpty
+            add(&queue)
+            return (wasEmpty, false)
+        }
+        if isFirst { available.signal() }
+        return !isClosed
+    }
+
+    /// Commits what is queued, then closes the database.
+    ///
+    /// Returns when that is done.
+    func close() {
+        let wasOpen = queue.withLock { queue in
+            defer { queue.isClosed = true }
+            return !queue.isClosed
+        }
+        guard wasOpen else { return }
+        available.signal()
+        finished.wait()
+    }
+
+    // MARK: - The thread
+
+    private func run(_ database: WriterDatabase) {
+        var housekeeping = Housekeeping(retention: state.retention, at: .now)
+        var checks = PeriodicChecks(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
+        var mayWait = true
+        while true {
+            if mayWait { wait(until: housekeeping.next) }
+            let (batches, job, isIdle, isClosed) = take()
+            defer { admission.noteResting() }
+            if !batches.isEmpty {
+                admission.noteBusy()
+                // On a full disk a checkpoint may make room, which failing commits must not put off.
+                if commit(batches, to: database) {
+                    housekeeping.noteCommit(at: .now)
+                    checks.clock.noteWrite()
+                } else {
+                    housekeeping.noteFailure(at: .now)
+                }
+            }
+            housekeeping.noteRetention(state.retention, at: .now)
+            if let job {
+                // Timed apart from the commit before it: only a single step that takes too long is a stall.
+                admission.noteBusy()
+                job(database)
+                housekeeping.noteCommit(at: .now)
+            }
+            if isClosed && isIdle {
+                database.close()
+                return
+            }
+            housekeeping.noteLog(size: database.logSize, isSynchronizing: database.isSynchronizing)
+            let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
+            if let step {
+                admission.noteBusy()
+                take(step, &housekeeping, &checks, database)
+            }
+            // A job may have followers, and a step another one.
+            mayWait = isIdle && step == nil
+        }
+    }
+
+    private func wait(until moment: ContinuousClock.Instant) {
+        let (seconds, attoseconds) = (moment - .now).components
+        let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
+        _ = available.wait(timeout: .now() + .nanoseconds(Int(max(0, nanoseconds))))
+    }
+
+    /// All batches, one job, whether nothing else waits, and whether nothing else will come.
+    private func take() -> (batches: [WriteBatch], job: Job?, isIdle: Bool, isClosed: Bool) {
+        queue.withLock { queue in
+            let batches = queue.batches
+            queue.batches = []
+            let job = queue.jobs.isEmpty ? nil : queue.jobs.removeFirst()
+            return (batches, job, queue.isEmpty, queue.isClosed)
+        }
+    }
+
+    /// Returns whether any of the rows is stored.
+    private func commit(_ batches: [WriteBatch], to database: WriterDatabase) -> Bool {
+        let outcomes: [Result<Void, StoreError>]
+        if let batch = batches.first, batches.count == 1 {
+            // One loop's, most often.
+            outcomes = database.commit(batch.rows)
+            admission.release(batch.admittedBytes)
+            batch.finish(outcomes)
+        } else {
+            outcomes = database.commit(batches.flatMap(\.rows))
+            var start = 0
+            for batch in batches {
+                admission.release(batch.admittedBytes)
+                batch.finish(Array(outcomes[start..<(start + batch.rows.count)]))
+                start += batch.rows.count
+            }
+        }
+        return outcomes.contains { (try? $0.get()) != nil }
+    }
+
+    private func take(
+        _ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ checks: inout PeriodicChecks,
+        _ database: WriterDatabase
+    ) {
+        do throws(StoreError) {
+            switch step {
+            case .lookAfterFiles:
+                housekeeping.noteLookAfterFiles(at: .now)
+                database.lookAfterFiles()
+                checks.clock.look(at: .now)
+                // Without retention nothing is deleted, so that nothing is held back either.
+                if state.retention.isUnlimited && checks.hasReportedHold { checks.stopHolding(state.metrics) }
+                noteSeals(&checks)
+                try saveClockLook(&checks, database)
+            case .holdLog:
+                housekeeping.noteHold(logSize: database.logSize)
+                try database.perform { (committer) throws(SQLiteError) in
+                    try committer.holdLog()
+                }
+            case .moveLogAhead:
+                housekeeping.noteMoveAhead(moved: nil)
+                let moved = try database.perform { (committer) throws(SQLiteError) in
+                    try committer.moveLogAhead { [available] in available.signal() }
+                }
+                housekeeping.noteMoveAhead(moved: moved)
+            case .checkpoint(let empties):
+                var outcome = SQLiteConnection.CheckpointOutcome.heldUp
+                // After an error it is tried again in a while.
+                defer { housekeeping.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now) }
+                let isTooLarge = database.logSize >= Housekeeping.largestLog
+                outcome = try database.perform { (committer) throws(SQLiteError) in
+                    try committer.checkpoint(
+                        empties ? .truncate : .restart, waiting: isTooLarge ? 100 : 10, insists: isTooLarge
+                    )
+                }
+            case .expire:
+                housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)
+                let now = ExpiryClock.Reading.now
+                checks.clock.look(at: now)
+                guard let horizon = state.retention.horizon(at: now.wall), mayExpire(&checks) else { return }
+                let (removed, isDone) = try database.perform { (committer) throws(SQLiteError) in
+                    try committer.expire(horizon)
+                }
+                housekeeping.noteExpiry(removed: removed, isDone: isDone, at: .now)
+                state.metrics.expired.add(UInt64(removed))
+                if removed > 0 { report(.expired(count: removed)) }
+            case .releasePages:
+                housekeeping.noteReleasedPages(more: false, at: .now)
+                let more = try database.perform { (committer) throws(SQLiteError) in try committer.releasePages() }
+                housekeeping.noteReleasedPages(more: more, at: .now)
+            }
+        } catch {
+            // The database has reported it, as it does the first of a row of failures, and it is tried again.
+        }
+    }
+
+    // MARK: - The clock and the keys
+
+    /// What the periodic checks of the clock and the keys remember from one to the next.
+    private struct PeriodicChecks {
+        var clock: ExpiryClock
+        /// The operator was told that no token is deleted, and not yet that deleting goes on.
+        var hasReportedHold = false
+        /// The number of the key whose many seals were reported; 0 for none.
+        var reportedKey = 0
+
+        mutating func stopHolding(_ metrics: StoreMetrics) {
+            hasReportedHold = false
+            metrics.expiryHeld.set(0)
+        }
+    }
+
+    /// Returns whether the clock is trusted to delete tokens, and reports when that changes.
+    private func mayExpire(_ checks: inout PeriodicChecks) -> Bool {
+        switch (checks.clock.holdsExpiry, checks.hasReportedHold) {
+        case (true, false):
+            checks.hasReportedHold = true
+            state.metrics.expiryHeld.set(1)
+            report(.expiryHeld(seconds: checks.clock.deviation))
+        case (false, true):
+            checks.stopHolding(state.metrics)
+            report(.expiryGoesOn)
+        case (true, true), (false, false): break
+        }
+        return !checks.clock.holdsExpiry
+    }
+
+    /// Reports once that the newest key has sealed a quarter as often as it may.
+    private func noteSeals(_ checks: inout PeriodicChecks) {
+        guard let count = state.sealing.newestCount, count.value >= SealCounts.concern,
+            count.keyNumber != checks.reportedKey
+        else { return }
+        checks.reportedKey = count.keyNumber
+        report(.manySeals(keyNumber: count.keyNumber, count: count.value))
+    }
+
+    private func saveClockLook(_ checks: inout PeriodicChecks, _ database: WriterDatabase) throws(StoreError) {
+        // While writes fail this one would fail as well, and it is not urgent.
+        guard state.fault == nil, let time = checks.clock.due(isExpiring: !state.retention.isUnlimited) else { return }
+        try database.perform { (committer) throws(SQLiteError) in try committer.saveClockLook(time) }
+        checks.clock.noteSaved(time)
+    }
+}

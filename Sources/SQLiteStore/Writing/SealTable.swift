@@ -1,0 +1,94 @@
+internal import Synchronization
+internal import TokenStore
+
+/// The table `seal`, whose numbers are ahead of how often the keys have sealed; see SealCounts.
+///
+/// Used on its connection's thread.
+struct SealTable {
+    let seals: SealCounts
+    private let update: SQLiteStatement
+    /// The counted keys, as of `version` of `seals`.
+    private var keys: [Key] = []
+    private var version: UInt64 = 0
+
+    private struct Key {
+        let count: SealCount
+        /// As the table has it; 0 when it has nothing.
+        var stored: Int64
+        /// As the open transaction writes it.
+        var written: Int64
+        /// What was counted when the table was read: a key that has not sealed since is left alone.
+        let loaded: Int64
+    }
+
+    /// - Parameter seals: Holds at least what the table says.
+    init(_ connection: SQLiteConnection, _ seals: SealCounts) throws(SQLiteError) {
+        self.seals = seals
+        update = try SQLiteStatement(
+            """
+            INSERT INTO seal (key_number, seals) VALUES (?1, ?2)
+            ON CONFLICT (key_number) DO UPDATE SET seals = excluded.seals
+            """,
+            on: connection
+        )
+        let stored = try Schema.seals(of: connection)
+        let current = seals.version.load(ordering: .acquiring)
+        keys = seals.all.map { count in
+            let stored = stored[count.keyNumber] ?? 0
+            return Key(count: count, stored: stored, written: stored, loaded: min(count.value, stored))
+        }
+        version = current
+    }
+
+    /// Has the open transaction store a larger number where seals come near the stored one.
+    ///
+    /// Most often it only compares two numbers a key.
+    mutating func reserve() throws(SQLiteError) {
+        refresh()
+        for index in keys.indices {
+            let (key, taken) = (keys[index], keys[index].count.value)
+            // Half a step is left for rows that are sealed already and wait for the next commits.
+            guard taken > key.loaded, taken > key.stored - SealCounts.step / 2, key.stored < SealCounts.limit else {
+                continue
+            }
+            try write(min(taken + SealCounts.step, SealCounts.limit), at: index)
+        }
+    }
+
+    /// Has the open transaction store the numbers as they are.
+    mutating func storeExactly() throws(SQLiteError) {
+        refresh()
+        for index in keys.indices where keys[index].count.value != keys[index].stored {
+            try write(keys[index].count.value, at: index)
+        }
+    }
+
+    /// Whether the table has other numbers than were counted.
+    var isAhead: Bool { keys.contains { $0.stored != $0.count.value } }
+
+    /// The transaction was committed.
+    mutating func noteCommit() {
+        for index in keys.indices { keys[index].stored = keys[index].written }
+    }
+
+    /// The transaction was rolled back.
+    mutating func noteRollback() {
+        for index in keys.indices { keys[index].written = keys[index].stored }
+    }
+
+    private mutating func write(_ seals: Int64, at index: Int) throws(SQLiteError) {
+        try update.bind(Int64(keys[index].count.keyNumber), at: 1)
+        try update.bind(seals, at: 2)
+        try update.run()
+        keys[index].written = seals
+    }
+
+    private mutating func refresh() {
+        let current = seals.version.load(ordering: .acquiring)
+        guard current != version else { return }
+        for count in seals.all where !keys.contains(where: { $0.count === count }) {
+            keys.append(Key(count: count, stored: 0, written: 0, loaded: 0))
+        }
+        version = current
+    }
+}

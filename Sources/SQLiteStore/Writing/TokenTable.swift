@@ -1,0 +1,86 @@
+internal import CSQLite
+internal import TokenStore
+
+/// The table of tokens, as the writer's connection changes it.
+///
+/// Used on its connection's thread.
+final class TokenTable {
+    private let connection: SQLiteConnection
+    private let update: SQLiteStatement
+    private let updateUnlessNewer: SQLiteStatement
+    private let insert: SQLiteStatement
+    private let delete: SQLiteStatement
+    private let select: SQLiteStatement
+
+    init(_ connection: SQLiteConnection) throws(SQLiteError) {
+        self.connection = connection
+        let isThere = "\(Slots.condition("?2")) AND key = ?1"
+        let update = """
+            UPDATE token SET value = ?3, written_at = ?4, expires_at = ?5, key_number = ?6 WHERE \(isThere)
+            """
+        self.update = try SQLiteStatement(update, on: connection)
+        updateUnlessNewer = try SQLiteStatement(update + " AND ?4 >= written_at", on: connection)
+        insert = try SQLiteStatement(
+            """
+            INSERT INTO token (key, slot, value, written_at, expires_at, key_number) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            ON CONFLICT (slot) DO NOTHING
+            """,
+            on: connection
+        )
+        delete = try SQLiteStatement("DELETE FROM token WHERE \(isThere)", on: connection)
+        select = try SQLiteStatement("SELECT 1 FROM token WHERE \(isThere)", on: connection)
+    }
+
+    /// Writes a row over the one with its key.
+    ///
+    /// - Returns: False when there is none, or it is newer and to be kept.
+    func replace(_ row: Row) throws(SQLiteError) -> Bool {
+        try write(row, in: row.key.firstSlot, with: row.keepsNewer ? updateUnlessNewer : update)
+    }
+
+    /// Adds a row, with a key that no row has.
+    func add(_ row: Row) throws(SQLiteError) {
+        try Self.inFreeSlot(from: row.key.firstSlot) { (slot) throws(SQLiteError) in
+            try write(row, in: slot, with: insert)
+        }
+    }
+
+    /// Tries one slot of a row after the other.
+    ///
+    /// - Parameters:
+    ///   - first: The first of them.
+    ///   - add: Adds the row there, and returns false when the slot is taken.
+    static func inFreeSlot(
+        from first: Int64, _ add: (_ slot: Int64) throws(SQLiteError) -> Bool
+    ) throws(SQLiteError) {
+        for slot in first...(first + (Slots.count - 1)) where try add(slot) { return }
+        // Somebody has put rows there; the fault of this row alone.
+        throw SQLiteError(code: SQLITE_CONSTRAINT, message: "all slots for a row are taken", sql: "INSERT INTO token")
+    }
+
+    /// Whether there is a row with a key.
+    func contains(_ key: RowKey) throws(SQLiteError) -> Bool {
+        try select.bind(key.firstSlot, at: 2)
+        return try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) in try select.step() }
+    }
+
+    /// Removes the row with a key; false when there is none.
+    func remove(_ key: RowKey) throws(SQLiteError) -> Bool {
+        try delete.bind(key.firstSlot, at: 2)
+        try delete.withBinding(key.bytes, at: 1) { () throws(SQLiteError) in _ = try delete.step() }
+        return connection.changeCount > 0
+    }
+
+    private func write(_ row: Row, in slot: Int64, with statement: SQLiteStatement) throws(SQLiteError) -> Bool {
+        try statement.bind(slot, at: 2)
+        try statement.bind(row.times.writtenAt, at: 4)
+        try statement.bind(row.times.expiresAt, at: 5)
+        try statement.bind(Int64(row.keyNumber), at: 6)
+        try statement.withBinding(row.key.bytes, at: 1) { () throws(SQLiteError) in
+            try statement.withBinding(row.value, at: 3) { () throws(SQLiteError) in
+                _ = try statement.step()
+            }
+        }
+        return connection.changeCount > 0
+    }
+}

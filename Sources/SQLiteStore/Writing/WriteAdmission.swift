@@ -1,0 +1,84 @@
+internal import Glibc
+internal import Synchronization
+internal import TokenStore
+
+/// Decides whether another row may wait for the writer: within limits of bytes and of time.
+///
+/// Otherwise rows would gather while the disk stands still until memory is full, and their clients would wait for as long.
+///
+/// Any thread, but for `noteBusy` and `noteResting`, which are the writer's.
+final class WriteAdmission: Sendable {
+    private let byteLimit: Int
+    private let timeLimit: Duration
+    private let waiting = Atomic<Int>(0)
+    /// When the writer began its present step, in nanoseconds on the monotonic clock; 0 while it waits for work.
+    private let busySince = Atomic<UInt64>(0)
+    /// Whether the writer's present step has taken longer than `timeLimit`.
+    private let isStalled = Atomic<Bool>(false)
+
+    init(byteLimit: Int, timeLimit: Duration) {
+        self.byteLimit = byteLimit
+        self.timeLimit = timeLimit
+    }
+
+    /// Bytes of rows that wait or are being written.
+    var waitingBytes: Int { waiting.load(ordering: .relaxed) }
+
+    /// Why writes are refused while the writer's present step takes too long, as of the last check.
+    var stall: StoreOverload? {
+        isStalled.load(ordering: .relaxed) ? .stalled(limit: timeLimit) : nil
+    }
+
+    /// Counts the bytes of a row that is to wait.
+    ///
+    /// - Returns: Why it may not, and then it is not counted; nil when it may.
+    func admit(_ bytes: Int) -> StoreOverload? {
+        if let stall { return stall }
+        guard waiting.add(bytes, ordering: .relaxed).newValue <= byteLimit else {
+            release(bytes)
+            return .queue(bytes: byteLimit)
+        }
+        return nil
+    }
+
+    /// Counts bytes that do not wait any more.
+    func release(_ bytes: Int) {
+        if bytes > 0 { waiting.subtract(bytes, ordering: .relaxed) }
+    }
+
+    // MARK: - Time
+
+    /// Notes that the writer begins a step.
+    func noteBusy() {
+        note(Self.now)
+    }
+
+    /// Notes that the writer waits for work.
+    func noteResting() {
+        note(0)
+    }
+
+    private func note(_ moment: UInt64) {
+        busySince.store(moment, ordering: .sequentiallyConsistent)
+        if isStalled.load(ordering: .sequentiallyConsistent) { isStalled.store(false, ordering: .relaxed) }
+    }
+
+    /// Checks whether the writer's present step takes too long.
+    ///
+    /// - Parameter now: In nanoseconds on the monotonic clock.
+    /// - Returns: `stall`.
+    func lookForStall(at now: UInt64 = WriteAdmission.now) -> StoreOverload? {
+        let since = busySince.load(ordering: .sequentiallyConsistent)
+        guard since != 0, now > since, Duration.nanoseconds(now - since) > timeLimit else { return nil }
+        isStalled.store(true, ordering: .sequentiallyConsistent)
+        // A step that ended in between could not take this back.
+        if busySince.load(ordering: .sequentiallyConsistent) != since { isStalled.store(false, ordering: .relaxed) }
+        return stall
+    }
+
+    static var now: UInt64 {
+        var time = timespec()
+        _ = unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+    }
+}

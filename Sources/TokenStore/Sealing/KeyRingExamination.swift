@@ -1,0 +1,27 @@
+/// What can be told of a key ring to anybody.
+package struct KeyRingExamination: Sendable {
+    /// The numbers of its keys, the newest last.
+    package let numbers: [Int]
+    /// Those of an earlier version, whose rows may not be bound to their times.
+    package let unbound: [Int]
+    /// Tells one ring from another.
+    package let fingerprint: String
+
+    /// Looks at a ring; nil when there is no such file.
+    package static func examine(_ file: KeyRingFile) throws(KeyRingError) -> KeyRingExamination? {
+        guard let ring = try file.load() else { return nil }
+        do throws(SealingError) {
+            return KeyRingExamination(
+                numbers: ring.keys.map(\.number), unbound: ring.keys.filter { !$0.bindsTimes }.map(\.number),
+                fingerprint: fingerprint(try ring.identity())
+            )
+        } catch {
+            throw .library(error)
+        }
+    }
+
+    /// The beginning of a ring's identity, which says nothing of its keys.
+    package static func fingerprint(_ identity: [UInt8]) -> String {
+        identity.prefix(8).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+}

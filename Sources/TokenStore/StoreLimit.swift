@@ -1,0 +1,41 @@
+/// Why a write is refused at once rather than made to wait.
+package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
+    /// Requests and answers that wait take all of `limits.buffers`.
+    case buffers
+    /// Rows that wait to be written take all of `store.queue.max_bytes`.
+    case queue(bytes: Int)
+    /// The disk has been at one write for longer than `store.queue.max_wait`.
+    case stalled(limit: Duration)
+
+    package var description: String {
+        switch self {
+        case .buffers:
+            "requests and answers under way take all the memory that limits.buffers allows; the token was not stored"
+        case .queue(let bytes):
+            """
+            tokens that wait for the disk take the \(bytes) bytes that store.queue.max_bytes allows; \
+            the token was not stored
+            """
+        case .stalled(let limit):
+            """
+            a write to the disk has taken longer than the \(limit) that store.queue.max_wait allows; \
+            tokens are refused until it has ended
+            """
+        }
+    }
+}
+
+/// A limit of the settings that a store has reached.
+package enum StoreLimit: Hashable, Sendable, CustomStringConvertible {
+    case tokens(Int)
+    case bytes(Int)
+
+    package var description: String {
+        switch self {
+        case .tokens(let limit):
+            "the store holds \(limit) tokens, as many as store.max_tokens allows; new ids are refused, known ones are not"
+        case .bytes(let limit):
+            "the store takes \(limit) bytes, as many as store.max_bytes allows; new ids are refused, known ones are not"
+        }
+    }
+}

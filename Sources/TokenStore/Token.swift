@@ -1,0 +1,22 @@
+/// A unique id with its token info.
+package struct Token: Hashable, Sendable {
+    package let id: [UInt8]
+    package let info: [UInt8]
+
+    package init(id: [UInt8], info: [UInt8]) {
+        self.id = id
+        self.info = info
+    }
+}
+
+/// The times of a row, in seconds since 1970.
+package struct RowTimes: Hashable, Sendable {
+    package let writtenAt: Int64
+    /// When the token expires by its own account; nil when it does not say.
+    package let expiresAt: Int64?
+
+    package init(writtenAt: Int64, expiresAt: Int64?) {
+        self.writtenAt = writtenAt
+        self.expiresAt = expiresAt
+    }
+}

@@ -1,0 +1,88 @@
+import Foundation
+import Metrics
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct ClockLookTests {
+    @Test("a start long after the last look drops nothing and says so; a clock that is right has tokens dropped")
+    func store() async throws {
+        let folder = try TemporaryDirectory()
+        let events = Events()
+        let open = {
+            try SQLiteTokenStore(at: folder.path, events: events) {
+                $0.retention = Retention(sinceWritten: .seconds(60))
+            }
+        }
+        let now = Int64(Date.now.timeIntervalSince1970)
+        // Created just now, which is a look at the clock.
+        let first = try SQLiteTokenStore(at: folder.path)
+        _ = await StoreAdministrator(first).store([(Token(id: [65], info: [66]), now - 5_000)])
+        first.close()
+        try await lookedAt(now - 3 * 86_400, in: folder)
+        let second = try open()
+        try await eventually { events.all.contains { if case .expiryHeld = $0 { true } else { false } } }
+        #expect(second.metrics.expiryHeld.value == 1)
+        #expect(try await StoreAdministrator(second).statistics().tokens == 1)
+        #expect(try await SessionActor.open(second).get("A") == nil, "it is not given out all the same")
+        // Without retention nothing is held.
+        try await second.change(Retention())
+        try await eventually { second.metrics.expiryHeld.value == 0 }
+        second.close()
+        try await lookedAt(now, in: folder)
+        let third = try open()
+        defer { third.close() }
+        try await eventually { try await StoreAdministrator(third).statistics().tokens == 0 }
+        #expect(third.metrics.expiryHeld.value == 0)
+    }
+
+    /// Changes the time of the last look in a store that nobody has open.
+    private func lookedAt(_ time: Int64, in folder: TemporaryDirectory) async throws {
+        let connection = try SQLiteConnection(path: folder.path + "/tokens.db", mode: .readWrite)
+        try connection.execute("UPDATE store SET looked_at = \(time)")
+    }
+
+    private func eventually(_ isSo: () async throws -> Bool) async throws {
+        for _ in 0..<1_000 where try await !isSo() { try await Task.sleep(for: .milliseconds(10)) }
+        #expect(try await isSo())
+    }
+
+    @Test("a store that is sealed or unsealed keeps the last look")
+    func lookOfConverted() async throws {
+        let data = try TemporaryDirectory()
+        try SQLiteTokenStore(at: data.path) { $0.isSealed = false }.close()
+        try await lookedAt(1_000, in: data)
+        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data.path))
+        for isSealed in [true, false] {
+            do {
+                let replacement = try StoreReplacement(directory: data.path, options: options) { _ in }
+                _ = try replacement.convert(isSealed: isSealed) { _ in }
+            }
+            let connection = try SQLiteConnection(path: data.path + "/tokens.db", mode: .readWrite)
+            #expect(try connection.integer("SELECT looked_at FROM store") == 1_000)
+        }
+    }
+
+    @Test("the last look is known to a store whose log cannot be moved at the start")
+    func lookBesideFault() throws {
+        let data = try TemporaryDirectory()
+        let path = data.path + "/tokens.db"
+        var reader: SQLiteConnection?
+        do {
+            let store = try WriterHarness(data.path)
+            try store.store("one", bytes: 100)
+            _ = try store.database.perform { (committer) throws(SQLiteError) in try committer.saveClockLook(1_000) }
+            // Whoever still reads an earlier state keeps the log from being moved.
+            reader = try SQLiteConnection(path: path, mode: .readOnly)
+            try reader?.execute("BEGIN")
+            #expect(try reader?.integer("SELECT count(*) FROM token") == 1)
+            try store.store("two", bytes: 100)
+        }
+        let store = try WriterHarness(data.path)
+        #expect(store.state.fault != nil)
+        #expect(store.database.lastClockLook == 1_000)
+        reader = nil
+    }
+}

@@ -1,0 +1,275 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct DamagedLogTests {
+    private let folder: TemporaryDirectory
+    /// As a crash has left it: with all commits in the log.
+    private let crashed: String
+    private let bytes: [UInt8]
+    /// The log's length after each commit.
+    private let ends: [Int]
+
+    private static let ids = ["one", "two", "three", "four"]
+    private static let frameSize = 4_096 + 24
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        crashed = folder.path + "/crashed"
+        let store = try WriterHarness(folder.path + "/data")
+        try store.store("zero", bytes: 100)
+        // What comes now is written over an earlier round's frames.
+        for number in 0..<5 { try store.store("zero\(number)", bytes: 30_000) }
+        _ = try store.database.perform { (committer) throws(SQLiteError) in try committer.checkpoint(.restart) }
+        var ends: [Int] = []
+        for id in Self.ids {
+            try store.store(id, bytes: 9_000)
+            let index = try store.database.perform { (committer) throws(SQLiteError) in committer.connection.logIndex }
+            ends.append(try #require(index).size)
+        }
+        try FileManager.default.copyItem(atPath: folder.path + "/data", toPath: crashed)
+        try FileManager.default.removeItem(atPath: crashed + "/lock")
+        bytes = [UInt8](try Data(contentsOf: URL(filePath: crashed + "/tokens.db-wal")))
+        self.ends = ends
+        // More than one frame each, and the rest is of the earlier round.
+        #expect(ends[0] >= 32 + 3 * Self.frameSize && ends[3] < bytes.count)
+    }
+
+    private func damage(_ bytes: [UInt8]) throws -> LogDamage? {
+        let path = folder.path + "/wal"
+        try Data(bytes).write(to: URL(filePath: path))
+        return try LogExamination.damage(of: path)
+    }
+
+    private func flipped(_ offset: Int) -> [UInt8] {
+        var bytes = bytes
+        bytes[offset] ^= 0x10
+        return bytes
+    }
+
+    @Test("a whole log, one that ends anywhere, and none at all are not damaged")
+    func tornTails() throws {
+        #expect(try LogExamination.damage(of: folder.path + "/none") == nil)
+        #expect(try damage(bytes) == nil)
+        for size in stride(from: 0, to: bytes.count, by: 1_001) {
+            #expect(try damage(Array(bytes[..<size])) == nil, "\(size)")
+        }
+        // Zeros, as a file system leaves them where a file grew and its content did not arrive.
+        for size in stride(from: ends[2], to: ends[3], by: 512) {
+            let torn = Array(bytes[..<size]) + [UInt8](repeating: 0, count: bytes.count - size)
+            #expect(try damage(torn) == nil, "\(size)")
+        }
+    }
+
+    @Test("any sectors of the last group may be missing")
+    func tornGroup() throws {
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<50 {
+            var torn = bytes
+            var missing: [Int] = []
+            for start in stride(from: ends[2] / 512 * 512 + 512, to: ends[3], by: 512)
+            where Bool.random(using: &generator) {
+                missing.append(start)
+                for offset in start..<min(start + 512, ends[3]) { torn[offset] = 0 }
+            }
+            #expect(try damage(torn) == nil, "\(missing)")
+        }
+    }
+
+    @Test("a flipped bit anywhere before the last two groups is damage, and in the last group it is not noticed")
+    func flippedBits() throws {
+        for offset in stride(from: 0, to: ends[1], by: 509) {
+            let found = try damage(flipped(offset))
+            let frame = offset < 32 ? 0 : (offset - 32) / Self.frameSize + 1
+            #expect(found?.frame == frame, "\(offset)")
+            #expect(found.map { $0.commits >= 2 && $0.frames >= 3 } == true, "\(offset)")
+        }
+        // The head with each of its fields, and a frame's.
+        for offset in 0..<32 { #expect(try damage(flipped(offset))?.frame == 0, "\(offset)") }
+        let frame = ends[0]
+        for offset in frame..<(frame + 24) { #expect(try damage(flipped(offset)) != nil, "\(offset - frame)") }
+        for offset in stride(from: ends[2] + 24, to: bytes.count, by: 1_009) {
+            #expect(try damage(flipped(offset)) == nil, "\(offset)")
+        }
+    }
+
+    @Test("a flipped bit in the last group but one is damage, in its last frame as well, wherever that is")
+    func lastButOne() throws {
+        let last = ends[2] - Self.frameSize
+        for offset in stride(from: ends[1], to: ends[2], by: 512) {
+            #expect(try damage(flipped(offset)) != nil, "\(offset)")
+        }
+        // Page number, salts and checksums.
+        for offset in [3, 8, 12, 16, 20] { #expect(try damage(flipped(last + offset)) != nil, "\(offset)") }
+    }
+
+    private func options(_ change: (inout StoreOptions) -> Void = { _ in }) -> StoreOptions {
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: crashed))
+        options.isSealed = false
+        change(&options)
+        return options
+    }
+
+    private func keptLogs() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: crashed).filter { $0.hasPrefix("tokens.db-wal.damaged-") }
+    }
+
+    @Test("a damaged log keeps a store from being opened, by anybody, until that is accepted, and is kept")
+    func opening() async throws {
+        let damaged = flipped(ends[0] + 100)
+        let log = URL(filePath: crashed + "/tokens.db-wal")
+        try Data(damaged).write(to: log)
+        for _ in 0..<2 {
+            let error = #expect(throws: SQLiteOpenError.self) {
+                try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
+            }
+            #expect(error?.description.contains("--accept-damaged-wal") == true)
+            #expect(try [UInt8](Data(contentsOf: log)) == damaged)
+        }
+        #expect(try StoreExamination.examine(directory: crashed)?.logDamage?.commits == 3)
+        let kept = try keptLogs()
+        #expect(kept.count == 1)
+        #expect(try [UInt8](Data(contentsOf: URL(filePath: crashed + "/" + kept[0]))) == damaged)
+        let mode = try FileManager.default.attributesOfItem(atPath: crashed + "/" + kept[0])[.posixPermissions] as? Int
+        #expect(mode == 0o600)
+        let events = Events()
+        let accepting = options { $0.acceptsDamagedLog = true }
+        let store = try SQLiteTokenStore(directory: crashed, options: accepting) { events.add($0) }
+        let isTold = events.all.contains { $0.says("the operator has accepted that") && $0.severity == .fault }
+        #expect(isTold)
+        let session = try await SessionActor.open(store)
+        #expect(try await session.get("one") != nil)
+        #expect(try await session.get("two") == nil)
+        try await session.put("1", under: "new")
+        #expect(try await StoreAdministrator(store).verify { _ in }.keptLogs == [crashed + "/" + kept[0]])
+        store.close()
+        // Nothing is left of the damage.
+        let again = try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
+        #expect(try await SessionActor.open(again).get("new") == "1")
+        again.close()
+        #expect(try keptLogs() == kept)
+    }
+
+    @Test("a copy of a damaged log that cannot be kept is a reason not to go on, even if that is accepted")
+    func notKept() throws {
+        let log = crashed + "/tokens.db-wal"
+        try Data(flipped(ends[0] + 100)).write(to: URL(filePath: log))
+        try FileManager.default.createDirectory(atPath: log + ".keeping/in the way", withIntermediateDirectories: true)
+        let error = #expect(throws: SQLiteOpenError.self) {
+            try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedLog = true }) { _ in }
+        }
+        guard case .damagedLogNotKept = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(try [UInt8](Data(contentsOf: URL(filePath: log))) == flipped(ends[0] + 100))
+    }
+
+    @Test("a backup takes the place of a store with a damaged log, which is kept")
+    func restoring() async throws {
+        let backup = folder.path + "/backup.db"
+        let other = try SQLiteTokenStore(at: folder.path + "/other") { $0.isSealed = false }
+        _ = try await StoreAdministrator(other).backUp(to: backup) { _ in }
+        other.close()
+        try Data(flipped(ends[0] + 100)).write(to: URL(filePath: crashed + "/tokens.db-wal"))
+        let events = Events()
+        do {
+            let replacement = try StoreReplacement(directory: crashed, options: options()) { events.add($0) }
+            #expect(try replacement.restore(backup) { _ in }.tokens == 0)
+        }
+        #expect(events.all.contains { $0.says("of the store that is replaced is damaged") })
+        #expect(try keptLogs().count == 1)
+    }
+
+    /// A store as a crash leaves it when a part of its log was in the database: its folder, and the log's length up to there.
+    private func partlyMoved() throws -> (folder: String, moved: Int) {
+        let (data, copy) = (folder.path + "/moving", folder.path + "/moved")
+        let store = try WriterHarness(data)
+        for number in 0..<200 { try store.store("old\(number)", bytes: 1_000) }
+        _ = try store.database.perform { (committer) throws(SQLiteError) in try committer.checkpoint(.truncate) }
+        for number in 0..<200 { try store.store("new\(number)", bytes: 1_000) }
+        // Whoever reads this state keeps what comes later from being moved, and the log from being begun anew.
+        let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
+        try reader.execute("BEGIN")
+        #expect(try reader.integer("SELECT count(*) FROM token") == 400)
+        try store.store("last", bytes: 1_000)
+        let index = try store.database.perform { (committer) throws(SQLiteError) in
+            _ = try committer.connection.checkpoint(.passive, waiting: 0)
+            return committer.connection.logIndex
+        }
+        let found = try #require(index)
+        #expect(found.movedFrames > 0 && found.movedFrames < found.frames)
+        try FileManager.default.copyItem(atPath: data, toPath: copy)
+        try FileManager.default.removeItem(atPath: copy + "/lock")
+        return (copy, 32 + found.movedFrames * found.frameSize)
+    }
+
+    @Test("a database that has moved more of a damaged log than can be read takes no more tokens")
+    func mixedPages() async throws {
+        let (data, moved) = try partlyMoved()
+        let log = URL(filePath: data + "/tokens.db-wal")
+        var bytes = [UInt8](try Data(contentsOf: log))
+        bytes[moved / 2] ^= 1
+        try Data(bytes).write(to: log)
+        var accepting = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        accepting.acceptsDamagedLog = true
+        do {
+            let copy = folder.path + "/converted"
+            try FileManager.default.copyItem(atPath: data, toPath: copy)
+            let replacement = try StoreReplacement(directory: copy, options: accepting) { _ in }
+            let error = #expect(throws: StoreError.self) { try replacement.convert(isSealed: true) { _ in } }
+            guard case .unusable(let reason) = error, reason.description.contains("is not a usable database") else {
+                Issue.record("\(String(describing: error))")
+                return
+            }
+        }
+        let events = Events()
+        let store = try SQLiteTokenStore(at: data, events: events) {
+            $0.isSealed = false
+            $0.acceptsDamagedLog = true
+        }
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        await #expect(throws: StoreError.self) { try await session.put("1", under: "id") }
+        #expect(store.fault?.description.contains("is not a usable database") == true)
+        #expect(try await session.get("old0") != nil, "what can be read is")
+        #expect(events.all.contains { $0.says("the operator has accepted that") })
+    }
+
+    @Test("a log that is damaged while the store is in use is not dropped before a restart, even if that is accepted")
+    func damageInUse() throws {
+        let data = folder.path + "/used"
+        let store = try WriterHarness(data) { $0.acceptsDamagedLog = true }
+        for id in Self.ids { try store.store(id, bytes: 9_000) }
+        let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
+        #expect(try reader.integer("SELECT count(*) FROM token") == 4)
+        let log = data + "/tokens.db-wal"
+        let file = try FileHandle(forUpdating: URL(filePath: log))
+        try file.seek(toOffset: UInt64(32 + Self.frameSize + 2_000))
+        try file.write(contentsOf: [1, 2, 3])
+        try file.close()
+        store.state.noteFailedRead(.read(StoreFault(SQLiteError.damaged("a page"))))
+        store.database.lookAfterFiles()
+        #expect(throws: StoreError.self) { try store.store("five", bytes: 100) }
+        #expect(store.state.fault?.description.contains("is damaged: its frame 2") == true)
+        #expect(!store.events.all.contains { $0.says("the operator has accepted that") })
+    }
+
+    @Test("sealing tells of copies in the clear, and what a copy that was cut off left is removed")
+    func sealing() throws {
+        let kept = crashed + "/tokens.db-wal.damaged-20260101T000000Z"
+        for path in [kept, crashed + "/tokens.db-wal.keeping"] {
+            try FileManager.default.copyItem(atPath: crashed + "/tokens.db-wal", toPath: path)
+        }
+        let events = Events()
+        do {
+            let replacement = try StoreReplacement(directory: crashed, options: options()) { events.add($0) }
+            _ = try replacement.convert(isSealed: true) { _ in }
+        }
+        #expect(events.all.contains(.clearCopiesKept(paths: [kept])))
+        #expect(!FileManager.default.fileExists(atPath: crashed + "/tokens.db-wal.keeping"))
+    }
+}

@@ -1,0 +1,137 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+/// A writer's database without its thread, so that each of its looks is the test's.
+final class WriterHarness {
+    let events = Events()
+    let opener: StoreOpener
+    let state: StoreState
+    let database: WriterDatabase
+
+    init(_ directory: String, _ change: (inout StoreOptions) -> Void = { _ in }) throws {
+        let folder = try DataDirectory.lock(directory)
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
+        options.isSealed = false
+        change(&options)
+        opener = StoreOpener(
+            directory: directory, database: directory + "/tokens.db", options: options
+        ) { [events] in events.add($0) }
+        let opened = try opener.open()
+        state = StoreState(sealing: Sealing(opened.keys), retention: Retention(), cacheLimit: 0)
+        database = WriterDatabase(
+            opened.committer, opener: opener, state: state, directory: folder, lock: try DatabaseLock(in: directory)
+        )
+    }
+
+    /// Stores a token of so many bytes.
+    func store(_ id: String, bytes: Int) throws {
+        var coder = RowCoder(state.sealing)
+        let token = Token(id: Array(id.utf8), info: [UInt8](repeating: 65, count: bytes))
+        for outcome in database.commit([try coder.row(of: token)]) { try outcome.get() }
+    }
+
+    var recoveries: Int { events.all.count { if case .writesRecovered = $0 { true } else { false } } }
+}
+
+@Suite struct FullDiskTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    /// Looks until a failure that is over has been said to be.
+    private func lookForAWhile(_ store: WriterHarness) async throws {
+        for _ in 0..<3 {
+            store.database.lookAfterFiles()
+            // Longer than writes have to go well before they are said to.
+            try await Task.sleep(for: .milliseconds(600))
+        }
+        store.database.lookAfterFiles()
+    }
+
+    private func allow(pages: Int, _ store: WriterHarness) throws {
+        try store.database.perform { (committer) throws(SQLiteError) in
+            try committer.connection.execute("PRAGMA max_page_count = \(pages)")
+        }
+    }
+
+    @Test("what needs no room does not end a full disk, nor does a token smaller than those that did not fit")
+    func fullDisk() async throws {
+        let store = try WriterHarness(folder.path + "/data")
+        try store.store("kept", bytes: 100)
+        try allow(pages: 64, store)
+        #expect(throws: StoreError.self) { try store.store("large", bytes: 500_000) }
+        #expect(store.state.fault != nil)
+        for _ in 0..<3 {
+            _ = try store.database.perform { (committer) throws(SQLiteError) in
+                // As statistics, a quiet checkpoint, an expiry and a backup do.
+                _ = try committer.usedBytes()
+                _ = try committer.checkpoint(.truncate)
+                _ = try committer.expire(Retention.Horizon(written: 0, expired: 0))
+                return try committer.releasePages()
+            }
+            try store.store("small", bytes: 1_000)
+            try await lookForAWhile(store)
+            #expect(store.state.fault != nil)
+            #expect(store.recoveries == 0)
+        }
+        // There is room again, and nobody writes.
+        try allow(pages: 1_000_000, store)
+        try await lookForAWhile(store)
+        #expect(store.state.fault == nil)
+        #expect(store.recoveries == 1)
+        try store.store("large", bytes: 500_000)
+    }
+
+    @Test(
+        "a probe writes and syncs as many bytes as it is asked for, and leaves only free pages",
+        arguments: [0, 1_000_000]
+    )
+    func probe(_ bytes: Int) throws {
+        let store = try WriterHarness(folder.path + "/data")
+        try store.store("kept", bytes: 100)
+        for _ in 0..<2 {
+            let (synced, used) = try store.database.perform { (committer) throws(SQLiteError) in
+                let (synced, used) = (committer.connection.syncedBytes, try committer.usedBytes())
+                try committer.tryToWrite(bytes: bytes)
+                return (committer.connection.syncedBytes - synced, try committer.usedBytes() - used)
+            }
+            #expect(synced > bytes)
+            #expect(used == 0)
+        }
+        let tables = try store.database.perform { (committer) throws(SQLiteError) in
+            try committer.connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'probe'")
+        }
+        #expect(tables == 0)
+    }
+
+    @Test("a token that is large enough ends it as well, but not after a checkpoint that has failed")
+    func proof() async throws {
+        let store = try WriterHarness(folder.path + "/data")
+        try allow(pages: 64, store)
+        #expect(throws: StoreError.self) { try store.store("large", bytes: 500_000) }
+        try allow(pages: 1_000_000, store)
+        try store.store("larger", bytes: 600_000)
+        try await Task.sleep(for: .milliseconds(1_100))
+        store.database.lookAfterFiles()
+        #expect(store.recoveries == 1)
+        #expect(throws: StoreError.self) {
+            try store.database.perform { (_) throws(SQLiteError) in
+                throw SQLiteError(code: 13, message: "database or disk is full", sql: "checkpoint")
+            }
+        }
+        try store.store("larger", bytes: 600_000)
+        try await Task.sleep(for: .milliseconds(1_100))
+        try store.database.perform { (committer) throws(SQLiteError) in
+            try committer.connection.execute("PRAGMA max_page_count = 1")
+        }
+        store.database.lookAfterFiles()
+        #expect(store.recoveries == 1)
+        #expect(store.state.fault != nil)
+    }
+}

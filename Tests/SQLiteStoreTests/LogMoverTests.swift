@@ -1,0 +1,122 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct LogMoverTests {
+    private let folder: TemporaryDirectory
+    private let opener: StoreOpener
+    private let committer: Committer
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
+        options.isSealed = false
+        opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options) { _ in }
+        committer = try opener.open().committer
+        for name in 1...9 { try write(UInt8(name), 0) }
+        // By which the database is no small one.
+        try write(10, 0, size: 8 << 20)
+        _ = try committer.checkpoint()
+    }
+
+    private func key(_ name: UInt8) -> RowKey {
+        var key = RowKey()
+        key.bytes = [name]
+        return key
+    }
+
+    /// Writes a row in a commit of its own; by itself it fills a page.
+    private func write(_ name: UInt8, _ version: UInt8, size: Int = 3_000) throws {
+        let row = Row(
+            key: key(name), value: [UInt8](repeating: version, count: size), keyNumber: 0,
+            times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0, index: ObjectIdentifier(committer)
+        )
+        for outcome in try committer.commit([row]) { try outcome.get() }
+    }
+
+    /// The rows' versions in the database's file alone; it has to be whole, as no page is made new here.
+    private func moved() throws -> [UInt8] {
+        let connection = try SQLiteConnection(path: opener.database, mode: .still)
+        #expect(try connection.text("PRAGMA integrity_check") == "ok")
+        let select = try SQLiteStatement(
+            "SELECT value FROM token WHERE length(value) = 3000 ORDER BY key", on: connection)
+        var versions: [UInt8] = []
+        while try select.step() { versions.append(select.blob(at: 0)[0]) }
+        return versions
+    }
+
+    /// Moves ahead what came before a commit, and waits for its sync.
+    private func moveAhead(before commit: () throws -> Void) async throws {
+        try committer.holdLog()
+        try commit()
+        try await withCheckedThrowingContinuation { continuation in
+            do {
+                let moved = try committer.moveLogAhead { continuation.resume() }
+                #expect(moved.map { $0 > 0 && $0 < committer.logSize } == true)
+            } catch {
+                continuation.resume(throwing: error)
+            }
+        }
+    }
+
+    @Test("what came before the last commit is moved, and the log goes on until the checkpoint")
+    func moving() async throws {
+        try write(1, 1)
+        try write(2, 1)
+        #expect(try moved() == [0, 0, 0, 0, 0, 0, 0, 0, 0])
+        try await moveAhead { try write(3, 1) }
+        #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
+        #expect(committer.mover?.isSynchronizing == false)
+        let size = committer.logSize
+        try write(4, 1)
+        #expect(committer.logSize > size)
+        // What has changed again is not moved twice.
+        try await moveAhead { try write(4, 2) }
+        #expect(try moved() == [1, 1, 1, 0, 0, 0, 0, 0, 0])
+        try write(1, 3)
+        #expect(try committer.checkpoint(.restart) == .complete)
+        #expect(try moved() == [3, 1, 1, 2, 0, 0, 0, 0, 0])
+        try write(5, 1)
+        #expect(committer.logSize < size)
+    }
+
+    @Test("of a small database nothing is moved ahead")
+    func small() throws {
+        #expect(try committer.remove([key(10)]) == 1)
+        try committer.holdLog()
+        try write(1, 1)
+        #expect(try committer.moveLogAhead { Issue.record("nothing was moved") } == nil)
+        #expect(try committer.checkpoint(.restart) == .complete)
+        #expect(try moved() == [1, 0, 0, 0, 0, 0, 0, 0, 0])
+    }
+
+    @Test("a checkpoint lets go of what is held")
+    func letsGo() throws {
+        try write(1, 1)
+        try committer.holdLog()
+        try write(2, 1)
+        #expect(try committer.checkpoint(.restart, waiting: 0) == .complete)
+        #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
+        // There is nothing to be moved any more.
+        #expect(try committer.moveLogAhead { Issue.record("nothing was moved") } == nil)
+    }
+
+    @Test("after a fault all is moved again, also what was moved ahead and has not reached the disk")
+    func settling() async throws {
+        try write(1, 1)
+        try write(2, 1)
+        let before = try Data(contentsOf: URL(filePath: opener.database))
+        try await moveAhead { try write(3, 1) }
+        #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
+        let file = try FileHandle(forWritingTo: URL(filePath: opener.database))
+        try file.write(contentsOf: before)
+        #expect(try moved() == [0, 0, 0, 0, 0, 0, 0, 0, 0])
+        try opener.settle(committer)
+        #expect(try moved() == [1, 1, 1, 0, 0, 0, 0, 0, 0])
+        // Closed last, as it takes the locks with it that SQLite has on the file.
+        try file.close()
+    }
+}

@@ -1,0 +1,232 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct RecoveryTests {
+    private let folder: TemporaryDirectory
+    private let data: String
+    private let events = Events()
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        data = folder.path + "/data"
+    }
+
+    /// Tries until it works.
+    private func eventually<Result>(_ body: () async throws -> Result) async throws -> Result {
+        for _ in 0..<500 {
+            if let result = try? await body() { return result }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        return try await body()
+    }
+
+    /// Waits until something is so.
+    private func until(_ isSo: () async throws -> Bool) async throws {
+        for _ in 0..<500 {
+            if try await isSo() { return }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        Issue.record("it did not come true in 10 seconds")
+    }
+
+    @Test("a folder that vanishes fails writes and then reads, and all goes on when it comes back")
+    func vanishing() async throws {
+        let store = try SQLiteTokenStore(at: data, events: events)
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        try await session.put("1", under: "a")
+        try FileManager.default.moveItem(atPath: data, toPath: data + ".away")
+        for _ in 0..<5 {
+            await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
+            await #expect(throws: StoreError.self) { try await session.get("a") }
+        }
+        try FileManager.default.moveItem(atPath: data + ".away", toPath: data)
+        try await eventually { try await session.put("3", under: "b") }
+        #expect(try await session.get("b") == "3")
+        #expect(["1", "2"].contains(try await session.get("a")))
+        let path = data + "/tokens.db"
+        #expect(events.all.dropFirst() == [.vanished(path: path), .returned(path: path)])
+    }
+
+    @Test("a folder that vanishes is noticed without a write")
+    func vanishingUnnoticed() async throws {
+        let store = try SQLiteTokenStore(at: data, events: events)
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        try await session.put("1", under: "a")
+        try FileManager.default.removeItem(atPath: data)
+        try await until { events.all.contains(.vanished(path: data + "/tokens.db")) }
+        await #expect(throws: StoreError.vanished(path: data + "/tokens.db")) { try await session.get("a") }
+        // Nothing is made anew behind the operator's back.
+        #expect(!FileManager.default.fileExists(atPath: data))
+    }
+
+    @Test("a lock that somebody removes is made anew, and while another has it nothing is written")
+    func removedLock() async throws {
+        let store = try SQLiteTokenStore(at: data, events: events)
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        try await session.put("1", under: "a")
+        try FileManager.default.removeItem(atPath: data + "/lock")
+        try await until { FileManager.default.fileExists(atPath: data + "/lock") }
+        #expect(throws: SQLiteOpenError.directory(.inUse(path: data, processID: Int(getpid())))) {
+            try SQLiteTokenStore(at: data)
+        }
+        try FileManager.default.removeItem(atPath: data + "/lock")
+        let other = try SQLiteTokenStore(at: data)
+        try await until { events.all.contains { if case .writesFail = $0 { true } else { false } } }
+        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
+        #expect(store.fault != nil)
+        try await SessionActor.open(other).put("3", under: "a")
+        other.close()
+        try await eventually { try await session.put("4", under: "b") }
+        #expect(try await session.get("a") == "3")
+        try await until { store.fault == nil }
+    }
+
+    @Test(
+        "another store that is put in the place of the vanished one is taken, with its own tokens",
+        arguments: [true, false]
+    )
+    func replacement(_ isSealed: Bool) async throws {
+        let other = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        try await SessionActor.open(other).put("other", under: "a")
+        other.close()
+        try FileManager.default.moveItem(atPath: data, toPath: data + ".other")
+        if isSealed {
+            // Both have one ring.
+            try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: false)
+            try FileManager.default.copyItem(atPath: data + ".other/keys", toPath: data + "/keys")
+        }
+        let store = try SQLiteTokenStore(at: data, events: events) { $0.isSealed = isSealed }
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        try await session.put("1", under: "a")
+        try FileManager.default.removeItem(atPath: data)
+        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
+        try FileManager.default.moveItem(atPath: data + ".other", toPath: data)
+        // Without a session of the new store in between: what is acknowledged can be read, whatever it was made with.
+        try await eventually { try await session.put("3", under: "b") }
+        #expect(try await session.get("b") == "3")
+        #expect(try await session.get("a") == "other")
+        try await session.put("4", under: "a")
+        #expect(try await session.get("a") == "4")
+        let verification = try await StoreAdministrator(store).verify { _ in }
+        #expect(verification.isSound && verification.tokens == 2)
+    }
+
+    @Test("a lock of another program's fails writes, reads go on, and writes do when it is gone")
+    func locked() async throws {
+        let store = try SQLiteTokenStore(at: data, events: events)
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        try await session.put("1", under: "a")
+        let intruder = try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
+        try intruder.execute("BEGIN IMMEDIATE")
+        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
+        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
+        #expect(try await session.get("a") == "1")
+        try intruder.execute("ROLLBACK")
+        try await session.put("3", under: "a")
+        #expect(try await session.get("a") == "3")
+        // Told when nothing has failed for a second.
+        try await until { events.all.contains(.writesRecovered(failed: 2)) }
+        #expect(events.all.filter { if case .writesFail = $0 { true } else { false } }.count == 1)
+    }
+
+    @Test("somebody who reads for long does not make a passing fault last")
+    func longReading() throws {
+        let store = try WriterHarness(data)
+        try store.store("me", bytes: 1)
+        let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
+        try reader.execute("BEGIN")
+        #expect(try reader.integer("SELECT count(*) FROM token") == 1)
+        #expect(throws: StoreError.self) {
+            try store.database.perform { (_) throws(SQLiteError) in
+                throw SQLiteError(code: 10, message: "disk I/O error", sql: "test")
+            }
+        }
+        #expect(store.state.fault != nil)
+        // The database is opened anew for it.
+        try store.store("other", bytes: 1)
+        #expect(try reader.integer("SELECT count(*) FROM token") == 1)
+        try reader.execute("COMMIT")
+        #expect(try reader.integer("SELECT count(*) FROM token") == 2)
+    }
+
+    @Test("tokens are dropped when they were not written for the time, or when they have expired by their own account")
+    func retention() async throws {
+        let written = try SQLiteTokenStore(at: data)
+        let administrator = StoreAdministrator(written)
+        let now = Int64(Date.now.timeIntervalSince1970)
+        let expired = #"{"com.facebook.sdk:TokenInformationExpirationDateKey":"2013-08-14T19:24:05.123 0000"}"#
+        let lasting = #"{"com.facebook.sdk:TokenInformationExpirationDateKey":"4001-01-01T00:00:00.000 0000"}"#
+        var tokens: [(token: Token, writtenAt: Int64?)] = (0..<1_000).map { number in
+            (Token(id: Array("old\(number)".utf8), info: [1]), now - 5_000)
+        }
+        tokens.append((Token(id: Array("new".utf8), info: Array(lasting.utf8)), nil))
+        tokens.append((Token(id: Array("expired".utf8), info: Array(expired.utf8)), nil))
+        _ = await administrator.store(tokens)
+        written.close()
+        // The times of the two policies apply apart from one another, and nothing is dropped without one.
+        let kept = try SQLiteTokenStore(at: data)
+        #expect(try await StoreAdministrator(kept).statistics().tokens == 1_002)
+        kept.close()
+        let byWriting = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceWritten: .seconds(3_600)) }
+        let session = try await SessionActor.open(byWriting)
+        #expect(try await session.get("old999") == nil)
+        #expect(try await session.get("expired") == expired)
+        try await until { try await StoreAdministrator(byWriting).statistics().tokens == 2 }
+        byWriting.close()
+        let byExpiration = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(60)) }
+        defer { byExpiration.close() }
+        try await until { try await StoreAdministrator(byExpiration).statistics().tokens == 1 }
+        #expect(try await SessionActor.open(byExpiration).get("new") == lasting)
+        #expect(try await StoreAdministrator(byExpiration).verify { _ in }.isSound)
+    }
+
+    @Test("a change of retention that finds no room leaves the indexes as they were")
+    func retentionWithoutRoom() async throws {
+        let store = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(1_000)) }
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        _ = await administrator.store((0..<2_000).map { (Token(id: Array("id\($0)".utf8), info: [65]), nil) })
+        // As many pages as there are.
+        try await store.writer.perform { (committer) throws(SQLiteError) in
+            try committer.connection.execute("PRAGMA max_page_count = 1")
+        }
+        await #expect(throws: StoreError.self) { try await store.change(Retention(sinceWritten: .seconds(1_000))) }
+        let names = try await store.writer.perform { (committer) throws(SQLiteError) in
+            try committer.connection.text("SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index'")
+        }
+        #expect(names == "token_by_expiration")
+    }
+
+    @Test(
+        "the SQLite versions with the WAL-reset bug are known",
+        arguments: [
+            (3_006_023, false), (3_007_000, true), (3_040_001, true), (3_044_005, true), (3_044_006, false),
+            (3_045_000, true), (3_050_006, true), (3_050_007, false), (3_051_002, true), (3_051_003, false),
+            (3_052_000, false),
+        ]
+    )
+    func versions(_ number: Int, _ isAffected: Bool) {
+        #expect(SQLiteLibrary.hasWALResetBug(number) == isAffected)
+    }
+}
+
+@Suite struct RetentionTests {
+    @Test("no number of a row is too large or too small for the reckoning")
+    func extremes() {
+        let retention = Retention(sinceWritten: .seconds(10), sinceExpired: .seconds(20))
+        #expect(retention.deadline(writtenAt: 100, expiresAt: nil) == 111)
+        #expect(retention.deadline(writtenAt: 100, expiresAt: 80) == 101)
+        #expect(retention.deadline(writtenAt: .max, expiresAt: .max) == .max)
+        #expect(retention.deadline(writtenAt: .min, expiresAt: .min) == .min + 11)
+        #expect(Retention().deadline(writtenAt: 0, expiresAt: 0) == .max)
+    }
+}

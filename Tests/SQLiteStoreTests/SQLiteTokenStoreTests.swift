@@ -1,0 +1,299 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct SQLiteTokenStoreTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    private func open(_ name: String = "data") throws -> SQLiteTokenStore {
+        try SQLiteTokenStore(at: "\(folder.path)/\(name)")
+    }
+
+    /// Runs SQL on a closed store's file, as somebody with a tool could.
+    private func edit(_ sql: String) throws {
+        try SQLiteConnection(path: "\(folder.path)/data/tokens.db", mode: .readWriteCreate).execute(sql)
+    }
+
+    private func mode(_ path: String) throws -> Int {
+        let attributes = try FileManager.default.attributesOfItem(atPath: "\(folder.path)/\(path)")
+        return (attributes[.posixPermissions] as? Int) ?? 0
+    }
+
+    @Test("what is stored is found, the last value counts, and nothing else is there")
+    func storesAndFetches() async throws {
+        let store = try open()
+        let session = try await SessionActor.open(store)
+        #expect(try await session.get("a") == nil)
+        try await session.put("1", under: "a")
+        try await session.put("2", under: "b")
+        try await session.put("", under: "empty")
+        try await session.put("3", under: "a")
+        #expect(try await session.get("a") == "3")
+        #expect(try await session.get("b") == "2")
+        #expect(try await session.get("empty") == "")
+        #expect(try await session.get("A") == nil)
+        let large = String(repeating: "x", count: 1 << 20)
+        try await session.put(large, under: "large")
+        #expect(try await session.get("large") == large)
+        store.close()
+    }
+
+    @Test("ids are bytes: case, NUL and length tell them apart")
+    func idsAreBytes() async throws {
+        let store = try open()
+        let session = try await SessionActor.open(store)
+        let ids = ["a", "A", "a\0", "a\0b", "é", "e\u{301}", "1", "01", " 1"]
+        for id in ids { try await session.put("value of \(id)", under: id) }
+        for id in ids { #expect(try await session.get(id) == "value of \(id)") }
+        store.close()
+    }
+
+    @Test("an answered write is seen by every session at once")
+    func readYourWrites() async throws {
+        let store = try open()
+        let writer = try await SessionActor.open(store)
+        let reader = try await SessionActor.open(store)
+        for number in 0..<200 {
+            try await writer.put("\(number)", under: "a")
+            // The reader's snapshot stays open between its reads, as nobody flushes it.
+            #expect(try await reader.get("a") == "\(number)")
+        }
+        store.close()
+    }
+
+    @Test("writes from many sessions at once are all kept")
+    func concurrentWriters() async throws {
+        let store = try open()
+        let sessions = [try await SessionActor.open(store), try await SessionActor.open(store)]
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<400 {
+                let session = sessions[number % 2]
+                group.addTask { try await session.put("\(number)", under: "id \(number)") }
+            }
+            try await group.waitForAll()
+        }
+        for number in 0..<400 { #expect(try await sessions[0].get("id \(number)") == "\(number)") }
+        store.close()
+        let again = try open()
+        let session = try await SessionActor.open(again)
+        for number in 0..<400 { #expect(try await session.get("id \(number)") == "\(number)") }
+        again.close()
+    }
+
+    @Test("a closed store refuses writes and leaves one file without a log")
+    func closes() async throws {
+        let store = try open()
+        let session = try await SessionActor.open(store)
+        try await session.put("1", under: "a")
+        store.close()
+        await #expect(throws: StoreError.closed) { try await session.put("2", under: "a") }
+        let size = try FileManager.default.attributesOfItem(atPath: "\(folder.path)/data/tokens.db-wal")[.size] as? Int
+        #expect(size == 0)
+    }
+
+    // MARK: - Opening
+
+    @Test("the folder and its files are the owner's alone, also below folders that are made on the way")
+    func permissions() async throws {
+        let store = try open("new/deeper/data")
+        let session = try await SessionActor.open(store)
+        try await session.put("1", under: "a")
+        #expect(try mode("new") == 0o700)
+        #expect(try mode("new/deeper/data") == 0o700)
+        for file in ["tokens.db", "tokens.db-wal", "lock"] {
+            #expect(try mode("new/deeper/data/\(file)") == 0o600, "\(file)")
+        }
+        store.close()
+    }
+
+    @Test("a second store on one folder is refused and names the first one's process")
+    func lock() throws {
+        let first = try open()
+        let expected = SQLiteOpenError.directory(.inUse(path: "\(folder.path)/data", processID: Int(getpid())))
+        #expect(throws: expected) { try open() }
+        #expect(expected.description.contains("process \(getpid())"))
+        first.close()
+    }
+
+    @Test("a store can be opened again when the one before has gone")
+    func reopens() throws {
+        for _ in 0..<3 { try open().close() }
+    }
+
+    @Test("a file that is no database stays as it is")
+    func notADatabase() throws {
+        try FileManager.default.createDirectory(atPath: "\(folder.path)/data", withIntermediateDirectories: true)
+        let text = Data(String(repeating: "not a database ", count: 100).utf8)
+        let file = URL(filePath: "\(folder.path)/data/tokens.db")
+        try text.write(to: file)
+        do {
+            try open().close()
+            Issue.record("it was opened")
+        } catch SQLiteOpenError.notADatabase(let path, _) {
+            #expect(path == file.path)
+        }
+        #expect(try Data(contentsOf: file) == text)
+    }
+
+    @Test("a database of a later version is not touched")
+    func newer() throws {
+        try open().close()
+        try edit("PRAGMA user_version = 99")
+        let path = "\(folder.path)/data/tokens.db"
+        #expect(throws: SQLiteOpenError.newer(path: path, version: 99, supported: Schema.version)) { try open() }
+    }
+
+    @Test("a database of another program is not touched")
+    func foreign() throws {
+        try FileManager.default.createDirectory(atPath: "\(folder.path)/data", withIntermediateDirectories: true)
+        try edit("CREATE TABLE theirs (x)")
+        let before = try Data(contentsOf: URL(filePath: "\(folder.path)/data/tokens.db"))
+        #expect(throws: SQLiteOpenError.foreign(path: "\(folder.path)/data/tokens.db")) { try open() }
+        #expect(try Data(contentsOf: URL(filePath: "\(folder.path)/data/tokens.db")) == before)
+    }
+
+    @Test("a path that is a file, or lies below one, is refused with what to do")
+    func notAFolder() throws {
+        try Data().write(to: URL(filePath: "\(folder.path)/file"))
+        #expect(throws: SQLiteOpenError.directory(.notADirectory(path: "\(folder.path)/file"))) { try open("file") }
+        do {
+            try open("file/data").close()
+            Issue.record("it was opened")
+        } catch let error as SQLiteOpenError {
+            #expect(error.description.contains("--data-directory"))
+        }
+    }
+
+    @Test("commits are durable: WAL with full synchronisation")
+    func durability() throws {
+        try open().close()
+        let connection = try SQLiteConnection(path: "\(folder.path)/data/tokens.db", mode: .readOnly)
+        #expect(try connection.text("PRAGMA journal_mode") == "wal")
+        #expect(try connection.integer("PRAGMA application_id") == Schema.applicationID)
+        #expect(try connection.integer("PRAGMA user_version") == Schema.version)
+    }
+}
+
+@Suite struct CommitterTests {
+    private let folder: TemporaryDirectory
+    private let connection: SQLiteConnection
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
+        try Schema.create(connection)
+    }
+
+    private func committer(tokenLimit: Int? = nil, byteLimit: Int? = nil) throws -> Committer {
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
+        options.tokenLimit = tokenLimit
+        options.byteLimit = byteLimit
+        return try Committer(connection, options: options)
+    }
+
+    private func key(_ text: String) -> RowKey {
+        RowKey(bytes: Array(text.utf8), firstSlot: Slots.first(of: Array(text.utf8)))
+    }
+
+    private func row(_ key: String, _ value: [UInt8] = [1]) -> Row {
+        row(self.key(key), value)
+    }
+
+    private func row(_ key: RowKey, _ value: [UInt8] = [1]) -> Row {
+        Row(
+            key: key, value: value, keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0,
+            index: ObjectIdentifier(connection)
+        )
+    }
+
+    @Test("a write that fails by itself leaves the others of its group alone")
+    func oneBadWrite() throws {
+        try connection.execute("CREATE UNIQUE INDEX refuse ON token (value)")
+        let committer = try committer()
+        let outcomes = try committer.commit([row("a", [1]), row("bad", [1]), row("b", [2])])
+        #expect(outcomes.map { (try? $0.get()) != nil } == [true, false, true])
+        #expect(try connection.integer("SELECT count(*) FROM token") == 2)
+        #expect(committer.tokenCount == 2)
+    }
+
+    @Test("when the transaction fails none of the group is stored")
+    func failingGroup() throws {
+        // As on a full disk: hardly a page more than there are now.
+        try connection.execute("PRAGMA max_page_count = 8")
+        let committer = try committer()
+        let large = [UInt8](repeating: 7, count: 100_000)
+        #expect(throws: SQLiteError.self) { try committer.commit([row("a"), row("b", large)]) }
+        #expect(try connection.integer("SELECT count(*) FROM token") == 0)
+        #expect(committer.tokenCount == 0)
+        #expect(!connection.isInTransaction)
+        try connection.execute("PRAGMA max_page_count = 1000")
+        #expect(try committer.commit([row("b", large)]).allSatisfy { (try? $0.get()) != nil })
+        #expect(committer.tokenCount == 1)
+    }
+
+    @Test("tokens are counted: an overwritten one once, a removed one no more, and the count is kept")
+    func counting() throws {
+        let committer = try committer()
+        _ = try committer.commit([row("a"), row("b"), row("a"), row("c")])
+        _ = try committer.commit([row("b"), row("b")])
+        #expect(committer.tokenCount == 3)
+        #expect(try committer.remove([key("a"), key("nobody"), key("a")]) == 1)
+        #expect(committer.tokenCount == 2)
+        #expect(try self.committer().tokenCount == 2)
+        #expect(try connection.integer("SELECT count(*) FROM token") == 2)
+    }
+
+    @Test("at the limit of tokens new ids are refused and known ones are not, until one is removed")
+    func tokenLimit() throws {
+        let committer = try committer(tokenLimit: 2)
+        let outcomes = try committer.commit([row("a"), row("b"), row("c"), row("a", [2])])
+        #expect(outcomes.map(\.isSuccess) == [true, true, false, true])
+        #expect(committer.reachedLimit == .tokens(2))
+        guard case .failure(let error) = try committer.commit([row("d")])[0] else {
+            Issue.record("a third token was accepted")
+            return
+        }
+        #expect(error == .full(.tokens(2)))
+        _ = try committer.remove([key("b")])
+        #expect(try committer.commit([row("d")])[0].isSuccess)
+    }
+
+    @Test("a newer token is kept where that is asked for, at the limit as well")
+    func keepingNewer() throws {
+        for limit in [nil, 1] {
+            let committer = try committer(tokenLimit: limit)
+            var row = row("a", [1])
+            (row.keepsNewer, row.times) = (true, RowTimes(writtenAt: 1_000, expiresAt: nil))
+            #expect(try committer.commit([row])[0].isSuccess)
+            row.times = RowTimes(writtenAt: 999, expiresAt: nil)
+            guard case .failure(.newer) = try committer.commit([row])[0] else {
+                Issue.record("an older token was stored, with the limit \(limit ?? 0)")
+                return
+            }
+            row.times = RowTimes(writtenAt: 1_000, expiresAt: nil)
+            #expect(try committer.commit([row])[0].isSuccess)
+        }
+    }
+
+    @Test("at the limit of bytes new ids are refused and known ones are not, until there is room")
+    func byteLimit() throws {
+        let committer = try committer(byteLimit: 1 << 20)
+        let large = [UInt8](repeating: 7, count: 300_000)
+        for key in ["a", "b", "c", "d"] { #expect(try committer.commit([row(key, large)])[0].isSuccess) }
+        #expect(try committer.commit([row("e", large)]).map(\.isSuccess) == [false])
+        #expect(try committer.commit([row("a", [1])])[0].isSuccess)
+        _ = try committer.remove([key("b")])
+        #expect(try committer.commit([row("e", large)])[0].isSuccess)
+    }
+}
+
+extension Result {
+    fileprivate var isSuccess: Bool { (try? get()) != nil }
+}

@@ -1,0 +1,167 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct SlotTests {
+    private let folder: TemporaryDirectory
+    private let data: String
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        data = folder.path + "/data"
+    }
+
+    // MARK: - Numbers
+
+    @Test("slots are positive, follow the hashes, and those of two hashes are the same or apart")
+    func numbers() {
+        #expect(Slots.first(of: [UInt8](repeating: 0, count: 32)) == 1)
+        // Six bytes in SQLite's numbers of variable length (sqlite.org/fileformat2.html, section 1.6).
+        #expect(Slots.first(of: [UInt8](repeating: 255, count: 32)) + (Slots.count - 1) == 1 << 42 - 1)
+        #expect(Slots.first(of: []) == 1)
+        #expect(Slots.first(of: [0, 0, 0, 0, 3, 255, 255, 255]) == 1)
+        #expect(Slots.first(of: [0, 0, 0, 0, 4]) == 17)
+        var generator = SeededGenerator(seed: 1)
+        let hashes = (0..<1_000).map { _ in (0..<32).map { _ in UInt8.random(in: 0...255, using: &generator) } }
+        let slots = hashes.sorted { $0.lexicographicallyPrecedes($1) }.map(Slots.first)
+        for (slot, next) in zip(slots, slots.dropFirst()) { #expect(slot + Slots.count < next) }
+        #expect(Slots.contains(17, from: 17) && Slots.contains(31, from: 17))
+        #expect(!Slots.contains(16, from: 17) && !Slots.contains(32, from: 17))
+    }
+
+    // MARK: - Rows with the same slots
+
+    /// A new table, in a file of its own.
+    private func committer() throws -> Committer {
+        let connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
+        try Schema.create(connection)
+        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
+        return try Committer(connection, options: options)
+    }
+
+    private func row(_ key: RowKey, _ value: UInt8, on connection: SQLiteConnection) -> Row {
+        Row(
+            key: key, value: [value], keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0,
+            index: ObjectIdentifier(connection)
+        )
+    }
+
+    /// What the table holds, by key.
+    private func rows(_ connection: SQLiteConnection) throws -> [[UInt8]: UInt8] {
+        let select = try SQLiteStatement("SELECT key, value FROM token", on: connection)
+        var rows: [[UInt8]: UInt8] = [:]
+        while try select.step() {
+            #expect(rows.updateValue(select.blob(at: 1)[0], forKey: select.blob(at: 0)) == nil)
+        }
+        return rows
+    }
+
+    @Test("rows with the same slots are written, replaced and removed as if they had none in common", arguments: 0..<5)
+    func crowds(_ seed: UInt64) throws {
+        let committer = try committer()
+        var generator = SeededGenerator(seed: seed)
+        let keys = (0..<UInt8(24)).map { RowKey(bytes: [$0], firstSlot: $0 % 2 == 0 ? 1 : 17) }
+        var expected: [[UInt8]: UInt8] = [:]
+        for _ in 0..<400 {
+            guard let key = keys.randomElement(using: &generator) else { return }
+            if Bool.random(using: &generator) {
+                let value = UInt8.random(in: 0...255, using: &generator)
+                let outcome = try committer.commit([row(key, value, on: committer.connection)])[0]
+                #expect((try? outcome.get()) != nil)
+                expected[key.bytes] = value
+            } else {
+                let removed = try committer.remove([key])
+                #expect(removed == (expected.removeValue(forKey: key.bytes) == nil ? 0 : 1))
+            }
+            #expect(try rows(committer.connection) == expected)
+            #expect(committer.tokenCount == expected.count)
+        }
+    }
+
+    @Test("a row for which no slot is free fails, and the others of its group do not")
+    func fullCrowd() throws {
+        let committer = try committer()
+        let keys = (0..<UInt8(16)).map { RowKey(bytes: [$0], firstSlot: 33) }
+        let other = RowKey(bytes: [99], firstSlot: 49)
+        let outcomes = try committer.commit((keys + [other]).map { row($0, 1, on: committer.connection) })
+        #expect(outcomes.map { (try? $0.get()) != nil } == [Bool](repeating: true, count: 15) + [false, true])
+        #expect(committer.tokenCount == 16)
+        #expect(try committer.remove([keys[3]]) == 1)
+        #expect((try? committer.commit([row(keys[15], 2, on: committer.connection)])[0].get()) != nil)
+    }
+
+    // MARK: - A store in which slots are taken
+
+    /// Moves all rows on by some slots; a row of nobody's takes the place of each.
+    private func displace(by count: Int) throws {
+        let connection = try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
+        try connection.execute(
+            """
+            UPDATE token SET slot = slot + \(count);
+            INSERT INTO token (slot, key, written_at, key_number, value)
+            SELECT slot - \(count), randomblob(32), 1, 0, x'00' FROM token;
+            UPDATE store SET tokens = (SELECT count(*) FROM token)
+            """
+        )
+    }
+
+    @Test("a token whose first slot is another one's is found, replaced and removed", arguments: [true, false])
+    func displaced(_ isSealed: Bool) async throws {
+        var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        let first = try await SessionActor.open(store)
+        for number in 0..<20 { try await first.put("info\(number)", under: "id\(number)") }
+        store.close()
+        try displace(by: 3)
+        store = try SQLiteTokenStore(at: data) { ($0.isSealed, $0.cacheLimit) = (isSealed, 0) }
+        defer { store.close() }
+        let session = try await SessionActor.open(store)
+        for number in 0..<20 { #expect(try await session.get("id\(number)") == "info\(number)") }
+        try await session.put("new", under: "id3")
+        #expect(try await session.get("id3") == "new")
+        let administrator = StoreAdministrator(store)
+        #expect(try await administrator.statistics().tokens == 40)
+        #expect(try await administrator.remove([Array("id4".utf8)]) == 1)
+        #expect(try await session.get("id4") == nil)
+        try await session.put("again", under: "id4")
+        #expect(try await session.get("id4") == "again")
+        #expect(try await administrator.statistics().tokens == 40)
+        #expect(try await session.get("id5") == "info5")
+    }
+
+    @Test("a look at everything finds tokens that are there twice, and rows where none belongs")
+    func doubles() async throws {
+        var store = try SQLiteTokenStore(at: data)
+        try await SessionActor.open(store).put("info", under: "id")
+        store.close()
+        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
+            """
+            INSERT INTO token SELECT slot + 1, key, written_at, expires_at, key_number, value FROM token;
+            INSERT INTO token SELECT -1, key, written_at, expires_at, key_number, value FROM token LIMIT 1;
+            UPDATE store SET tokens = 3
+            """
+        )
+        store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let found = try await StoreAdministrator(store).verify { _ in }
+        #expect(found.damages == ["1 token is there twice"])
+        #expect(found.unreadable == ["\(SealingError.misplaced)": 1])
+        #expect(found.tokens == 3 && !found.isSound)
+    }
+
+    @Test(
+        "a row that was moved out of its slots is no token, and a look at everything says so", arguments: [true, false])
+    func misplaced(_ isSealed: Bool) async throws {
+        var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        try await SessionActor.open(store).put("info", under: "id")
+        store.close()
+        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute("UPDATE token SET slot = slot + 15")
+        store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        defer { store.close() }
+        #expect(try await SessionActor.open(store).get("id") == nil)
+        let found = try await StoreAdministrator(store).verify { _ in }
+        #expect(found.unreadable == ["\(SealingError.misplaced)": 1] && !found.isSound)
+    }
+}

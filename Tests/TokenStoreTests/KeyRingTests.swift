@@ -1,0 +1,120 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenStore
+
+@Suite struct KeyRingTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    private func file(_ name: String = "keys", credentials: String? = nil) -> KeyRingFile {
+        KeyRingFile(path: "\(folder.path)/\(name)", credentials: credentials, directory: folder.path)
+    }
+
+    private func write(_ text: String, mode: Int = 0o600) throws -> KeyRingFile {
+        try Data(text.utf8).write(to: URL(filePath: file().path))
+        try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: file().path)
+        return file()
+    }
+
+    private static let key = String(repeating: "0123456789abcdeF", count: 4)
+
+    @Test("a ring is written for its owner alone and read as it was")
+    func savingAndLoading() throws {
+        let ring = try KeyRing.random(createdAt: 5).addingKey(createdAt: 6)
+        try file().save(ring)
+        let mode = try FileManager.default.attributesOfItem(atPath: file().path)[.posixPermissions] as? Int
+        #expect(mode == 0o600)
+        let found = try #require(try file().load())
+        #expect(found.keys.map(\.number) == [1, 2])
+        #expect(found.keys.map(\.createdAt) == [5, 6])
+        #expect(KeyRingText.bytes(of: found) == KeyRingText.bytes(of: ring))
+        #expect(found.keys.map(\.bindsTimes) == [true, true])
+        #expect(try found.identity() == ring.identity())
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["keys"])
+    }
+
+    @Test("a missing file is no ring, a new one has other keys")
+    func missing() throws {
+        #expect(try file("none").load() == nil)
+        #expect(try KeyRing.random(createdAt: 1).identity() != KeyRing.random(createdAt: 1).identity())
+    }
+
+    @Test("comments, blank lines, blanks and the order of lines do not matter")
+    func leniency() throws {
+        let ring = try #require(
+            try write("\n# a\n 2\t7  \(Self.key)\r\n1 6 \(Self.key)\n\nindex \(Self.key)").load())
+        #expect(ring.keys.map(\.number) == [1, 2])
+        #expect(ring.newest.createdAt == 7)
+    }
+
+    @Test("keys of earlier versions stay what they are beside new ones")
+    func earlierKeys() throws {
+        let text = "index \(Self.key)\n1 1 \(Self.key)\n2 2 \(Self.key) binds-times\n3 3 \(Self.key)\n"
+        let ring = try #require(try write(text).load()).addingKey(createdAt: 4)
+        try file().save(ring)
+        #expect(try #require(try file().load()).keys.map(\.bindsTimes) == [false, true, false, true])
+    }
+
+    @Test(
+        "a malformed ring is refused with its line and the reason, and without any of its keys",
+        arguments: [
+            ("1 1 KEY\n", 0, "the index key is missing"),
+            ("index KEY\n", 0, "there is no numbered key"),
+            ("index KEY\nindex KEY\n1 1 KEY", 2, "there are two index keys"),
+            ("index KEY\n1 1 KEY\n1 2 KEY", 3, "there are two keys with the number 1"),
+            ("index KEY0\n1 1 KEY", 1, "expected: index KEY, the key in 64 hexadecimal digits"),
+            ("index xKEY\n1 1 KEY", 1, "expected: index KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n0 1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n1 1 KEY binds", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n1 1 KEY KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+        ]
+    )
+    func malformed(_ text: String, _ line: Int, _ reason: String) throws {
+        let file = try write(text.replacing("KEY", with: Self.key))
+        #expect(throws: KeyRingError.malformed(path: file.path, line: line, reason: reason)) { try file.load() }
+        do {
+            _ = try file.load()
+        } catch {
+            #expect(!error.description.contains("0123456789abcde"))
+        }
+    }
+
+    @Test("a ring that others can read is refused, but not a credential of systemd's")
+    func permissions() throws {
+        let text = "index \(Self.key)\n1 1 \(Self.key)\n"
+        for mode in [0o640, 0o604, 0o660] {
+            let file = try write(text, mode: mode)
+            #expect(throws: KeyRingError.open(path: file.path, mode: UInt32(mode))) { try file.load() }
+        }
+        _ = try write(text, mode: 0o440)
+        let credential = file(credentials: folder.path)
+        #expect(credential.isCredential)
+        #expect(try credential.load() != nil)
+        #expect(throws: KeyRingError.credential(path: credential.path)) {
+            try credential.save(KeyRing.random(createdAt: 1))
+        }
+    }
+
+    @Test("the file is the one of the settings, otherwise the credential, otherwise one in the data directory")
+    func place() throws {
+        let name = "\(folder.path)/\(KeyRingFile.credentialName)"
+        #expect(KeyRingFile(path: "/a", credentials: folder.path, directory: "/d").path == "/a")
+        #expect(KeyRingFile(path: "", credentials: folder.path, directory: "/d").path == "/d/keys")
+        try Data().write(to: URL(filePath: name))
+        #expect(KeyRingFile(path: "", credentials: folder.path, directory: "/d").path == name)
+        #expect(KeyRingFile(path: "", credentials: nil, directory: "/d").path == "/d/keys")
+    }
+
+    @Test("retired numbers are not used again while a later key is there")
+    func numbers() throws {
+        let ring = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2).removingKey(numbered: 1)
+        #expect(ring.keys.map(\.number) == [2])
+        #expect(try ring.addingKey(createdAt: 3).newest.number == 3)
+    }
+}

@@ -12,25 +12,16 @@ package struct SettingsChange: Sendable {
     ///   - wanted: What was read.
     ///   - takesTLS: Whether certificates can be changed: there are listeners that have some.
     package init(from running: Settings, to wanted: Settings, takesTLS: Bool) {
-        var settings = running
-        settings.admin.hosts = wanted.admin.hosts
-        settings.paths = wanted.paths
-        settings.readsJSON = wanted.readsJSON
-        settings.https = wanted.https
         // The listeners cannot do without.
-        if takesTLS && !wanted.tls.certificates.isEmpty { settings.tls = wanted.tls }
-        settings.trustedProxies = wanted.trustedProxies
-        settings.logLevel = wanted.logLevel
-        settings.logFormat = wanted.logFormat
-        settings.accessLog = wanted.accessLog
-        settings.accessLogFile = wanted.accessLogFile
-        settings.hasRequestIDs = wanted.hasRequestIDs
-        settings.drainTimeout = wanted.drainTimeout
-        settings.limits = wanted.limits
-        settings.connectionLimit = wanted.connectionLimit
-        settings.heldLimit = wanted.heldLimit
-        settings.timeouts = wanted.timeouts
-        settings.retention = wanted.retention
+        let takesCertificates = takesTLS && !wanted.tls.certificates.isEmpty
+        var settings = running
+        for setting in Setting.all {
+            switch setting.effect {
+            case .atReload: setting.copy(wanted, &settings)
+            case .atReloadOfCertificates: if takesCertificates { setting.copy(wanted, &settings) }
+            case .atStart: break
+            }
+        }
         self.settings = settings
         made = Setting.all.compactMap { setting in
             let (old, new) = (setting.show(running), setting.show(settings))

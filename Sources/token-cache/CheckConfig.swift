@@ -16,7 +16,7 @@ struct CheckConfig: AsyncParsableCommand {
     @OptionGroup var options: ConfigurationOptions
 
     func run() async throws {
-        let settings = try await options.load(listen: addresses.listen)
+        let settings = try options.load(listen: addresses.listen)
         try StandardOutput.print(settings.listing)
     }
 }

@@ -41,9 +41,9 @@ struct ConfigurationOptions: ParsableArguments {
     /// The settings in effect, or the fault on standard error and the end with status 1.
     ///
     /// - Parameters: As of `loader`.
-    func load(listen: [String] = [], acceptsDamagedLog: Bool = false) async throws -> Settings {
+    func load(listen: [String] = [], acceptsDamagedLog: Bool = false) throws -> Settings {
         do throws(SettingsError) {
-            return try await loader(listen: listen, acceptsDamagedLog: acceptsDamagedLog).load()
+            return try loader(listen: listen, acceptsDamagedLog: acceptsDamagedLog).load()
         } catch {
             throw fault("\(error)")
         }

@@ -21,7 +21,7 @@ struct Drain: AsyncParsableCommand {
 
     func run() async throws {
         do {
-            let answer = try Steering.drain(try await options.load())
+            let answer = try Steering.drain(try options.load())
             try output.print(answer, "the server finishes what is under way, and stops")
         } catch let failure as Steering.Failure {
             throw options.fault("\(failure)")

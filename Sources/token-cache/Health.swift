@@ -20,7 +20,7 @@ struct Health: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let readiness = HealthProbe(try await options.load()).ask()
+        let readiness = HealthProbe(try options.load()).ask()
         try output.print(
             readiness, readiness.isReady ? "ready" : "not ready: \(readiness.reasons.joined(separator: "; "))"
         )

@@ -21,7 +21,7 @@ struct Reload: AsyncParsableCommand {
 
     func run() async throws {
         do {
-            let outcome = try Steering.reload(try await options.load())
+            let outcome = try Steering.reload(try options.load())
             try output.print(outcome, outcome.isReloaded ? "reloaded: \(outcome.outcome)" : outcome.outcome)
             if !outcome.isReloaded { throw ExitCode.failure }
         } catch let failure as Steering.Failure {

@@ -26,7 +26,7 @@ struct Serve: AsyncParsableCommand {
     var acceptDamagedWal = false
 
     func run() async throws {
-        let settings = try await options.load(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
+        let settings = try options.load(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
         let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
         let server: ServerProcess
         do throws(StartError) {

@@ -77,9 +77,9 @@ def test_the_image_runs_as_a_user_without_rights_on_its_volume(stages):
 def test_the_image_has_the_libraries_that_the_program_needs(stages):
     final = dict(stages[-1])
     linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
-    for library, package in {"libsqlite3": "libsqlite3-0", "libssl": "libssl3", "libstdc++": "libstdc++6"}.items():
+    for library, package in {"libsqlite3": "libsqlite3-0", "libssl": "libssl3", "libyaml": "libyaml-0-2", "libstdc++": "libstdc++6"}.items():
         assert library in linked and f" {package} " in final["RUN"]
-    known = r"libsqlite3|libssl|libcrypto|libstdc\+\+|libgcc_s|libc|libm|linux-vdso|libpthread|libdl|librt|libresolv"
+    known = r"libsqlite3|libyaml-0|libssl|libcrypto|libstdc\+\+|libgcc_s|libc|libm|linux-vdso|libpthread|libdl|librt|libresolv"
     names = [line.split()[0].split(".so")[0] for line in linked.splitlines() if not line.strip().startswith("/")]
     assert not [name for name in names if not re.fullmatch(known, name)]
 

@@ -51,7 +51,7 @@ def test_the_package_states_what_it_needs_and_who_owns_its_files(packages, conte
     fields = dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)", (contents / "DEBIAN" / "control").read_text(), re.M))
     assert (fields["Package"], fields["Version"]) == ("token-cache", VERSIONS[0])
     needed = {part.split()[0] for part in fields["Depends"].split(", ")}
-    assert {"libc6", "libssl3", "libsqlite3-0", "init-system-helpers"} <= needed
+    assert {"libc6", "libssl3", "libsqlite3-0", "libyaml-0-2", "init-system-helpers"} <= needed
     listed = subprocess.run(["dpkg-deb", "--contents", str(packages[0])], capture_output=True, text=True, check=True)
     assert {line.split()[1] for line in listed.stdout.splitlines()} == {"root/root"}
     assert not [line for line in listed.stdout.splitlines() if line[5] == "w" or line[8] == "w"]

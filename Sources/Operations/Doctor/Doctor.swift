@@ -33,7 +33,7 @@ package struct Doctor: Sendable {
         var findings = LibraryCheck.findings(version: version)
         let loaded: SettingsLoader.Loaded
         do throws(SettingsError) {
-            loaded = try await loader.loadWithOrigins()
+            loaded = try loader.loadWithOrigins()
         } catch {
             findings.append(.problem("Settings", error))
             findings.append(

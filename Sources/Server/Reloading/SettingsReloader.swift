@@ -66,7 +66,7 @@ final class SettingsReloader: Sendable {
     private func reloadNow(_ reason: String) async -> ReloadOutcome {
         do {
             let before = settings
-            let change = SettingsChange(from: before, to: try await loader.load(), takesTLS: parts.tls != nil)
+            let change = SettingsChange(from: before, to: try loader.load(), takesTLS: parts.tls != nil)
             let settings = change.settings
             // Whatever can fail comes before the first change.
             let certificates = try parts.tls?.read(TLSFiles(settings))

@@ -22,7 +22,7 @@ struct Restore: AsyncParsableCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let settings = try await options.load()
+        let settings = try options.load()
         let bar = ProgressBar("Checking")
         defer { bar.finish() }
         let outcome: StoreReplacement.Outcome

@@ -36,7 +36,7 @@ private struct Conversion {
     let isSealed: Bool
 
     func run() async throws {
-        let settings = try await options.load()
+        let settings = try options.load()
         let bar = ProgressBar(isSealed ? "Sealing" : "Unsealing")
         defer { bar.finish() }
         let outcome: StoreReplacement.Outcome

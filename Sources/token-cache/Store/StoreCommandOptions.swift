@@ -10,8 +10,8 @@ struct StoreCommandOptions: ParsableArguments {
     @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
-    func load() async throws -> Settings {
-        try await configuration.load()
+    func load() throws -> Settings {
+        try configuration.load()
     }
 
     /// For standard error.
@@ -28,7 +28,7 @@ struct StoreCommandOptions: ParsableArguments {
     func withStore<Result: Sendable>(
         creates: Bool = false, _ body: (StoreAccess) async throws -> Result
     ) async throws -> Result {
-        let settings = try await load()
+        let settings = try load()
         do {
             let store = try StoreAccess.open(settings, creates: creates, logger: logger)
             defer { store.close() }

@@ -1,5 +1,10 @@
 /// Sizes and times as people write them in settings.
 package enum Quantities {
+    /// Reads a number: digits alone.
+    static func number(_ text: String) -> Int? {
+        text.allSatisfy { $0.isASCII && $0.isNumber } ? Int(text) : nil
+    }
+
     /// Reads a number of bytes, such as `8192`, `8 KiB`, `1MiB` or `1 GiB`.
     ///
     /// Nil when it is none.

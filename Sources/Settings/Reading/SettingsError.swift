@@ -1,8 +1,8 @@
-/// What is wrong with the configuration: where, which key, what was found, what is allowed.
+/// What is wrong with the settings: where, which key, what was found, what is allowed.
 package enum SettingsError: Error, Hashable, CustomStringConvertible {
     case unreadableFile(path: String, reason: String)
-    /// The file is no YAML, or its top level holds no keys.
-    case malformedFile(path: String, reason: String)
+    /// The file is no YAML, or its top level holds no keys. The line is from 1.
+    case malformedFile(path: String, line: Int, reason: String)
     case unknownKey(source: String, key: String, suggestion: String?)
     case notAllowed(source: String, key: String, found: String, allowed: String)
     /// Values that are allowed each and contradict each other.
@@ -12,8 +12,8 @@ package enum SettingsError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .unreadableFile(let path, let reason):
             "the configuration file \(path) cannot be read: \(reason)"
-        case .malformedFile(let path, let reason):
-            "the configuration file \(path) is not valid YAML with keys at its top level: \(reason)"
+        case .malformedFile(let path, let line, let reason):
+            "the configuration file \(path) is not valid YAML with keys at its top level: line \(line): \(reason)"
         case .unknownKey(let source, let key, let suggestion):
             "\(source): there is no setting \(key)"
                 + (suggestion.map { "; did you mean \($0)?" } ?? "; token-cache check-config without it shows them all")

@@ -1,0 +1,4 @@
+// libyaml's C API.
+#pragma once
+
+#include <yaml.h>

@@ -1,0 +1,70 @@
+internal import HTTP
+
+extension Setting {
+    /// How much clients may send, take and keep.
+    static let limits = [
+        Setting(
+            "limits.request_line", \.limits.requestLine, .bytes(256...1 << 20),
+            "The longest request line (method, path and query); beyond it 414. Raise it when ids in queries are long."
+        ),
+        Setting(
+            "limits.head", \.limits.head, .bytes(512...16 << 20),
+            "The largest request line and headers together; beyond it 431."
+        ),
+        Setting(
+            "limits.fields", \.limits.fieldCount, .number(10...10_000),
+            "The largest number of header lines; beyond it 431."
+        ),
+        Setting(
+            "limits.body", \.limits.body, .bytes(1 << 10...64 << 20),
+            "The largest body; beyond it 413. No token info can be larger than this."
+        ),
+        Setting(
+            "limits.buffers", \.heldLimit, .bytes(1 << 20...64 << 30),
+            """
+            The memory for all requests that have not arrived in full, answers that clients have not taken, and tokens that
+            are being stored. Beyond it, a request gets 503, a POST 50001, and a long answer is cut off. Without this limit,
+            slow clients or a slow disk could fill the memory.
+            """
+        ),
+        Setting(
+            "limits.connections", \.connectionLimit, .number(1...1_000_000),
+            """
+            The largest number of open connections; one more gets 503. Each takes a descriptor: raise ulimit -n or
+            LimitNOFILE= as well.
+            """
+        ),
+    ]
+
+    /// How long the server waits for a client.
+    static let timeouts = [
+        Setting(
+            "timeouts.head", \.timeouts.head, waiting,
+            "From the first byte of a request to the end of its headers; beyond it 408. Slow phones may need longer."
+        ),
+        Setting(
+            "timeouts.body", \.timeouts.body, waiting,
+            "From the end of the headers to the end of the body; beyond it 408."
+        ),
+        Setting(
+            "timeouts.handshake", \.timeouts.handshake, waiting,
+            "From the start of a connection to the end of its TLS handshake."
+        ),
+        Setting(
+            "timeouts.idle", \.timeouts.idle, .duration(.milliseconds(100) ... .seconds(86_400)),
+            """
+            Between two requests of a connection. Keep it longer than the proxy's own timeout, so that the proxy closes
+            first.
+            """
+        ),
+        Setting(
+            "timeouts.send", \.timeouts.send, waiting,
+            """
+            For the client to take an answer, or another 256 KiB of it. Also how long a request with a long body or a long
+            answer waits for its turn before it gets 503.
+            """
+        ),
+    ]
+
+    private static let waiting = SettingFormat<Duration>.duration(.milliseconds(100) ... .seconds(3_600))
+}

@@ -1,0 +1,77 @@
+internal import TokenService
+
+extension Setting {
+    /// How requests have to come: over https, with which certificates, through which proxies.
+    static let security = https + tls + proxies
+
+    private static let https = [
+        Setting(
+            "https.mode", \.https.mode, .choice,
+            """
+            Which requests are answered rather than redirected to https. strict: those that came by https according to a
+            trusted proxy, and those from this machine without any forwarded header. proxy: the rule of token.php, which
+            redirects a request with X-Forwarded-Proto: http unless it comes from 127.0.0.1. off: all of them; choose it only
+            where nobody but you can reach the server.
+
+            In mode strict, requests that other sites' pages make in a browser on this machine are refused.
+            """
+        ),
+        Setting(
+            "https.public_host", \.https.publicHost,
+            .text(
+                "empty, or a host with an optional port, such as tokens.example.com",
+                where: { $0.isEmpty || isAuthority($0) }
+            ),
+            """
+            The host of redirects, such as tokens.example.com; empty for the host that the request names. In mode strict,
+            programs on this machine may use it over plain HTTP too, as they may use IP addresses, localhost and host names
+            without a dot.
+            """
+        ),
+        Setting(
+            "https.hsts_max_age", \.https.transportSecurityAge, .duration(.zero ... .seconds(10 * 365 * 86_400)),
+            """
+            How long browsers are told to use only https (Strict-Transport-Security, in answers over https); 0 sends no such
+            header.
+            """
+        ),
+    ]
+
+    private static let tls = [
+        Setting(
+            "tls.certificate", \.tls.certificates, .files, takesEffect: .atReloadOfCertificates,
+            """
+            The certificates of https:// listeners, in PEM, each with its intermediate certificates. A client gets the
+            certificate for the name that it asks for, otherwise the first one. The files are read again on SIGHUP and when
+            they change; if a certificate and its key do not match, the old pair stays in use.
+            """
+        ),
+        Setting(
+            "tls.private_key", \.tls.privateKeys, .files, takesEffect: .atReloadOfCertificates,
+            "The private keys of tls.certificate, in PEM, in the same order."
+        ),
+        Setting(
+            "tls.client_ca", \.tls.clientAuthorities, .text("the path of a PEM file, or empty"),
+            takesEffect: .atReloadOfCertificates,
+            """
+            The authorities that must have issued clients' certificates, in PEM; empty asks for no certificates. For a proxy
+            on another machine, or for devices with certificates of their own.
+            """
+        ),
+    ]
+
+    private static let proxies = [
+        Setting(
+            "trusted_proxies", \.trustedProxies,
+            .listOrNone(
+                ["none"], "addresses and blocks, such as 10.0.0.0/8 or fd00::1, and unix for Unix sockets; or none",
+                showing: "none", TrustedProxy.init, \.description
+            ),
+            """
+            The clients whose forwarded headers (X-Forwarded-Proto, X-Forwarded-For, Forwarded) and PROXY headers are
+            believed: addresses, blocks such as 10.0.0.0/8, and unix for clients of Unix sockets; or none. Name the proxy's
+            address if it runs on another machine.
+            """
+        )
+    ]
+}

@@ -1,0 +1,122 @@
+internal import TokenStore
+
+extension Setting {
+    /// What is stored where, how safely, how much of it and for how long.
+    static let storage =
+        [
+            Setting(
+                "data_directory", \.dataDirectory, .text("the path of a folder", where: { !$0.isEmpty }),
+                takesEffect: .atStart,
+                option: "--data-directory",
+                """
+                The folder with the database. It is created with mode 0700. It must be on a local disk: over a network, a
+                lock may not keep other machines out, and data that was synced may not be on the disk.
+                """
+            )
+        ] + sealing + store + retention
+
+    private static let sealing = [
+        Setting(
+            "sealing.enabled", \.sealing.isEnabled, .onOff, takesEffect: .atStart,
+            """
+            Whether tokens are encrypted on the disk. Turn it off only for a new store, where something else encrypts the
+            disk; `token-cache seal` and `token-cache unseal` convert a store that has tokens.
+            """
+        ),
+        Setting(
+            "sealing.key_ring", \.sealing.keyRing, .text("the path of a key ring's file, or empty"),
+            takesEffect: .atStart,
+            """
+            The file with the keys. If empty, it is the systemd credential token-cache.keys if there is one, otherwise the
+            file `keys` in the data folder, which the first start creates. Keep it on another disk or as an encrypted
+            credential: whoever has the key ring and the database can read the tokens, and without the key ring the tokens
+            are lost.
+            """
+        ),
+    ]
+
+    private static let store = [
+        Setting(
+            "store.max_tokens", \.store.tokenLimit,
+            .orOff("a number of at least 1", { Quantities.number($0).flatMap { $0 >= 1 ? $0 : nil } }, { "\($0)" }),
+            takesEffect: .atStart,
+            """
+            The largest number of tokens. Beyond it, a token with a new id gets 50001; known ids can still be written. off
+            sets no limit.
+            """
+        ),
+        Setting(
+            "store.max_bytes", \.store.byteLimit,
+            .orOff(
+                "a size of at least 1 MiB, such as 512 MiB or 2 GiB",
+                { Quantities.bytes($0).flatMap { $0 >= 1 << 20 ? $0 : nil } }, Quantities.text(bytes:)
+            ),
+            takesEffect: .atStart,
+            """
+            The largest size of the database. Beyond it, a token with a new id gets 50001. The WAL beside the database takes
+            about 16 MiB more. off sets no limit.
+            """
+        ),
+        Setting(
+            "store.preload", \.store.isPreloaded, .onOff, takesEffect: .atStart,
+            """
+            Whether a start reads the database once, in the background, so that the system has it in memory before requests
+            need it. A database larger than half of the memory is not read.
+            """
+        ),
+        Setting(
+            "store.accept_damaged_wal", \.store.acceptsDamagedLog, .onOff, takesEffect: .atStart,
+            """
+            Whether to start although the end of the WAL is damaged, not merely torn by a power cut. That loses acknowledged
+            tokens; a copy of the WAL is kept. serve --accept-damaged-wal does the same for a single start.
+            """
+        ),
+        Setting(
+            "store.queue.max_bytes", \.store.queueLimit, .bytes(1 << 20...64 << 30), takesEffect: .atStart,
+            """
+            The bytes of tokens that may wait to be written. Beyond them a POST gets 50001 at once. At least twice
+            limits.body.
+            """
+        ),
+        Setting(
+            "store.queue.max_wait", \.store.queueTime, .duration(.milliseconds(100) ... .seconds(3_600)),
+            takesEffect: .atStart,
+            """
+            How long the disk may take for one write. After that the POSTs behind the write get 50001, further ones get it at
+            once, and the server is not ready, until the disk answers again. Building the index that a retention needs
+            when it is first set counts as a write as well, at about one second per million tokens.
+            """
+        ),
+        Setting(
+            "cache.max_bytes", \.cacheLimit, .bytes(0...64 << 30), takesEffect: .atStart,
+            """
+            The memory for answers to ids that were asked for lately; 0 for none. The cache never answers with anything
+            older than what the store has.
+            """
+        ),
+    ]
+
+    private static let retention = [
+        Setting(
+            "retention.after_written", \.retention.sinceWritten,
+            .orOff(
+                "a time of at least 1s, such as 90d",
+                { Quantities.duration($0).flatMap { $0 >= .seconds(1) ? $0 : nil } }, Quantities.text(_:)
+            ),
+            """
+            Delete a token when it was not written for this long, such as 90d; off keeps tokens forever, as token.php does.
+
+            No token is deleted for twelve hours after the clock has jumped by more than a day or the server was stopped for
+            longer than that.
+            """
+        ),
+        Setting(
+            "retention.after_expired", \.retention.sinceExpired,
+            .orOff("a time of at least 0s, such as 7d", Quantities.duration, Quantities.text(_:)),
+            """
+            Delete a token this long after the expiration date in it
+            (com.facebook.sdk:TokenInformationExpirationDateKey), such as 7d; off keeps it.
+            """
+        ),
+    ]
+}

@@ -1,0 +1,137 @@
+/// How a kind of value is written in settings: what is allowed, how its text is read, and how it is shown.
+struct SettingFormat<Value: Sendable>: Sendable {
+    /// Whether it takes several texts.
+    var isList = false
+    /// What is allowed, to be read after "allowed is".
+    let allowed: String
+    /// How an empty list is shown.
+    var empty = "[]"
+    /// The value of these texts; nil when they are not allowed.
+    ///
+    /// A format that is not a list gets exactly one text.
+    let read: @Sendable (_ texts: [String]) -> Value?
+    /// The texts of a value, which `read` takes.
+    let texts: @Sendable (Value) -> [String]
+}
+
+extension SettingFormat {
+    /// One text.
+    static func single(
+        _ allowed: String, _ read: @escaping @Sendable (String) -> Value?, _ text: @escaping @Sendable (Value) -> String
+    ) -> SettingFormat {
+        SettingFormat(allowed: allowed, read: { read($0[0]) }, texts: { [text($0)] })
+    }
+
+    /// A value between two others.
+    private static func within(
+        _ range: ClosedRange<Value>, _ allowed: String, _ read: @escaping @Sendable (String) -> Value?,
+        _ text: @escaping @Sendable (Value) -> String
+    ) -> SettingFormat where Value: Comparable {
+        single(allowed, { read($0).flatMap { range.contains($0) ? $0 : nil } }, text)
+    }
+
+    /// A value, or a word in its place.
+    static func orWord<Wrapped>(
+        _ words: [String], _ allowed: String, _ read: @escaping @Sendable (String) -> Wrapped?,
+        _ text: @escaping @Sendable (Wrapped) -> String
+    ) -> SettingFormat where Value == Wrapped? {
+        single(
+            "\(words[0]), or \(allowed)",
+            { words.contains($0) ? .some(nil) : read($0).map(Optional.some) }, { $0.map(text) ?? words[0] }
+        )
+    }
+
+    /// A value, or off for none.
+    static func orOff<Wrapped>(
+        _ allowed: String, _ read: @escaping @Sendable (String) -> Wrapped?,
+        _ text: @escaping @Sendable (Wrapped) -> String
+    ) -> SettingFormat where Value == Wrapped? {
+        // YAML's writers make false of off.
+        orWord(["off", "false"], allowed, read, text)
+    }
+
+    /// At least one value.
+    static func list<Element>(
+        _ allowed: String, _ read: @escaping @Sendable (String) -> Element?,
+        _ text: @escaping @Sendable (Element) -> String
+    ) -> SettingFormat where Value == [Element] {
+        SettingFormat(
+            isList: true, allowed: allowed,
+            read: { texts in
+                let elements = texts.compactMap(read)
+                return texts.isEmpty || elements.count < texts.count ? nil : elements
+            },
+            texts: { $0.map(text) }
+        )
+    }
+
+    /// Any number of values; `words`, one of them alone, stand for none as well.
+    static func listOrNone<Element>(
+        _ words: [String], _ allowed: String, showing empty: String = "[]",
+        _ read: @escaping @Sendable (String) -> Element?, _ text: @escaping @Sendable (Element) -> String
+    ) -> SettingFormat where Value == [Element] {
+        SettingFormat(
+            isList: true, allowed: allowed, empty: empty,
+            read: { texts in
+                if texts.count == 1 && words.contains(texts[0]) { return [] }
+                let elements = texts.compactMap(read)
+                return elements.count < texts.count ? nil : elements
+            },
+            texts: { $0.map(text) }
+        )
+    }
+}
+
+extension SettingFormat where Value == Int {
+    static func number(_ range: ClosedRange<Int>) -> SettingFormat {
+        within(range, "a number from \(range.lowerBound) to \(range.upperBound)", Quantities.number, { "\($0)" })
+    }
+
+    static func bytes(_ range: ClosedRange<Int>) -> SettingFormat {
+        let (least, most) = (Quantities.text(bytes: range.lowerBound), Quantities.text(bytes: range.upperBound))
+        return within(
+            range, "a size from \(least) to \(most), in bytes or with KiB, MiB or GiB, such as 64 KiB",
+            Quantities.bytes, Quantities.text(bytes:)
+        )
+    }
+}
+
+extension SettingFormat where Value == Duration {
+    static func duration(_ range: ClosedRange<Duration>) -> SettingFormat {
+        let (least, most) = (Quantities.text(range.lowerBound), Quantities.text(range.upperBound))
+        return within(
+            range, "a time from \(least) to \(most), in seconds or with ms, s, m, h or d, such as 500ms or 2m",
+            Quantities.duration, Quantities.text(_:)
+        )
+    }
+}
+
+extension SettingFormat where Value == Bool {
+    static var onOff: SettingFormat {
+        // YAML's writers make true and false of on and off.
+        let values = ["on": true, "off": false, "true": true, "false": false]
+        return single("on, off", { values[$0] }, { $0 ? "on" : "off" })
+    }
+}
+
+extension SettingFormat where Value: RawRepresentable<String> & CaseIterable {
+    /// One of the type's cases.
+    static var choice: SettingFormat {
+        single(Value.allCases.map(\.rawValue).joined(separator: ", "), Value.init(rawValue:), \.rawValue)
+    }
+}
+
+extension SettingFormat where Value == String {
+    /// A text that fulfils a condition.
+    static func text(
+        _ allowed: String, where isAllowed: @escaping @Sendable (String) -> Bool = { _ in true }
+    ) -> SettingFormat {
+        single(allowed, { isAllowed($0) ? $0 : nil }, { $0 })
+    }
+}
+
+extension SettingFormat where Value == [String] {
+    static var files: SettingFormat {
+        listOrNone([""], "paths of PEM files, or an empty list", { $0.isEmpty ? nil : $0 }, { $0 })
+    }
+}

@@ -1,0 +1,45 @@
+extension SettingsFile {
+    /// Refuses what no setting can take: unknown keys, values in the place of sections, and kinds of values that are not read.
+    func checkKeys() throws(SettingsError) {
+        let known = Dictionary(uniqueKeysWithValues: Setting.all.map { ($0.key, $0) })
+        for entry in entries {
+            let members = Setting.all.map(\.key).filter { $0.hasPrefix(entry.key + ".") }
+            if !members.isEmpty {
+                throw .notAllowed(
+                    source: place(of: entry), key: entry.key, found: "a value",
+                    allowed: "a section with "
+                        + members.map { String($0.dropFirst(entry.key.count + 1)) }.sorted().joined(separator: ", ")
+                )
+            }
+            guard let setting = known[entry.key] else {
+                throw .unknownKey(
+                    source: place(of: entry), key: entry.key,
+                    suggestion: Suggestion.nearest(to: entry.key, among: Setting.all.map(\.key))
+                )
+            }
+            if let fault = entry.fault {
+                throw .notAllowed(source: place(of: entry), key: entry.key, found: fault, allowed: setting.allowed)
+            }
+        }
+    }
+}
+
+extension YAMLEntries.Entry {
+    /// A scalar counts as a list of one.
+    var texts: [String] {
+        switch value {
+        case .text(let text): [text]
+        case .list(let texts): texts
+        case .emptySection, .unusable: []
+        }
+    }
+
+    /// What it is, if no setting can take it.
+    fileprivate var fault: String? {
+        switch value {
+        case .text, .list: nil
+        case .emptySection: "an empty section"
+        case .unusable(let what): what
+        }
+    }
+}

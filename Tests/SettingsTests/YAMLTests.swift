@@ -1,0 +1,63 @@
+import Testing
+
+@testable import Settings
+
+@Suite struct YAMLTests {
+    private func entries(_ text: String) throws -> [String] {
+        try YAMLEntries(Array(text.utf8)).entries.map { "\($0.line) \($0.key) \($0.value)" }
+    }
+
+    @Test(
+        arguments: [
+            ("", []), ("# nothing\n", []), ("---\n", []), ("{}", []), ("\u{feff}a: b", ["1 a text(\"b\")"]),
+            ("a: b\r\nc: d\r\n", ["1 a text(\"b\")", "2 c text(\"d\")"]),
+            ("a:\n  b: 1\n  c:\n    d: [x, y]\n", ["2 a.b text(\"1\")", "4 a.c.d list([\"x\", \"y\"])"]),
+            ("a.b: 1\na:\n  c: 2", ["1 a.b text(\"1\")", "3 a.c text(\"2\")"]),
+            ("{\"a\": true, \"b\": {\"c\": [1, \"2\"]}}", ["1 a text(\"true\")", "1 b.c list([\"1\", \"2\"])"]),
+            ("a: ~\nb:\nc: []\nd: {}", ["1 a text(\"~\")", "2 b text(\"\")", "3 c list([])", "4 d emptySection"]),
+            ("a: !!str 5\nb: |\n  c\n", ["1 a text(\"5\")", "2 b text(\"c\\n\")"]),
+        ]
+    )
+    func `keys are read with their lines, and values as their text`(text: String, found: [String]) throws {
+        #expect(try entries(text) == found)
+    }
+
+    @Test(
+        arguments: [
+            ("a: &x 1\nb: *x", ["1 a unusable(\"a value with an anchor\")", "2 b unusable(\"an alias\")"]),
+            ("a: [&x 1, *x]", ["1 a unusable(\"a list with an alias in it\")"]),
+            ("a: [&x 1]", ["1 a unusable(\"a list with an anchor in it\")"]),
+            ("a: [[b], c]\nd: e", ["1 a unusable(\"a list with a list in it\")", "2 d text(\"e\")"]),
+            ("a:\n  - b: [c]\n    d: {}\n  - e", ["1 a unusable(\"a list with a section in it\")"]),
+        ]
+    )
+    func `values that no setting can take are named`(text: String, found: [String]) throws {
+        #expect(try entries(text) == found)
+    }
+
+    @Test(
+        arguments: [
+            ("a: 1\nb: 2\na: 3", 3, "a is a duplicate of the one on line 1"),
+            ("a:\n  b: 1\nc: 1\na:\n  d: 1", 4, "a is a duplicate of the one on line 1"),
+            ("a.b: 1\na:\n  b: 1", 3, "a.b is a duplicate of the one on line 1"),
+            ("a: 1\n---\nb: 2", 2, "a second document begins, and only one is read"),
+            ("word", 1, "found no keys"), ("- a", 1, "found no keys"),
+            ("? [a]\n: b", 1, "a key must be a word, without an anchor or an alias"),
+            ("a: &x 1\n*x : 2", 2, "a key must be a word, without an anchor or an alias"),
+            ("&x a: 1", 1, "a key must be a word, without an anchor or an alias"),
+            ("a: [b", 1, "did not find expected ',' or ']', while parsing a flow sequence"),
+            ("a:\n  b: [c,\n\n", 3, "did not find expected node content, while parsing a flow node"),
+            ("a:\n\tb: 1", 2, "found character that cannot start any token, while scanning for the next token"),
+            ("a: 1\nb: \u{1}", 2, "control characters are not allowed"),
+        ]
+    )
+    func `what cannot be read is named with its line`(text: String, line: Int, reason: String) {
+        #expect(throws: YAMLEntries.Fault(line: line, reason: reason)) { try entries(text) }
+    }
+
+    @Test(arguments: ["[", "{a: "])
+    func `deep nesting ends the reading soon`(bracket: String) {
+        let text = "a: " + String(repeating: bracket, count: 300_000)
+        #expect(throws: YAMLEntries.Fault.self) { try entries(text) }
+    }
+}

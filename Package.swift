@@ -107,7 +107,7 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "TokenServiceTests", dependencies: ["TokenService", "HTTP", "TokenStore", "TestSupport"],
+            name: "TokenServiceTests", dependencies: ["TokenService", "HTTP", "SQLiteStore", "TokenStore", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(

@@ -43,8 +43,7 @@ package final class SQLiteTokenStore: TokenStore {
         let opener = StoreOpener(directory: directory.path, database: path, options: options, report: report)
         let opened = try opener.open()
         state = StoreState(
-            sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention,
-            cacheLimit: options.cacheLimit
+            sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention
         )
         let database = WriterDatabase(
             opened.committer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: directory,
@@ -61,6 +60,13 @@ package final class SQLiteTokenStore: TokenStore {
         // One connection does all commits and checkpoints.
         let bug = SQLiteLibrary.hasWALResetBug ? " (has the WAL-reset bug, which cannot strike here)" : ""
         return "SQLite \(SQLiteLibrary.version)\(bug) in \(directory.path), \(sealing)"
+    }
+
+    /// The folder's lock keeps other processes out.
+    package var seesAllWrites: Bool { true }
+
+    package func report(writesTo observer: any WriteObserver) {
+        state.observer = observer
     }
 
     package func makeSession(

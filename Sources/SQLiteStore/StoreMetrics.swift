@@ -1,7 +1,7 @@
 internal import Glibc
 package import Metrics
 internal import Synchronization
-package import TokenStore
+internal import TokenStore
 
 /// What the writer's thread counts; any thread reads it.
 package final class StoreMetrics: Sendable {
@@ -39,8 +39,6 @@ extension Histogram {
 
 extension SQLiteTokenStore {
     package var metrics: StoreMetrics { state.metrics }
-
-    package var cacheCounts: TokenCache.Counts { state.cache.counts }
 
     /// Rows that did not open when they were asked for, since the start.
     package var unreadableCount: Int { state.unreadableCount.load(ordering: .relaxed) }

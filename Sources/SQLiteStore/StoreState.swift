@@ -22,16 +22,21 @@ final class StoreState: Sendable {
     let isBackingUp = Atomic<Bool>(false)
     let metrics = StoreMetrics()
     let sealing: Sealing
-    let cache: TokenCache
+    private let writeObserver = Mutex<(any WriteObserver)?>(nil)
     private let currentRetention: Mutex<Retention>
     /// Whether that keeps everything for ever; apart from it, for whoever asks with each request.
     private let isRetentionUnlimited: Atomic<Bool>
 
-    init(sealing: Sealing, retention: Retention, cacheLimit: Int) {
+    init(sealing: Sealing, retention: Retention) {
         self.sealing = sealing
         currentRetention = Mutex(retention)
         isRetentionUnlimited = Atomic(retention.isUnlimited)
-        cache = TokenCache(limit: cacheLimit)
+    }
+
+    /// Learns of all changes to tokens; nil for none.
+    var observer: (any WriteObserver)? {
+        get { writeObserver.withLock { $0 } }
+        set { writeObserver.withLock { $0 = newValue } }
     }
 
     /// Which tokens are kept for how long.
@@ -40,11 +45,12 @@ final class StoreState: Sendable {
     /// Whether everything is kept for ever.
     var keepsForever: Bool { isRetentionUnlimited.load(ordering: .relaxed) }
 
-    /// Goes by another retention from now on; what is in the cache with the former one's times is forgotten.
+    /// Goes by another retention from now on.
     func change(_ retention: Retention) {
         currentRetention.withLock { $0 = retention }
         isRetentionUnlimited.store(retention.isUnlimited, ordering: .relaxed)
-        cache.removeAll()
+        // Afterwards: a read that has gone by the former one has begun before this.
+        observer?.didChangeEverything()
     }
 
     /// Why the last write failed, or the next one would; nil when it is over.

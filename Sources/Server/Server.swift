@@ -6,6 +6,7 @@ internal import Logging
 package import SQLiteStore
 package import Settings
 internal import Synchronization
+package import TokenService
 internal import TokenStore
 internal import UnixSignals
 
@@ -18,6 +19,8 @@ package final class Server: Sendable {
     private let settings: Settings
     let logger: Logger
     package let store: SQLiteTokenStore
+    /// Shared by all loops; empty for a store that does not see all writes.
+    package let answers: AnswerCache
     let listeners: ClientListeners
     package let workers: [Worker]
     /// The administration has a loop of its own: nothing that clients do keeps operators waiting.
@@ -52,6 +55,9 @@ package final class Server: Sendable {
         self.settings = settings
         self.listeners = listeners
         self.store = store
+        answers = AnswerCache(limit: settings.cacheLimit)
+        // Before anything is read or written.
+        if store.seesAllWrites { store.report(writesTo: answers) }
         let logger = log.logger
         self.logger = logger
         notifier = setup.notifier
@@ -68,7 +74,7 @@ package final class Server: Sendable {
             for _ in 0..<(settings.loops ?? Processors.usable) {
                 workers.append(
                     try Worker(
-                        settings: settings, store: store,
+                        settings: settings, store: store, answers: store.seesAllWrites ? answers : nil,
                         accessLog: AccessLog(settings.accessLogFormat, to: accessLog), bufferBudget: bufferBudget,
                         totalCount: connectionCount, failures: failures, logger: logger
                     )

@@ -1,3 +1,4 @@
+internal import Glibc
 package import HTTP
 package import TokenStore
 
@@ -24,6 +25,8 @@ package final class TokenService {
     private let paths: [[UInt8]]
     private let readsJSON: Bool
     private let session: any TokenSession
+    /// Nil without a cache.
+    private let answers: AnswerCache?
     /// Told of every read and write that failed; the client only learns the contract's code.
     private let report: (StoreError, _ requestID: RequestID) -> Void
     /// Told whenever the store is asked because the answer is not in memory.
@@ -37,13 +40,20 @@ package final class TokenService {
     /// Taken out while it is used, as `fields` is.
     private var recalled: [UInt8] = []
 
+    /// - Parameters:
+    ///   - settings: What the operator decides.
+    ///   - session: The loop's.
+    ///   - answers: An observer of the session's store; nil for a store that does not see all writes.
+    ///   - report: Told of every read and write that failed.
+    ///   - noteRead: Told whenever the store is asked.
     package init(
-        settings: Settings, session: any TokenSession, report: @escaping (StoreError, _ requestID: RequestID) -> Void,
-        noteRead: @escaping () -> Void = {}
+        settings: Settings, session: any TokenSession, answers: AnswerCache?,
+        report: @escaping (StoreError, _ requestID: RequestID) -> Void, noteRead: @escaping () -> Void = {}
     ) {
         paths = settings.paths.map { Array($0.utf8) }
         readsJSON = settings.readsJSON
         self.session = session
+        self.answers = answers
         self.report = report
         self.noteRead = noteRead
     }
@@ -142,12 +152,13 @@ package final class TokenService {
 
     // MARK: - The store
 
-    /// The answer from memory, if it is there.
+    /// The answer from the cache, if it is there.
     private func recall(_ id: Span<UInt8>) -> Response? {
+        guard let answers else { return nil }
         var room: [UInt8] = []
         swap(&room, &recalled)
         room.removeAll(keepingCapacity: room.capacity <= Self.keptRoom)
-        let isFound = session.recall(id, appendingTo: &room)
+        let isFound = answers.find(id, at: Int64(time(nil))) { room.append(span: $0) }
         recalled = room
         return isFound ? Response(body: room) : nil
     }
@@ -157,15 +168,16 @@ package final class TokenService {
 
     private func fetch(_ id: [UInt8], _ requestID: RequestID) -> Operation {
         noteRead()
-        var tokenInfo: [UInt8] = []
+        // Before the store is read.
+        let ticket = answers?.ticket(for: id.span)
         do throws(StoreError) {
-            switch try session.fetch(id, upTo: Self.shortTokenInfo, appendingTo: &tokenInfo) {
+            switch try session.fetch(id, upTo: Self.shortTokenInfo) {
             case .nothing: return .answer(answer(.notFound))
             case .longer: return .fetchLong(id: id)
-            case .found(let permit):
+            case .found(let tokenInfo, let deadline):
                 var body: [UInt8] = []
                 ContractAnswer.appendFound(tokenInfo, to: &body)
-                if let permit { session.remember(body, under: id, permit) }
+                if let ticket { answers?.insert(body.span, under: id.span, ticket, until: deadline) }
                 return .answer(Response(body: body))
             }
         } catch {
@@ -180,11 +192,10 @@ package final class TokenService {
     ///   - id: The operation's id.
     ///   - requestID: For reports.
     package func fetchLong(_ id: [UInt8], requestID: RequestID = .none) -> LongFetch {
-        var tokenInfo: [UInt8] = []
         do throws(StoreError) {
-            switch try session.fetch(id, upTo: .max, appendingTo: &tokenInfo) {
+            switch try session.fetch(id, upTo: .max) {
             case .nothing, .longer: return .answer(answer(.notFound))
-            case .found: return .found(LongAnswer(tokenInfo))
+            case .found(let tokenInfo, _): return .found(LongAnswer(tokenInfo))
             }
         } catch {
             report(error, requestID)

@@ -17,9 +17,6 @@ package struct StoreOptions: Sendable {
     /// Whether a log is used whose end is damaged, and with it what was acknowledged is lost.
     package var acceptsDamagedLog = false
 
-    /// Bytes of memory for answers to ids that were asked for lately; 0 for none.
-    package var cacheLimit = 64 << 20
-
     package init(keyRing: KeyRingFile) {
         self.keyRing = keyRing
     }

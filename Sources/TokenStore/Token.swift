@@ -7,6 +7,11 @@ package struct Token: Hashable, Sendable {
         self.id = id
         self.info = info
     }
+
+    /// Bytes of memory that a token takes while it waits to be written: its own, and what is kept beside them.
+    package static func waitingBytes(id: [UInt8], info: [UInt8]) -> Int {
+        id.count + info.count + 512
+    }
 }
 
 /// The times of a row, in seconds since 1970.

@@ -6,6 +6,16 @@ package protocol TokenStore: Sendable {
     /// What the start log calls it, for example `SQLite 3.40.1 in /var/lib/token-cache`.
     var summary: String { get }
 
+    /// Whether every change to the tokens passes through this process, so that an observer learns of each.
+    ///
+    /// Without that, answers to clients are not cached.
+    var seesAllWrites: Bool { get }
+
+    /// Reports every change to an observer from now on.
+    ///
+    /// To be called once at most, before the first session is made and before anything is written.
+    func report(writesTo observer: any WriteObserver)
+
     /// Opens a session for one thread.
     ///
     /// - Parameter deliver: Runs a closure on the session's thread, soon; called from any thread. Stores that finish
@@ -23,8 +33,9 @@ package protocol TokenStore: Sendable {
 package enum Fetched: Sendable {
     /// Nothing is stored under the id.
     case nothing
-    /// The token info was appended; what is made of it may be remembered, if there is a permit.
-    case found(CachePermit?)
+    /// The token info, and when it expires: from then on, in seconds since 1970, it must not be given any more. `Int64.max`
+    /// if it does not expire.
+    case found([UInt8], until: Int64)
     /// The token info is longer than was asked for, and was not read.
     case longer
 }
@@ -38,24 +49,13 @@ package protocol TokenSession: AnyObject {
     /// - Parameters:
     ///   - id: The unique id, any bytes.
     ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
-    ///   - tokenInfo: The token info is appended to it.
-    func fetch(
-        _ id: [UInt8], upTo limit: Int, appendingTo tokenInfo: inout [UInt8]
-    ) throws(StoreError) -> Fetched
-
-    /// Appends what `remember` was given for an id, if that is still the answer; never waits.
-    ///
-    /// - Returns: False when it is not known: fetch it.
-    func recall(_ id: Span<UInt8>, appendingTo answer: inout [UInt8]) -> Bool
-
-    /// Keeps what was made of a token info, to be given by `recall` until the token changes.
-    func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit)
+    func fetch(_ id: [UInt8], upTo limit: Int) throws(StoreError) -> Fetched
 
     /// Stores a token info under an id, replacing what was there.
     ///
     /// - Parameter completion: Called once, on this thread: with success when the token would survive a power cut. After
-    ///   `flush` at the earliest, but for an error that comes before anything is written, which it is told at once: when too
-    ///   much waits to be written already, for instance.
+    ///   `flush` at the earliest, except for an error that comes before anything is written, such as a full queue: then it is
+    ///   called before this returns.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
     )

@@ -21,7 +21,7 @@ final class WriterHarness {
             directory: directory, database: directory + "/tokens.db", options: options
         ) { [events] in events.add($0) }
         let opened = try opener.open()
-        state = StoreState(sealing: Sealing(opened.keys), retention: Retention(), cacheLimit: 0)
+        state = StoreState(sealing: Sealing(opened.keys), retention: Retention())
         database = WriterDatabase(
             opened.committer, opener: opener, state: state, directory: folder, lock: try DatabaseLock(in: directory)
         )

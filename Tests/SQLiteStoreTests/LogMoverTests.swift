@@ -32,7 +32,7 @@ import Testing
     private func write(_ name: UInt8, _ version: UInt8, size: Int = 3_000) throws {
         let row = Row(
             key: key(name), value: [UInt8](repeating: version, count: size), keyNumber: 0,
-            times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0, index: ObjectIdentifier(committer)
+            times: RowTimes(writtenAt: 1, expiresAt: nil), id: [], index: ObjectIdentifier(committer)
         )
         for outcome in try committer.commit([row]) { try outcome.get() }
     }

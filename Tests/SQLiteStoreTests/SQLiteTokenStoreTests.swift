@@ -208,7 +208,7 @@ import Testing
 
     private func row(_ key: RowKey, _ value: [UInt8] = [1]) -> Row {
         Row(
-            key: key, value: value, keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0,
+            key: key, value: value, keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), id: [],
             index: ObjectIdentifier(connection)
         )
     }

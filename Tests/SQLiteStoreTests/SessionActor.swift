@@ -20,24 +20,12 @@ actor SessionActor {
     }
 
     func get(_ id: String) async throws -> String? {
-        var value: [UInt8] = []
         // As at the end of a turn: no read transaction stays open.
         defer { flush() }
-        guard let session, case .found = try session.fetch(Array(id.utf8), upTo: .max, appendingTo: &value) else {
+        guard let session, case .found(let tokenInfo, _) = try session.fetch(Array(id.utf8), upTo: .max) else {
             return nil
         }
-        return String(decoding: value, as: UTF8.self)
-    }
-
-    /// Reads as clients are answered: from memory if it is there, otherwise from the database, and then it is kept.
-    func answer(_ id: String) async throws -> String? {
-        let id = Array(id.utf8)
-        var value: [UInt8] = []
-        guard let session else { return nil }
-        if session.recall(id.span, appendingTo: &value) { return String(decoding: value, as: UTF8.self) }
-        guard case .found(let permit) = try session.fetch(id, upTo: .max, appendingTo: &value) else { return nil }
-        if let permit { session.remember(value, under: id, permit) }
-        return String(decoding: value, as: UTF8.self)
+        return String(decoding: tokenInfo, as: UTF8.self)
     }
 
     /// Stores a value; others may store meanwhile, and share its commit.

@@ -44,7 +44,7 @@ import Testing
 
     private func row(_ key: RowKey, _ value: UInt8, on connection: SQLiteConnection) -> Row {
         Row(
-            key: key, value: [value], keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), cacheHash: 0,
+            key: key, value: [value], keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), id: [],
             index: ObjectIdentifier(connection)
         )
     }
@@ -115,7 +115,7 @@ import Testing
         for number in 0..<20 { try await first.put("info\(number)", under: "id\(number)") }
         store.close()
         try displace(by: 3)
-        store = try SQLiteTokenStore(at: data) { ($0.isSealed, $0.cacheLimit) = (isSealed, 0) }
+        store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         defer { store.close() }
         let session = try await SessionActor.open(store)
         for number in 0..<20 { #expect(try await session.get("id\(number)") == "info\(number)") }

@@ -2,18 +2,7 @@ import HTTP
 import TokenService
 import TokenStore
 
-/// The service with a store in memory, driven with requests as text.
-struct ServiceHarness {
-    let session = MemorySession()
-    let service: TokenService
-
-    init(readsJSON: Bool = false, report: @escaping (StoreError) -> Void = { _ in }) {
-        service = TokenService(
-            settings: TokenService.Settings(readsJSON: readsJSON), session: session,
-            report: { error, _ in report(error) }
-        )
-    }
-
+extension TokenService {
     /// The answer to one whole request; a request that cannot be read is answered too.
     func answer(_ request: [UInt8]) async -> Response {
         var reader = RequestReader(limits: RequestLimits())
@@ -21,10 +10,10 @@ struct ServiceHarness {
         while true {
             switch reader.next() {
             case .request:
-                switch service.operation(for: reader.request, in: reader.requestBytes) {
+                switch operation(for: reader.request, in: reader.requestBytes) {
                 case .answer(let response): return response
                 case .fetchLong(let id):
-                    switch service.fetchLong(id) {
+                    switch fetchLong(id) {
                     case .answer(let response): return response
                     case .found(var answer):
                         var body: [UInt8] = []
@@ -33,10 +22,10 @@ struct ServiceHarness {
                     }
                 case .store(let tokenInfo, let id):
                     return await withCheckedContinuation { continuation in
-                        service.store(tokenInfo, under: id) { continuation.resume(returning: $0) }
+                        store(tokenInfo, under: id) { continuation.resume(returning: $0) }
                     }
                 }
-            case .refused(let refusal): return service.answer(refusal)
+            case .refused(let refusal): return answer(refusal)
             case .sendContinue: continue
             case .needsMore(let part): fatalError("the test's request is not whole: \(part) is missing")
             }
@@ -45,6 +34,29 @@ struct ServiceHarness {
 
     func body(_ request: String) async -> String {
         String(decoding: await answer(Array(request.utf8)).body, as: UTF8.self)
+    }
+}
+
+/// The service with a store in memory, driven with requests as text.
+struct ServiceHarness {
+    let session = MemorySession()
+    let answers = AnswerCache(limit: 1 << 20)
+    let service: TokenService
+
+    init(readsJSON: Bool = false, report: @escaping (StoreError) -> Void = { _ in }) {
+        session.observer = answers
+        service = TokenService(
+            settings: TokenService.Settings(readsJSON: readsJSON), session: session, answers: answers,
+            report: { error, _ in report(error) }
+        )
+    }
+
+    func answer(_ request: [UInt8]) async -> Response {
+        await service.answer(request)
+    }
+
+    func body(_ request: String) async -> String {
+        await service.body(request)
     }
 
     func get(_ query: String) async -> String {

@@ -181,7 +181,6 @@ package enum StoreAccess: Sendable {
         options.queueLimit = settings.store.queueLimit
         options.queueTime = settings.store.queueTime
         options.acceptsDamagedLog = settings.store.acceptsDamagedLog
-        options.cacheLimit = settings.cacheLimit
         return options
     }
 

@@ -13,6 +13,7 @@ struct MetricsReport {
     let version: String
     let workers: [Worker]
     let store: SQLiteTokenStore
+    let answers: AnswerCache
     /// Nil without certificates.
     let tls: TLSContext?
     let isReady: Bool
@@ -22,6 +23,7 @@ struct MetricsReport {
         self.version = version
         workers = server.workers
         store = server.store
+        answers = server.answers
         tls = server.tls
         isReady = server.readiness.isReady
     }
@@ -171,7 +173,7 @@ struct MetricsReport {
     }
 
     private mutating func writeCache() {
-        let counts = store.cacheCounts
+        let counts = answers.counts
         text.single(
             "token_cache_cache_hits_total", .counter, "Answers that came from memory.", UInt64(max(0, counts.hits))
         )

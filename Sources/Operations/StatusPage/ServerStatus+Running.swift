@@ -17,7 +17,7 @@ extension ServerStatus {
     init(of server: Server, version: String, listenerWarnings: [String]) {
         let (settings, readiness, process) = (server.settingsInForce, server.readiness, ProcessMetrics.now)
         let (store, workers) = (server.store, server.workers)
-        let (cache, sizes, metrics) = (store.cacheCounts, store.fileSizes, store.metrics)
+        let (cache, sizes, metrics) = (server.answers.counts, store.fileSizes, store.metrics)
         self.init(
             version: version, sqlite: SQLiteLibrary.version, openssl: TLSContext.libraryVersion,
             time: Date().timeIntervalSince1970, startedAt: process.startTime, ready: readiness.isReady,

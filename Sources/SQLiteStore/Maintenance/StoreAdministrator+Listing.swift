@@ -95,7 +95,6 @@ extension StoreAdministrator {
         package var schemaVersion: Int
         /// Rows that did not open when a client asked for them, since the start.
         package var unreadableReads: Int
-        package var cache: TokenCache.Counts
         package var directory: String
     }
 
@@ -108,7 +107,7 @@ extension StoreAdministrator {
             logBytes: Self.size(of: store.path + "-wal"), isSealed: store.state.sealing.ring != nil,
             newestKey: store.state.sealing.ring?.newest.number, sqliteVersion: SQLiteLibrary.version,
             schemaVersion: Schema.version, unreadableReads: store.state.unreadableCount.load(ordering: .relaxed),
-            cache: store.state.cache.counts, directory: store.directory.path
+            directory: store.directory.path
         )
     }
 

@@ -102,8 +102,7 @@ package actor StoreAdministrator {
     /// - Returns: How many there were.
     package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
         let sealing = store.state.sealing
-        let hashes = ids.map { TokenCache.hash(of: $0.span) }
-        let outcome = try await store.writer.perform(writing: hashes) { (committer) throws(SQLiteError) in
+        let outcome = try await store.writer.perform(writing: ids) { (committer) throws(SQLiteError) in
             var keys: [RowKey] = []
             do throws(SealingError) {
                 // Not before: the database may have been opened again meanwhile, and be another one.

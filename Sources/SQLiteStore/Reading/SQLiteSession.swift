@@ -1,4 +1,3 @@
-internal import Glibc
 internal import Synchronization
 internal import TokenStore
 
@@ -47,14 +46,10 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         self.deliver = deliver
     }
 
-    func fetch(
-        _ id: [UInt8], upTo limit: Int, appendingTo tokenInfo: inout [UInt8]
-    ) throws(StoreError) -> Fetched {
-        let count = tokenInfo.count
+    func fetch(_ id: [UInt8], upTo limit: Int) throws(StoreError) -> Fetched {
         while true {
-            // Before the database is read, and before it is known which one.
-            let ticket = state.cache.ticket(for: id.span)
             try refreshReader()
+            var tokenInfo: [UInt8] = []
             do throws(StoreError) {
                 try refreshSnapshot()
                 let found = try reader.fetch(id, upTo: limit, appendingTo: &tokenInfo)
@@ -62,7 +57,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
                     switch found {
                     case .nothing: return .nothing
                     case .longer: return .longer
-                    case .found(let deadline): return .found(ticket.map { CachePermit(ticket: $0, deadline: deadline) })
+                    case .found(let deadline): return .found(tokenInfo, until: deadline)
                     }
                 }
             } catch {
@@ -71,8 +66,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
                     throw error
                 }
             }
-            // Its log was lost while it was read.
-            tokenInfo.removeLast(tokenInfo.count - count)
+            // The WAL was lost meanwhile: what was read may be wrong.
         }
     }
 
@@ -81,20 +75,10 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         state.generation.load(ordering: .acquiring) != generation || !state.isInPlace.load(ordering: .acquiring)
     }
 
-    func recall(_ id: Span<UInt8>, appendingTo answer: inout [UInt8]) -> Bool {
-        guard state.isInPlace.load(ordering: .acquiring) else { return false }
-        let now = state.keepsForever ? 0 : Int64(time(nil))
-        return state.cache.find(id, at: now) { answer.append(span: $0) }
-    }
-
-    func remember(_ answer: [UInt8], under id: [UInt8], _ permit: CachePermit) {
-        state.cache.insert(answer.span, under: id.span, permit)
-    }
-
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
     ) {
-        let bytes = id.count + tokenInfo.count + Self.rowOverhead
+        let bytes = Token.waitingBytes(id: id, info: tokenInfo)
         if let overload = writer.admission.admit(bytes) { return completion(.failure(.overloaded(overload))) }
         do throws(SealingError) {
             gathered.append(try coder.row(of: Token(id: id, info: tokenInfo)))
@@ -106,8 +90,6 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         }
     }
 
-    /// Bytes that a row takes beside its id and its token info.
-    private static let rowOverhead = 512
     /// Outcomes that one job tells, so that those of a large group leave the thread time for other work in between.
     private static let outcomesTogether = 64
 

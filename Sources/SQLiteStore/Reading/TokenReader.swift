@@ -97,7 +97,7 @@ final class TokenReader {
     /// The times of the current row and until when it is given; nil if it has expired but was not yet dropped.
     private func current() -> (times: RowTimes, deadline: Int64)? {
         let times = RowTimes(writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3))
-        guard !state.keepsForever else { return (times, TokenCache.never) }
+        guard !state.keepsForever else { return (times, .max) }
         let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
         return deadline > Int64(time(nil)) ? (times, deadline) : nil
     }

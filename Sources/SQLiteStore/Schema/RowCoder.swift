@@ -21,8 +21,8 @@ struct Row: Sendable {
     var times: RowTimes
     /// Leaves a row alone that was written later.
     var keepsNewer = false
-    /// The id's number in the cache.
-    let cacheHash: UInt64
+    /// The unique id, for the observer of writes.
+    let id: [UInt8]
     /// The index key that `key` was made with.
     let index: ObjectIdentifier
 }
@@ -75,7 +75,7 @@ struct RowCoder: ~Copyable {
             token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
         return Row(
             key: key, value: value ?? token.info, keyNumber: sealer?.ring.newest.number ?? 0, times: times,
-            cacheHash: TokenCache.hash(of: token.id.span), index: index
+            id: token.id, index: index
         )
     }
 

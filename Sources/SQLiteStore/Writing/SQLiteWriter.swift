@@ -97,15 +97,15 @@ final class SQLiteWriter: Sendable {
     /// Does something with the database between two groups; what it stores is durable when this returns.
     ///
     /// - Parameters:
-    ///   - hashes: The numbers in the cache of the ids that it changes.
+    ///   - ids: The unique ids whose tokens it changes.
     ///   - body: What to do.
     func perform<Result: Sendable>(
-        writing hashes: [UInt64] = [], _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> Result
+        writing ids: [[UInt8]] = [], _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> Result
     ) async throws(StoreError) -> Result {
         let result: Swift.Result<Result, StoreError> = await withCheckedContinuation { continuation in
             let job: Job = { database in
                 do throws(StoreError) {
-                    continuation.resume(returning: .success(try database.perform(writing: hashes, body)))
+                    continuation.resume(returning: .success(try database.perform(writing: ids, body)))
                 } catch {
                     continuation.resume(returning: .failure(error))
                 }

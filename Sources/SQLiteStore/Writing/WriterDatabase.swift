@@ -115,7 +115,7 @@ final class WriterDatabase {
         let began = ContinuousClock.now
         let outcomes: [Result<Void, StoreError>]
         do throws(StoreError) {
-            outcomes = try perform(writing: rows.map(\.cacheHash), proof: .group) {
+            outcomes = try perform(writing: rows.map(\.id), proof: .group) {
                 (committer) throws(SQLiteError) in
                 // Not before: opening the database again may have brought another store's keys.
                 let acceptance = state.sealing.acceptance
@@ -133,19 +133,21 @@ final class WriterDatabase {
     /// Does something with the database, opening it again first if need be.
     ///
     /// - Parameters:
-    ///   - hashes: The numbers in the cache of the ids that it changes.
+    ///   - ids: The unique ids whose tokens it changes.
     ///   - proof: What it proves, when it has written and synced as much as has failed.
     ///   - body: What to do.
     func perform<Result>(
-        writing hashes: [UInt64] = [], proof: Proof = .none, _ body: (Committer) throws(SQLiteError) -> Result
+        writing ids: [[UInt8]] = [], proof: Proof = .none, _ body: (Committer) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let committer = try usableCommitter()
-        // Nobody may read what is about to change and keep it, nor go on reading from before it once it has changed.
-        for hash in hashes { state.cache.beginWrite(hash) }
+        let observer = ids.isEmpty ? nil : state.observer
+        // In this order: whoever keeps what a session reads must learn of the write before a session can see it, and of its end
+        // after no session goes on reading from before it.
+        observer?.willWrite(ids)
         state.commitCount.add(1, ordering: .acquiringAndReleasing)
         defer {
             state.commitCount.add(1, ordering: .acquiringAndReleasing)
-            for hash in hashes { state.cache.endWrite(hash) }
+            observer?.didWrite(ids)
         }
         let syncedBefore = failure == nil ? 0 : committer.connection.syncedBytes
         let result: Result
@@ -260,8 +262,17 @@ final class WriterDatabase {
         committer = nil
         self.fault = fault
         state.fault = fault
-        state.cache.removeAll()
-        if state.isInPlace.exchange(false, ordering: .releasing) { opener.report(event) }
+        let wasInPlace = leavePlace()
+        if wasInPlace { opener.report(event) }
+    }
+
+    /// Has sessions stop using the files, and tells the observer.
+    ///
+    /// - Returns: Whether they used them until now.
+    private func leavePlace() -> Bool {
+        // In this order: a read that begins after the observer was told fails.
+        defer { state.observer?.didChangeEverything() }
+        return state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
     }
 
     /// Saves what can be saved of a log that was removed or cut, so that the database can be opened anew.
@@ -269,9 +280,7 @@ final class WriterDatabase {
         self.committer = nil
         fault = .logLost(path: files.log)
         state.fault = fault
-        // Readers have to stop using the files before those are changed.
-        let wasInPlace = state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
-        state.cache.removeAll()
+        let wasInPlace = leavePlace()
         let commits = committer.connection.loggedCommits
         do throws(SQLiteError) {
             let loss = try committer.connection.mendLog(files.log, wasRemoved: wasRemoved)
@@ -347,9 +356,9 @@ final class WriterDatabase {
             }
             throw fault
         }
-        // In this order: what a reader of the former database puts in late is forgotten with the rest.
+        // In this order: a read of the former database has begun before the observer is told.
         state.generation.add(1, ordering: .releasing)
-        state.cache.removeAll()
+        state.observer?.didChangeEverything()
         if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
         return try usableCommitter()
     }

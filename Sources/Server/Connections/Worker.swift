@@ -18,6 +18,7 @@ package final class Worker: @unchecked Sendable {
     /// For connections and requests that begin from now on.
     private(set) var rules: ServingRules
     private let session: any TokenSession
+    private let answers: AnswerCache?
     private let failures: RateLimitedLog
     /// Shared by all loops.
     package let bufferBudget: BufferBudget
@@ -39,8 +40,8 @@ package final class Worker: @unchecked Sendable {
     private var whenOver: CheckedContinuation<Void, Never>?
 
     init(
-        settings: Settings, store: any TokenStore, accessLog: AccessLog?, bufferBudget: BufferBudget,
-        totalCount: ConnectionCount, failures: RateLimitedLog, logger: Logger
+        settings: Settings, store: any TokenStore, answers: AnswerCache?, accessLog: AccessLog?,
+        bufferBudget: BufferBudget, totalCount: ConnectionCount, failures: RateLimitedLog, logger: Logger
     ) throws {
         let loop = try EventLoop()
         let metrics = LoopMetrics()
@@ -48,11 +49,12 @@ package final class Worker: @unchecked Sendable {
         let session = try store.makeSession { work in loop.execute(work) }
         self.loop = loop
         self.session = session
+        self.answers = answers
         self.failures = failures
         self.bufferBudget = bufferBudget
         self.totalCount = totalCount
         self.logger = logger
-        (rules, encoder) = Self.rules(settings, session, accessLog, failures, metrics)
+        (rules, encoder) = Self.rules(settings, session, answers, accessLog, failures, metrics)
         // Writes of one turn share a commit; nobody works on them before this.
         loop.endOfTurn = {
             session.flush()
@@ -64,16 +66,16 @@ package final class Worker: @unchecked Sendable {
 
     /// Has connections and requests that begin from now on go by these settings, and all answers tell of https as they say.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
-        (rules, encoder) = Self.rules(settings, session, accessLog, failures, metrics)
+        (rules, encoder) = Self.rules(settings, session, answers, accessLog, failures, metrics)
     }
 
     private static func rules(
-        _ settings: Settings, _ session: any TokenSession, _ accessLog: AccessLog?, _ failures: RateLimitedLog,
-        _ metrics: LoopMetrics
+        _ settings: Settings, _ session: any TokenSession, _ answers: AnswerCache?, _ accessLog: AccessLog?,
+        _ failures: RateLimitedLog, _ metrics: LoopMetrics
     ) -> (ServingRules, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
-            session: session,
+            session: session, answers: answers,
             report: { error, requestID in
                 metrics.storeFailures.add(error.cause)
                 // The store itself tells when writes begin to fail, and when they are over it.

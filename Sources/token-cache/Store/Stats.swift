@@ -20,8 +20,6 @@ struct Stats: AsyncParsableCommand {
             log               \(Text.bytes(found.logBytes))
             sealed            \(sealing)
             unreadable reads  \(Text.number(found.unreadableReads)) since the start
-            cache             \(Text.bytes(found.cache.bytes)), \(Text.number(found.cache.hits)) hits, \
-            \(Text.number(found.cache.misses)) misses
             SQLite            \(found.sqliteVersion), schema \(found.schemaVersion)
             folder            \(found.directory)
             """

@@ -1,9 +1,11 @@
-/// One shard of the cache: a hash table of entries that leave when there is no room, those first that were not asked for
-/// since they were last looked at (the clock algorithm).
+internal import TokenStore
+
+/// One shard of the answer cache: a hash table that evicts the answers that have not been asked for of late (the clock
+/// algorithm).
 ///
-/// Under its shard's lock.
-struct CacheTable: ~Copyable {
-    /// A slot; 32 bytes, so that it lies in one line of the processor's cache.
+/// Used under its shard's lock.
+struct AnswerTable: ~Copyable {
+    /// A slot; 32 bytes, so that two share a line of the processor's cache.
     private struct Slot {
         var hash: UInt64 = 0
         /// The id, and behind it the answer.
@@ -11,16 +13,16 @@ struct CacheTable: ~Copyable {
         var deadline: Int64 = 0
         var idLength: UInt32 = 0
         var isTaken = false
-        /// It was asked for since the hand came by.
+        /// It was found since the hand last passed.
         var isUsed = false
     }
 
-    /// Bytes that an entry takes beside its own: its slot and at least as many free ones, and the allocation's head.
+    /// Bytes that an entry takes beside its id and its answer: its slot, up to three free ones, and the allocation's header.
     private static let overhead = 160
 
-    /// Counts the writes that began or ended.
+    /// Grows when a write begins and when it ends.
     var version: UInt64 = 0
-    /// Writes under way.
+    /// The number of writes under way.
     var writers = 0
     private(set) var hits = 0
     private(set) var misses = 0
@@ -28,19 +30,23 @@ struct CacheTable: ~Copyable {
     private(set) var bytes = 0
 
     private let limit: Int
-    /// Entries by hash, found by going on from there to the first free one.
+    /// The slots, open-addressed: an entry lies in the first free slot from that of its hash on.
     ///
-    /// A power of two long, and never more than half full.
+    /// Their number is a power of two, and at most half of them are taken.
     private var slots: [Slot] = []
+    /// Where the search for an entry to evict goes on.
     private var hand = 0
 
     init(limit: Int) {
         self.limit = limit
     }
 
-    mutating func find(_ id: Span<UInt8>, _ hash: UInt64, at now: Int64, _ body: (Span<UInt8>) -> Void) -> Bool {
-        guard let index = index(of: hash), slots[index].idLength == id.count, slots[index].deadline > now,
-            Self.begins(slots[index].bytes, id)
+    /// Lends the answer to an id; see `AnswerCache.find`.
+    mutating func find(
+        _ id: Span<UInt8>, _ hash: UInt64, at now: @autoclosure () -> Int64, _ body: (Span<UInt8>) -> Void
+    ) -> Bool {
+        guard let index = index(of: hash), slots[index].idLength == id.count,
+            slots[index].deadline == .max || slots[index].deadline > now(), Self.begins(slots[index].bytes, id)
         else {
             misses += 1
             return false
@@ -57,10 +63,11 @@ struct CacheTable: ~Copyable {
         return true
     }
 
+    /// Keeps an answer in place of the one with the same hash, evicting others if there is no room.
     mutating func insert(_ answer: Span<UInt8>, _ id: Span<UInt8>, _ hash: UInt64, until deadline: Int64) {
         remove(hash)
         let cost = id.count + answer.count + Self.overhead
-        // One large answer is not worth all the small ones.
+        // A large answer would evict too many small ones.
         guard cost <= limit / 8 else { return }
         while bytes + cost > limit { evictOne() }
         var kept: [UInt8] = []
@@ -73,7 +80,7 @@ struct CacheTable: ~Copyable {
         place(Slot(hash: hash, bytes: kept, deadline: deadline, idLength: UInt32(id.count), isTaken: true))
     }
 
-    /// Takes an entry out; does nothing when there is none.
+    /// Removes an entry, if there is one.
     mutating func remove(_ hash: UInt64) {
         guard let index = index(of: hash) else { return }
         clear(index)
@@ -125,12 +132,12 @@ struct CacheTable: ~Copyable {
         slots[index] = slot
     }
 
-    /// Has those behind a freed slot move up that could not be found past it any more.
+    /// Moves entries up that lie behind a freed slot and could no longer be found past it.
     private mutating func closeGap(_ freed: Int) {
         var gap = freed
         var index = (freed + 1) & (slots.count - 1)
         while slots[index].isTaken {
-            // Whether the gap lies on the way from its home to where it is.
+            // Whether the gap lies between the slot of its hash and its own.
             if (index - home(slots[index].hash)) & (slots.count - 1) >= (index - gap) & (slots.count - 1) {
                 slots.swapAt(gap, index)
                 gap = index

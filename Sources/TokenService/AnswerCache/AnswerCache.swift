@@ -1,0 +1,137 @@
+internal import Synchronization
+internal import TokenStore
+
+/// The answers to recent requests by unique id, in memory and within a limit of bytes.
+///
+/// An answer from here is never older than what the store would give. A write removes its id's answer before the store
+/// commits it, and keeps new ones out until the commit is over; an answer that was made of a read gets in only if no write
+/// has begun since before that read. Writes are counted per shard. Memory is overwritten when an answer leaves it.
+///
+/// Any thread.
+package final class AnswerCache: Sendable {
+    /// Proof of the moment before a read, without which the answer made of that read does not get in.
+    struct Ticket {
+        let hash: UInt64
+        let version: UInt64
+    }
+
+    /// How often the cache had an answer, and how much it holds.
+    package struct Counts: Sendable {
+        package var hits = 0
+        package var misses = 0
+        package var entries = 0
+        package var bytes = 0
+    }
+
+    private static let shardBits: UInt64 = 4
+
+    private let shards: [Shard]
+
+    /// A class, as a mutex cannot be an array's element.
+    private final class Shard: Sendable {
+        let table: Mutex<AnswerTable>
+
+        init(limit: Int) {
+            table = Mutex(AnswerTable(limit: limit))
+        }
+    }
+
+    /// - Parameter limit: In bytes, those of the tables included; with 0 nothing is kept.
+    package init(limit: Int) {
+        shards = (0..<(1 << Self.shardBits)).map { _ in Shard(limit: limit >> Int(Self.shardBits)) }
+    }
+
+    /// The hash of an id, with a seed that only this process knows: nobody can choose ids that collide.
+    private static func hash(of id: Span<UInt8>) -> UInt64 {
+        var hasher = Hasher()
+        unsafe id.withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
+        return UInt64(bitPattern: Int64(hasher.finalize()))
+    }
+
+    private func shard(of hash: UInt64) -> Shard {
+        shards[Int(hash >> (64 - Self.shardBits))]
+    }
+
+    // MARK: - Reading
+
+    /// Lends the answer to an id.
+    ///
+    /// - Parameters:
+    ///   - id: The unique id.
+    ///   - now: Seconds since 1970; only evaluated for an answer that expires.
+    ///   - body: Copies the answer; must not call the cache.
+    /// - Returns: False if there is no answer, or if it has expired.
+    func find(_ id: Span<UInt8>, at now: @autoclosure () -> Int64, _ body: (Span<UInt8>) -> Void) -> Bool {
+        let hash = Self.hash(of: id)
+        return shard(of: hash).table.withLock { $0.find(id, hash, at: now(), body) }
+    }
+
+    /// The ticket to take before the store is read; nil while a write of the id, or of another one in its shard, is under
+    /// way.
+    func ticket(for id: Span<UInt8>) -> Ticket? {
+        let hash = Self.hash(of: id)
+        return shard(of: hash).table.withLock { table in
+            table.writers == 0 ? Ticket(hash: hash, version: table.version) : nil
+        }
+    }
+
+    /// Keeps an answer, unless a write has begun since the ticket was taken.
+    ///
+    /// - Parameters:
+    ///   - answer: The answer to the id.
+    ///   - id: The unique id.
+    ///   - ticket: The id's, taken before the store was read.
+    ///   - deadline: When it expires, in seconds since 1970.
+    func insert(_ answer: Span<UInt8>, under id: Span<UInt8>, _ ticket: Ticket, until deadline: Int64) {
+        shard(of: ticket.hash).table.withLock { table in
+            guard table.version == ticket.version else { return }
+            table.insert(answer, id, ticket.hash, until: deadline)
+        }
+    }
+
+    package var counts: Counts {
+        var counts = Counts()
+        for shard in shards {
+            shard.table.withLock { table in
+                counts.hits += table.hits
+                counts.misses += table.misses
+                counts.entries += table.count
+                counts.bytes += table.bytes
+            }
+        }
+        return counts
+    }
+}
+
+extension AnswerCache: WriteObserver {
+    /// Removes the answers to ids, and keeps new ones out until `didWrite`.
+    package func willWrite(_ ids: [[UInt8]]) {
+        for id in ids {
+            let hash = Self.hash(of: id.span)
+            shard(of: hash).table.withLock { table in
+                table.version += 1
+                table.writers += 1
+                table.remove(hash)
+            }
+        }
+    }
+
+    package func didWrite(_ ids: [[UInt8]]) {
+        for id in ids {
+            shard(of: Self.hash(of: id.span)).table.withLock { table in
+                table.version += 1
+                table.writers -= 1
+            }
+        }
+    }
+
+    /// Removes all answers, and keeps those out that are made of what is being read just now.
+    package func didChangeEverything() {
+        for shard in shards {
+            shard.table.withLock { table in
+                table.version += 1
+                table.removeAll()
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+/// Learns of every change to a store's tokens, so that what was made of them elsewhere is dropped in time.
+///
+/// A store calls `willWrite` before it commits a change and `didWrite` when the change is committed or has failed, before
+/// it tells anybody of the outcome: in between, a read may find the former token or the new one. Tokens that expire are not
+/// reported, as a read says how long its token may be kept.
+///
+/// Called on any thread, also while clients read; must return soon.
+package protocol WriteObserver: Sendable {
+    /// The tokens of these ids are about to be stored, replaced or removed.
+    func willWrite(_ ids: [[UInt8]])
+
+    /// The change that `willWrite` announced with the same ids is over, with or without success.
+    func didWrite(_ ids: [[UInt8]])
+
+    /// Any token may be another one, or be kept for another time: the retention was changed, or the database was opened anew.
+    func didChangeEverything()
+}

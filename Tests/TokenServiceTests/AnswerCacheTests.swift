@@ -1,0 +1,126 @@
+import Testing
+import TokenStore
+
+@testable import TokenService
+
+@Suite struct AnswerCacheTests {
+    private let cache = AnswerCache(limit: 1 << 20)
+
+    private func ticket(_ id: String) -> AnswerCache.Ticket? {
+        cache.ticket(for: Array(id.utf8).span)
+    }
+
+    private func put(_ value: String, _ id: String, until deadline: Int64 = .max, into cache: AnswerCache) {
+        guard let ticket = cache.ticket(for: Array(id.utf8).span) else { return }
+        cache.insert(Array(value.utf8).span, under: Array(id.utf8).span, ticket, until: deadline)
+    }
+
+    private func found(_ id: String, at now: Int64 = 0, in cache: AnswerCache) -> String? {
+        var value: [UInt8] = []
+        let isFound = cache.find(Array(id.utf8).span, at: now) { value.append(span: $0) }
+        return isFound ? String(decoding: value, as: UTF8.self) : nil
+    }
+
+    @Test("what was put in is found under its id alone, and counted")
+    func finding() {
+        put("1", "a", into: cache)
+        put("", "empty", into: cache)
+        put("2", "a", into: cache)
+        #expect(found("a", in: cache) == "2")
+        #expect(found("empty", in: cache) == "")
+        #expect(found("b", in: cache) == nil)
+        #expect(cache.counts.hits == 2 && cache.counts.misses == 1 && cache.counts.entries == 2)
+        cache.didChangeEverything()
+        #expect(found("a", in: cache) == nil)
+        #expect(cache.counts.entries == 0 && cache.counts.bytes == 0)
+    }
+
+    @Test("what was read before a write began, or during it, does not get in")
+    func lateInsertion() {
+        let before = ticket("a")
+        cache.willWrite([Array("a".utf8)])
+        #expect(ticket("a") == nil)
+        cache.insert([1], "a", before)
+        #expect(found("a", in: cache) == nil)
+        cache.didWrite([Array("a".utf8)])
+        cache.insert([1], "a", before)
+        #expect(found("a", in: cache) == nil)
+        put("new", "a", into: cache)
+        #expect(found("a", in: cache) == "new")
+        let ticket = ticket("a")
+        cache.didChangeEverything()
+        cache.insert([1], "a", ticket)
+        #expect(found("a", in: cache) == nil)
+    }
+
+    @Test("a write takes out what was there, also when several writes overlap")
+    func overlappingWrites() {
+        put("old", "a", into: cache)
+        cache.willWrite([Array("a".utf8)])
+        cache.willWrite([Array("a".utf8)])
+        #expect(found("a", in: cache) == nil)
+        cache.didWrite([Array("a".utf8)])
+        put("early", "a", into: cache)
+        #expect(found("a", in: cache) == nil)
+        cache.didWrite([Array("a".utf8)])
+        put("new", "a", into: cache)
+        #expect(found("a", in: cache) == "new")
+    }
+
+    @Test("what has passed its time is not given")
+    func deadlines() {
+        put("1", "a", until: 100, into: cache)
+        #expect(found("a", at: 99, in: cache) == "1")
+        #expect(found("a", at: 100, in: cache) == nil)
+    }
+
+    @Test("it stays within its limit, keeps what is asked for, and takes nothing that is too large")
+    func limit() {
+        let cache = AnswerCache(limit: 1 << 20)
+        let value = String(repeating: "x", count: 300)
+        put("kept", "favourite", into: cache)
+        for number in 0..<20_000 {
+            put(value, "id\(number)", into: cache)
+            #expect(cache.counts.bytes <= 1 << 20)
+            if number % 10 == 0 { #expect(found("favourite", in: cache) == "kept") }
+        }
+        #expect(cache.counts.entries > 1_500)
+        #expect(found("id19999", in: cache) == value)
+        #expect(found("id0", in: cache) == nil)
+        put(String(repeating: "x", count: 1 << 16), "large", into: cache)
+        #expect(found("large", in: cache) == nil)
+        let none = AnswerCache(limit: 0)
+        put("1", "a", into: none)
+        #expect(found("a", in: none) == nil)
+    }
+
+    @Test("it agrees with a dictionary whatever comes in whatever order")
+    func model() {
+        var generator = SystemRandomNumberGenerator()
+        let cache = AnswerCache(limit: 64 << 10)
+        var model: [String: String] = [:]
+        for step in 0..<50_000 {
+            let id = "id\(Int.random(in: 0..<400, using: &generator))"
+            switch Int.random(in: 0..<10, using: &generator) {
+            case 0:
+                cache.willWrite([Array(id.utf8)])
+                cache.didWrite([Array(id.utf8)])
+                model[id] = nil
+            case 1...4:
+                let value = String(repeating: "v", count: Int.random(in: 0..<100, using: &generator)) + "\(step)"
+                put(value, id, into: cache)
+                model[id] = value
+            default:
+                // It may have been evicted, never be another one.
+                if let value = found(id, in: cache) { #expect(value == model[id]) }
+            }
+        }
+        #expect(cache.counts.hits > 5_000)
+    }
+}
+
+extension AnswerCache {
+    fileprivate func insert(_ value: [UInt8], _ id: String, _ ticket: Ticket?) {
+        if let ticket { insert(value.span, under: Array(id.utf8).span, ticket, until: .max) }
+    }
+}

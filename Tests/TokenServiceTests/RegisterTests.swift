@@ -1,0 +1,137 @@
+import Foundation
+import HTTP
+import SQLiteStore
+import Synchronization
+import TestSupport
+import Testing
+import TokenStore
+
+@testable import TokenService
+
+/// Each id is a register with one writer, whose values grow: a GET must give at least what was acknowledged, or given by
+/// another GET, before it began.
+@Suite struct RegisterTests {
+    private final class Register: Sendable {
+        struct State {
+            /// Acknowledged, or given by a read that is over.
+            var certain = 0
+            /// Handed over to be written.
+            var begun = 0
+        }
+
+        let state = Mutex(State())
+    }
+
+    /// Goes on until the last writer is done.
+    private final class Course: Sendable {
+        let writers: Atomic<Int>
+
+        init(writers: Int) {
+            self.writers = Atomic(writers)
+        }
+
+        var isOver: Bool { writers.load(ordering: .relaxed) == 0 }
+    }
+
+    private func open(
+        _ folder: TemporaryDirectory, cacheLimit: Int, _ retention: Retention = Retention()
+    ) throws -> (SQLiteTokenStore, AnswerCache) {
+        let directory = folder.path + "/data"
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
+        options.retention = retention
+        let store = try SQLiteTokenStore(
+            in: try DataDirectory(path: directory, creates: true), options: options, report: { _ in }
+        )
+        let answers = AnswerCache(limit: cacheLimit)
+        store.report(writesTo: answers)
+        return (store, answers)
+    }
+
+    private static let registers = 8
+    private static let writes = 80
+
+    @Test("reads and writes at once behave as if each happened at one moment", arguments: [true, false])
+    func history(_ isCached: Bool) async throws {
+        let folder = try TemporaryDirectory()
+        let (store, answers) = try open(folder, cacheLimit: isCached ? 1 << 20 : 0)
+        let administrator = StoreAdministrator(store)
+        let registers = (0..<Self.registers).map { _ in Register() }
+        let course = Course(writers: Self.registers)
+        try await withThrowingTaskGroup { group in
+            for (index, register) in registers.enumerated() {
+                group.addTask {
+                    let service = try await ServiceActor.open(store, answers)
+                    defer { course.writers.subtract(1, ordering: .relaxed) }
+                    for value in 1...Self.writes {
+                        register.state.withLock { $0.begun = value }
+                        if value % 7 == 0 {
+                            let token = Token(id: Array("id\(index)".utf8), info: Array("\(value)".utf8))
+                            _ = try await administrator.store([(token, nil)])[0].get()
+                        } else {
+                            try await service.put("\(value)", under: "id\(index)")
+                        }
+                        register.state.withLock { $0.certain = max($0.certain, value) }
+                        // Between writes there is time for readers to remember.
+                        try await Task.sleep(for: .microseconds(Int.random(in: 0...4_000)))
+                    }
+                }
+            }
+            for _ in 0..<4 {
+                group.addTask {
+                    let service = try await ServiceActor.open(store, answers)
+                    while !course.isOver {
+                        let index = Int.random(in: 0..<Self.registers)
+                        let register = registers[index]
+                        let least = register.state.withLock(\.certain)
+                        let value = Int(await service.get("id\(index)") ?? "0") ?? -1
+                        let most = register.state.withLock { state in
+                            state.certain = max(state.certain, value)
+                            return state.begun
+                        }
+                        #expect(value >= least && value <= most, "id\(index): \(least)...\(most)")
+                        if Bool.random() { await service.flush() }
+                        // An actor that is free is entered without giving others their turn.
+                        await Task.yield()
+                    }
+                }
+            }
+            // Rows that are sealed anew say what they said before.
+            group.addTask {
+                while !course.isOver {
+                    _ = try await administrator.addKey()
+                    _ = try await administrator.rekey { _ in }
+                    try await Task.sleep(for: .milliseconds(50))
+                }
+            }
+            try await group.waitForAll()
+        }
+        let counts = answers.counts
+        #expect((counts.hits > 0) == isCached)
+        store.close()
+    }
+
+    @Test("what is removed, replaced by a command or over its time is not given from memory")
+    func changes() async throws {
+        let folder = try TemporaryDirectory()
+        let (store, answers) = try open(folder, cacheLimit: 1 << 20, Retention(sinceWritten: .seconds(3_600)))
+        defer { store.close() }
+        let administrator = StoreAdministrator(store)
+        let service = try await ServiceActor.open(store, answers)
+        try await service.put("1", under: "a")
+        #expect(await service.get("a") == "1")
+        #expect(await service.get("a") == "1")
+        _ = await administrator.store([(Token(id: Array("a".utf8), info: Array("2".utf8)), nil)])
+        #expect(await service.get("a") == "2")
+        #expect(try await administrator.remove([Array("a".utf8)]) == 1)
+        #expect(await service.get("a") == nil)
+        // Written so long ago that it has a few seconds left, in which it gets into memory.
+        let writtenAt = Int64(Date.now.timeIntervalSince1970) - 3_595
+        _ = await administrator.store([(Token(id: Array("a".utf8), info: Array("3".utf8)), writtenAt)])
+        while let answer = await service.get("a") {
+            #expect(answer == "3")
+            try #require(Date.now.timeIntervalSince1970 < Double(writtenAt + 3_600 + 60), "it is given beyond its time")
+            try await Task.sleep(for: .milliseconds(100))
+        }
+        #expect(Date.now.timeIntervalSince1970 >= Double(writtenAt + 3_600))
+    }
+}

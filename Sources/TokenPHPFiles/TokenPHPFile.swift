@@ -9,20 +9,22 @@ package struct TokenPHPFile: Hashable, Sendable {
     package let modifiedAt: Int64
 
     /// Why a file is passed over, or a token cannot become one.
-    package enum SkipReason: String, Codable, CaseIterable, Sendable {
-        case otherName
-        case notAFile
+    ///
+    /// The raw values are keys in the JSON of `token-cache import` and `export`.
+    package enum SkipReason: String, CaseIterable, Sendable {
+        case otherName = "other_name"
+        case notAFile = "not_a_file"
         case empty
-        case idNotText
-        case idTooLong
-        case idWithTags
-        case contentNotText
-        case tooLarge
+        case idNotText = "id_not_text"
+        case idTooLong = "id_too_long"
+        case idWithTags = "id_with_tags"
+        case contentNotText = "content_not_text"
+        case tooLarge = "too_large"
         case unreadable
-        case idWithSlash
-        case nameTooLong
+        case idWithSlash = "id_with_slash"
+        case nameTooLong = "name_too_long"
         case newer
-        case tooLargeToSend
+        case tooLargeToSend = "too_large_to_send"
         case unopened
 
         /// For a person, to be read after a number of files or tokens.

@@ -21,9 +21,9 @@ struct Drain: AsyncParsableCommand {
 
     func run() async throws {
         do {
-            let answer = try Steering.drain(try options.load())
+            let answer = try ServerControl.drain(try options.load())
             try output.print(answer, "the server finishes what is under way, and stops")
-        } catch let failure as Steering.Failure {
+        } catch let failure as ServerControl.Failure {
             throw options.fault("\(failure)")
         }
     }

@@ -21,10 +21,10 @@ struct Reload: AsyncParsableCommand {
 
     func run() async throws {
         do {
-            let outcome = try Steering.reload(try options.load())
+            let outcome = try ServerControl.reload(try options.load())
             try output.print(outcome, outcome.isReloaded ? "reloaded: \(outcome.outcome)" : outcome.outcome)
             if !outcome.isReloaded { throw ExitCode.failure }
-        } catch let failure as Steering.Failure {
+        } catch let failure as ServerControl.Failure {
             throw options.fault("\(failure)")
         }
     }

@@ -154,7 +154,7 @@ def test_a_changed_row_is_an_error_of_its_own(serve, change):
     told = [line for line in server.log().splitlines() if "the store failed" in line]
     assert 1 <= len(told) <= 2
     assert SECRET_ID not in server.log() and SECRET_INFO not in server.log()
-    assert '"unreadableReads":50' in printed(server.data, "stats", "--json")
+    assert '"unreadable_reads":50' in printed(server.data, "stats", "--json")
     done = command(server.data, "verify")
     assert done.returncode == 1 and "1 time: a row" in done.stdout and "3 tokens looked at" in done.stdout
     # It can be written anew.
@@ -210,7 +210,7 @@ def test_a_rekey_that_is_cut_off_loses_nothing_and_can_go_on(serve):
         printed(server.data, "keys", "add")
         rekeying = threading.Thread(target=command, args=(server.data, "rekey"))
         rekeying.start()
-        until(lambda: f'"newestKey":{round_ + 2}' in printed(server.data, "stats", "--json"))
+        until(lambda: f'"newest_key":{round_ + 2}' in printed(server.data, "stats", "--json"))
         server.kill()
         rekeying.join()
         server = serve(data=server.data)

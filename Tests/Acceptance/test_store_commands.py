@@ -32,7 +32,7 @@ def data(request, serve):
 def test_get_prints_the_token_info(data):
     assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
     assert printed(data, "get", "-", input=f"{SECRET}-2\n") == "info 2\n"
-    assert json.loads(printed(data, "get", f"{SECRET}-1", "--json")) == {"tokenInfo": "info 1"}
+    assert json.loads(printed(data, "get", f"{SECRET}-1", "--json")) == {"token_info": "info 1"}
     # As a client's is, the id is looked up without its tags.
     assert printed(data, "get", f"<b>{SECRET}</b>-1") == "info 1\n"
 
@@ -93,8 +93,8 @@ def test_an_id_cannot_forge_a_line_or_steer_the_terminal(data):
 def test_lines_from_elsewhere_may_end_with_cr_lf(data):
     printed(data, "put", "-", input="me\r\nfirst\r\nsecond\r\n")
     printed(data, "put", "you", "-", input="hello\r\n")
-    assert json.loads(printed(data, "get", "-", "--json", input="me\r\n")) == {"tokenInfo": "first\r\nsecond"}
-    assert json.loads(printed(data, "get", "you", "--json")) == {"tokenInfo": "hello"}
+    assert json.loads(printed(data, "get", "-", "--json", input="me\r\n")) == {"token_info": "first\r\nsecond"}
+    assert json.loads(printed(data, "get", "you", "--json")) == {"token_info": "hello"}
     assert printed(data, "delete", "-", input=f"me\r\n\r\nyou\r\n{SECRET}-0") == "removed 3 tokens\n"
 
 
@@ -153,13 +153,13 @@ def test_a_reader_that_has_read_enough_hears_nothing(data):
 
 def test_stats_are_numbers(data):
     found_stats = json.loads(printed(data, "stats", "--json"))
-    assert found_stats["tokens"] == 3 and found_stats["isSealed"] and found_stats["newestKey"] == 1
+    assert found_stats["tokens"] == 3 and found_stats["is_sealed"] and found_stats["newest_key"] == 1
     assert re.search(r"^tokens +3$", printed(data, "stats"), re.MULTILINE)
 
 
 def test_verify_looks_at_everything(data):
     assert printed(data, "verify") == "3 tokens looked at\nthe store is sound\n"
-    assert json.loads(printed(data, "verify", "--json"))["isSound"] is True
+    assert json.loads(printed(data, "verify", "--json"))["is_sound"] is True
 
 
 def test_keys_are_listed_without_the_keys(data):
@@ -337,7 +337,7 @@ def test_curl_can_ask_as_well(serve):
             ["curl", "-s", "--unix-socket", str(server.data / "control.sock"), *arguments, f"http://localhost{path}"],
             capture_output=True, text=True, check=True, timeout=30).stdout
 
-    assert ask("/store/get", "-d", '{"id": "me"}') == '{"reply":{"tokenInfo":"hello"}}\n'
+    assert ask("/store/get", "-d", '{"id": "me"}') == '{"reply":{"token_info":"hello"}}\n'
     assert "id is missing" in ask("/store/get", "-d", "{}")
     assert "cannot be read" in ask("/store/get", "-d", "{")
     assert "there is nothing at this path; there are /store/get" in ask("/nothing")

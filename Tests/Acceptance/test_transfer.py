@@ -133,7 +133,7 @@ def test_commands_at_the_same_time_take_little_memory(serve):
     server = serve({"admin": {"listen": "127.0.0.1:0"}})
 
     def store(number):
-        body = json.dumps({"tokens": [{"id": f"id{number}", "tokenInfo": f"{number}" + "a" * (30 << 20)}]}).encode()
+        body = json.dumps({"tokens": [{"id": f"id{number}", "token_info": f"{number}" + "a" * (30 << 20)}]}).encode()
         head = lines("POST /store/put HTTP/1.1", "Host: a", f"Content-Length: {len(body)}")
         with Connection(server.data / "control.sock", timeout=300) as connection:
             connection.send(head + body)

@@ -13,8 +13,20 @@ import Testing
         ])
     func `a token takes no more room in a request than it says`(_ text: String) throws {
         let entry = StoreTokens.Entry(id: text, tokenInfo: text, writtenAt: .min)
-        let size = try JSONEncoder().encode(entry).count
+        let size = try OperationsJSON.encode(entry).count
         #expect((size...(size + 64)).contains(entry.encodedSize))
+    }
+
+    @Test(arguments: StoreRequestName.allCases)
+    func `a name leads to the request that has it`(_ name: StoreRequestName) {
+        #expect(name.type.name == name)
+    }
+
+    @Test func `keys of JSON are snake_case, read and written`() throws {
+        let request = ListTokens(after: 1, limit: 2, showsIDs: true, showsTokenInfos: false)
+        let text = String(decoding: try OperationsJSON.encode(request), as: UTF8.self)
+        #expect(text == #"{"after":1,"limit":2,"shows_ids":true,"shows_token_infos":false}"#)
+        #expect(try OperationsJSON.decode(ListTokens.self, from: Data(text.utf8)).showsIDs)
     }
 
     @Test func `commands work side by side, however few processors there are`() async {

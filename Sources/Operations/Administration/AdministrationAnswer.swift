@@ -10,13 +10,10 @@ struct AdministrationAnswer: Sendable {
     /// Further lines of the head.
     var fields: [String] = []
 
-    /// JSON, with its keys in order, and `like_this`.
+    /// JSON and a line end.
     init(_ status: Status = .ok, json value: some Encodable) {
         self.status = status
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
-        encoder.keyEncodingStrategy = .convertToSnakeCase
-        body = ((try? encoder.encode(value)).map(Array.init) ?? []) + [UInt8(ascii: "\n")]
+        body = ((try? OperationsJSON.encode(value)).map(Array.init) ?? []) + [UInt8(ascii: "\n")]
     }
 
     init(mediaType: String, text: String) {

@@ -19,7 +19,7 @@ struct AdministrationStream: ~Copyable {
     private static let smallBody = 64 << 10
 
     /// For the next request, and for some of an answer to be taken.
-    private static let patience = Nanoseconds(.seconds(30))
+    private static let timeout = Nanoseconds(.seconds(30))
 
     /// Bytes that are sent in one go.
     private static let piece = 256 << 10
@@ -68,7 +68,7 @@ struct AdministrationStream: ~Copyable {
 
     /// Waits for the next request, also while the loop drains: until it is abandoned.
     mutating func receive() async -> Event {
-        var deadline = loop.now + Self.patience
+        var deadline = loop.now + Self.timeout
         if hasRequest { reader.finishRequest() }
         hasRequest = false
         connection.expectRequest()
@@ -87,7 +87,7 @@ struct AdministrationStream: ~Copyable {
                 if case .body = part, let memory, share == nil, bodySize > Self.smallBody {
                     share = await memory.share(bodySize, on: loop)
                     guard share != nil else { return .over }
-                    deadline = loop.now + Self.patience
+                    deadline = loop.now + Self.timeout
                 }
                 let wait: AdministrationConnections.Wait = if case .start = part { .firstByte } else { .restOfRequest }
                 let room = reader.makeRoom()
@@ -153,7 +153,7 @@ struct AdministrationStream: ~Copyable {
             sent += count
             if count == 0 {
                 let reason = await connection.waiting(for: .takingOfAnswer) {
-                    await stream.waitUntilWritable(until: loop.now + Self.patience)
+                    await stream.waitUntilWritable(until: loop.now + Self.timeout)
                 }
                 guard reason == .ready else { return false }
             }

@@ -17,33 +17,33 @@ struct BlockingSocket: ~Copyable {
     ///
     /// - Parameters:
     ///   - path: Where to.
-    ///   - patienceInSeconds: For connecting, and for each call; nil waits for as long as it takes.
-    init(unixPath path: String, patienceInSeconds: Int?) throws(Failure) {
-        descriptor = try Self.connect(path, patienceInSeconds)
+    ///   - timeoutInSeconds: For connecting, and for each call; nil waits for as long as it takes.
+    init(unixPath path: String, timeoutInSeconds: Int?) throws(Failure) {
+        descriptor = try Self.connect(path, timeoutInSeconds)
     }
 
     /// Connects over TCP.
     ///
     /// - Parameters:
     ///   - address: Where to.
-    ///   - patienceInSeconds: For connecting, and for each call.
-    init(_ address: SocketAddress, patienceInSeconds: Int) throws(Failure) {
-        descriptor = try Self.connect(address, patienceInSeconds)
+    ///   - timeoutInSeconds: For connecting, and for each call.
+    init(_ address: SocketAddress, timeoutInSeconds: Int?) throws(Failure) {
+        descriptor = try Self.connect(address, timeoutInSeconds)
     }
 
-    private static func connect(_ address: SocketAddress, _ patience: Int) throws(Failure) -> FileDescriptor {
+    private static func connect(_ address: SocketAddress, _ timeout: Int?) throws(Failure) -> FileDescriptor {
         do throws(SystemError) {
-            return try address.connect(patienceInSeconds: patience)
+            return try address.connect(timeoutInSeconds: timeout)
         } catch {
             throw Failure(reason: unsafe String(cString: strerror(error.code)))
         }
     }
 
-    private static func connect(_ path: String, _ patience: Int?) throws(Failure) -> FileDescriptor {
+    private static func connect(_ path: String, _ timeout: Int?) throws(Failure) -> FileDescriptor {
         let number = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard number >= 0 else { throw lastFailure() }
         let descriptor = FileDescriptor(owning: number)
-        if let patience { descriptor.setPatience(seconds: patience) }
+        if let timeout { descriptor.setTimeout(seconds: timeout) }
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         let bytes = Array(path.utf8)

@@ -1,75 +1,73 @@
 internal import EventLoop
-internal import Foundation
 package import Server
 package import Settings
 
 /// Asks a running server whether it is ready, as a probe of a service manager does.
 ///
-/// On the calling thread, for a few seconds at most.
+/// Blocks the calling thread, for a few seconds at most.
 package struct HealthProbe {
     private let settings: Settings
 
     /// For each step of the conversation: a server that hangs says nothing, and its manager has to learn of that.
-    static let patienceInSeconds = 5
-    private static let answerLimit = 64 << 10
+    static let timeoutInSeconds = 5
 
     package init(_ settings: Settings) {
         self.settings = settings
     }
 
-    /// What the server says; not ready when it says nothing.
+    /// What the server says; not ready when it does not answer.
     package func ask() -> ServiceReadiness {
         var failures: [String] = []
         for address in settings.admin.listen where !address.isChosenBySystem {
             guard case .tcp(let host, let port) = address.place else { continue }
-            do throws(BlockingSocket.Failure) {
-                return try Self.ask(host, port)
-            } catch {
-                failures.append("\(address) does not say that it is ready: \(error.reason)")
+            switch Self.ask(host, port) {
+            case .success(let readiness): return readiness
+            case .failure(let reason): failures.append("\(address) does not say that it is ready: \(reason)")
             }
         }
         guard failures.isEmpty else { return ServiceReadiness(reasons: failures) }
         return askControlSocket()
     }
 
-    /// What the server says that has the data folder.
+    /// Asks the server that has the data folder.
     func askControlSocket() -> ServiceReadiness {
         let path = ControlSocket.path(in: StoreAccess.directory(settings))
-        do throws(BlockingSocket.Failure) {
-            return try Self.ask(try BlockingSocket(unixPath: path, patienceInSeconds: Self.patienceInSeconds))
-        } catch {
-            return ServiceReadiness(reasons: ["\(path) does not say that it is ready: \(error.reason)"])
+        switch Self.ask(.unix(path: path)) {
+        case .success(let readiness): return readiness
+        case .failure(let reason):
+            return ServiceReadiness(reasons: ["\(path) does not say that it is ready: \(reason)"])
         }
     }
 
-    private static func ask(_ host: String, _ port: UInt16) throws(BlockingSocket.Failure) -> ServiceReadiness {
+    private enum Outcome {
+        case success(ServiceReadiness)
+        case failure(String)
+    }
+
+    private static func ask(_ host: String, _ port: UInt16) -> Outcome {
         let addresses: [SocketAddress]
         do throws(SocketAddress.ResolutionError) {
             addresses = try SocketAddress.resolve(host: host, port: port)
         } catch {
-            throw BlockingSocket.Failure(reason: error.reason)
+            return .failure(error.reason)
         }
-        var failure = BlockingSocket.Failure(reason: "the name has no address")
+        var outcome = Outcome.failure("the name has no address")
         for address in addresses {
-            do throws(BlockingSocket.Failure) {
-                return try ask(try BlockingSocket(address, patienceInSeconds: patienceInSeconds))
-            } catch {
-                failure = error
-            }
+            outcome = ask(.tcp(address))
+            if case .success = outcome { break }
         }
-        throw failure
+        return outcome
     }
 
-    private static func ask(_ socket: consuming BlockingSocket) throws(BlockingSocket.Failure) -> ServiceReadiness {
-        socket.send(Data("GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8))
-        var answer = Data()
-        while answer.count < answerLimit, let chunk = socket.receive() { answer.append(chunk) }
-        guard !answer.isEmpty else { throw BlockingSocket.Failure(reason: "no answer came") }
-        guard let end = answer.firstRange(of: Data("\r\n\r\n".utf8))?.upperBound,
-            let readiness = try? JSONDecoder().decode(ServiceReadiness.self, from: answer[end...])
-        else {
-            throw BlockingSocket.Failure(reason: "what answers there is no token-cache")
+    private static func ask(_ place: ServerClient.Place) -> Outcome {
+        do throws(ServerClient.Failure) {
+            return .success(try ServerClient(place: place, timeoutInSeconds: timeoutInSeconds).answer("GET", "/readyz"))
+        } catch {
+            switch error {
+            case .unreachable(let reason, _): return .failure(reason)
+            case .noAnswer: return .failure("no answer came")
+            case .unreadable, .refused: return .failure("what answers there is no token-cache")
+            }
         }
-        return readiness
     }
 }

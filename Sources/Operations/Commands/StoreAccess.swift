@@ -13,7 +13,8 @@ package enum StoreAccess: Sendable {
 
     /// A running server and how it is reached.
     package struct ControlAccess: Sendable {
-        let client: ControlClient
+        let client: ServerClient
+        let path: String
         let processID: Int?
     }
 
@@ -69,8 +70,9 @@ package enum StoreAccess: Sendable {
         } catch {
             guard case .store(let error) = error else { throw Failure("\(error)") }
             guard case .directory(.inUse(_, let processID)) = error else { throw Failure(error) }
-            let client = ControlClient(path: ControlSocket.path(in: directory))
-            return .running(ControlAccess(client: client, processID: processID))
+            let path = ControlSocket.path(in: directory)
+            let client = ServerClient(place: .unix(path: path))
+            return .running(ControlAccess(client: client, path: path, processID: processID))
         }
     }
 
@@ -87,16 +89,16 @@ package enum StoreAccess: Sendable {
             }
         case .running(let access):
             let process = access.processID.map { "process \($0)" } ?? "another process"
-            do throws(ControlClient.Failure) {
+            do throws(ServerClient.Failure) {
                 return try access.client.perform(request, progress)
             } catch {
                 switch error {
                 case .refused(let reason): throw Failure(reason)
-                case .interrupted: throw Failure("\(process) went away before it had answered; try again")
-                case .unreachable(let reason):
+                case .noAnswer, .unreadable: throw Failure("\(process) went away before it had answered; try again")
+                case .unreachable(let reason, _):
                     throw Failure(
                         """
-                        the store is in use by \(process), which cannot be asked over \(access.client.path) (\(reason)); \
+                        the store is in use by \(process), which cannot be asked over \(access.path) (\(reason)); \
                         run this as the server's user, or stop the server first
                         """
                     )

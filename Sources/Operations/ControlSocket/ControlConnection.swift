@@ -83,13 +83,13 @@ struct ControlConnection: ~Copyable {
             return
         }
         guard path.hasPrefix(Self.prefix),
-            let type = StoreRequests.named(String(path.dropFirst(Self.prefix.count)))
+            let name = StoreRequestName(rawValue: String(path.dropFirst(Self.prefix.count)))
         else {
-            let names = StoreRequests.all.map { Self.prefix + $0.name }.joined(separator: ", ")
+            let names = StoreRequestName.allCases.map { Self.prefix + $0.rawValue }.joined(separator: ", ")
             return await refuse(.notFound, "there is nothing at this path; there are \(names)")
         }
         guard method == "POST" else { return await refuse(.badRequest, "the method is \(method); allowed is POST") }
-        await run(type)
+        await run(name.type)
     }
 
     private mutating func run<Request: StoreRequest>(_ type: Request.Type) async {
@@ -154,14 +154,12 @@ struct ControlConnection: ~Copyable {
         let body = stream.takeBody()
         return try await Task(executorPreference: thread) {
             // Without a body nothing is asked for but the thing itself.
-            try JSONDecoder().decode(type, from: body.isEmpty ? Data("{}".utf8) : Data(body))
+            try OperationsJSON.decode(type, from: body.isEmpty ? Data("{}".utf8) : Data(body))
         }.value
     }
 
     private static func text(_ line: some Encodable) -> [UInt8] {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
-        guard let text = try? encoder.encode(line) else { return [] }
+        guard let text = try? OperationsJSON.encode(line) else { return [] }
         return Array(text) + [UInt8(ascii: "\n")]
     }
 

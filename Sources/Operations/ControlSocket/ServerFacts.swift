@@ -13,29 +13,11 @@ struct ServerFacts: Codable, Sendable {
     var descriptorLimit: Int
 
     private enum CodingKeys: String, CodingKey {
-        case processID = "process_id"
-        case version, listeners, administration
-        case descriptorLimit = "descriptor_limit"
+        case processID = "processId"
+        case version, listeners, administration, descriptorLimit
     }
 
     static let path = "/server"
-
-    /// Asks a running server.
-    ///
-    /// - Parameter path: Of its control socket.
-    init(askedAt path: String) throws(BlockingSocket.Failure) {
-        let socket = try BlockingSocket(unixPath: path, patienceInSeconds: HealthProbe.patienceInSeconds)
-        socket.send(Data("GET \(Self.path) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8))
-        var answer = Data()
-        while answer.count < 1 << 16, let chunk = socket.receive() { answer.append(chunk) }
-        guard !answer.isEmpty else { throw BlockingSocket.Failure(reason: "no answer came") }
-        guard let end = answer.firstRange(of: Data("\r\n\r\n".utf8))?.upperBound,
-            let facts = try? JSONDecoder().decode(Self.self, from: answer[end...])
-        else {
-            throw BlockingSocket.Failure(reason: "it tells nothing of itself; it may be another version")
-        }
-        self = facts
-    }
 
     init(_ server: Server, administration: [String], version: String) {
         processID = Int(ProcessInfo.processInfo.processIdentifier)

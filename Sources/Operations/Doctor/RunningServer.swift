@@ -15,15 +15,21 @@ enum RunningServer {
     private static let topic = "Server"
 
     init(directory: String) {
-        do throws(BlockingSocket.Failure) {
-            self = .running(try ServerFacts(askedAt: ControlSocket.path(in: directory)))
+        let client = ServerClient(
+            place: .unix(path: ControlSocket.path(in: directory)), timeoutInSeconds: HealthProbe.timeoutInSeconds)
+        do throws(ServerClient.Failure) {
+            self = .running(try client.answer("GET", ServerFacts.path))
         } catch {
             let holder = DataDirectory.holder(of: directory) ?? StoreExamination.holder(ofDatabaseIn: directory)
-            switch error.code {
-            case EACCES, EPERM: self = .hidden
-            case ENOENT, ECONNREFUSED, ENOTDIR, ENAMETOOLONG:
-                self = holder.map { .silent(processID: $0, reason: error.reason) } ?? .none
-            default: self = .silent(processID: holder, reason: error.reason)
+            switch error {
+            case .unreachable(_, EACCES), .unreachable(_, EPERM): self = .hidden
+            case .unreachable(let reason, ENOENT), .unreachable(let reason, ECONNREFUSED),
+                .unreachable(let reason, ENOTDIR), .unreachable(let reason, ENAMETOOLONG):
+                self = holder.map { .silent(processID: $0, reason: reason) } ?? .none
+            case .unreachable(let reason, _): self = .silent(processID: holder, reason: reason)
+            case .noAnswer: self = .silent(processID: holder, reason: "no answer came")
+            case .unreadable, .refused:
+                self = .silent(processID: holder, reason: "it tells nothing of itself; it may be another version")
             }
         }
     }

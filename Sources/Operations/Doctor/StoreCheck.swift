@@ -13,7 +13,7 @@ struct StoreCheck {
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
     /// A large store takes its time to be counted.
-    private static let patienceInSeconds = 60
+    private static let timeoutInSeconds = 60
 
     init(_ settings: Settings, directory: String, server: RunningServer) {
         self.settings = settings
@@ -48,12 +48,13 @@ struct StoreCheck {
 
     private func askServer() -> [Finding] {
         // Its loops may turn while its disk does not answer.
-        let client = ControlClient(path: ControlSocket.path(in: directory), patienceInSeconds: Self.patienceInSeconds)
+        let client = ServerClient(
+            place: .unix(path: ControlSocket.path(in: directory)), timeoutInSeconds: Self.timeoutInSeconds)
         let readiness = HealthProbe(settings).askControlSocket()
         var findings: [Finding] = readiness.reasons.map {
             .problem(Self.topic, "the server is not ready: \($0)", "mend the cause; the server goes on by itself then")
         }
-        do throws(ControlClient.Failure) {
+        do throws(ServerClient.Failure) {
             let found = try client.perform(StatisticsOfStore()) { _ in }
             findings.append(
                 .ok(

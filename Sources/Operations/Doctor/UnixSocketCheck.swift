@@ -22,7 +22,7 @@ enum UnixSocketCheck {
         guard let found = FileStatus(path) else { return nil }
         guard found.isSocket else { return problem(key, UnixSocketFault(path, .notASocket)) }
         do throws(BlockingSocket.Failure) {
-            _ = try BlockingSocket(unixPath: path, patienceInSeconds: HealthProbe.patienceInSeconds)
+            _ = try BlockingSocket(unixPath: path, timeoutInSeconds: HealthProbe.timeoutInSeconds)
         } catch {
             // Somebody may well be listening.
             guard error.code == EACCES || error.code == EPERM else { return nil }

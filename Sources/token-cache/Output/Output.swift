@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import Operations
 
 /// What a command prints: for a person, or as JSON for a program.
 struct OutputOptions: ParsableArguments {
@@ -16,8 +16,6 @@ struct OutputOptions: ParsableArguments {
     }
 
     static func text(_ value: some Encodable) throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
-        return String(decoding: try encoder.encode(value), as: UTF8.self)
+        String(decoding: try OperationsJSON.encode(value), as: UTF8.self)
     }
 }

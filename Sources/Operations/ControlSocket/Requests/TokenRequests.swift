@@ -4,7 +4,7 @@ package import TokenStore
 
 /// Reads one token.
 package struct FetchToken: StoreRequest {
-    package static let name = "get"
+    package static let name = StoreRequestName.get
     package static let replySize = 16 << 20
     package var id: String
 
@@ -27,7 +27,7 @@ package struct FetchToken: StoreRequest {
 
 /// Stores tokens, as they are.
 package struct StoreTokens: StoreRequest {
-    package static let name = "put"
+    package static let name = StoreRequestName.put
     package var tokens: [Entry]
     /// Leaves tokens alone that were written later; nil is no.
     package var keepsNewer: Bool?
@@ -96,7 +96,7 @@ package struct StoreTokens: StoreRequest {
 
 /// Removes tokens.
 package struct RemoveTokens: StoreRequest {
-    package static let name = "delete"
+    package static let name = StoreRequestName.delete
     package var ids: [String]
 
     package struct Reply: Codable, Sendable {
@@ -118,7 +118,7 @@ package struct RemoveTokens: StoreRequest {
 
 /// Reads a page of tokens.
 package struct ListTokens: StoreRequest {
-    package static let name = "page"
+    package static let name = StoreRequestName.page
     package static let replySize = 16 << 20
     /// The slot after which to begin, 0 for the first.
     package var after: Int64
@@ -145,6 +145,12 @@ package struct ListTokens: StoreRequest {
         package var tokens: [Entry]
         /// There are none behind them.
         package var isLast: Bool
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case after, limit, showsTokenInfos
+        // Acronyms are not told apart in snake case.
+        case showsIDs = "showsIds"
     }
 
     package init(after: Int64, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {

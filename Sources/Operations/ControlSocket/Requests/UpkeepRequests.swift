@@ -3,7 +3,7 @@ package import TokenStore
 
 /// Asks for the store in numbers.
 package struct StatisticsOfStore: StoreRequest {
-    package static let name = "stats"
+    package static let name = StoreRequestName.stats
 
     package init() {}
 
@@ -16,7 +16,7 @@ package struct StatisticsOfStore: StoreRequest {
 
 /// Checks the whole store.
 package struct VerifyStore: StoreRequest {
-    package static let name = "verify"
+    package static let name = StoreRequestName.verify
 
     package init() {}
 
@@ -29,7 +29,7 @@ package struct VerifyStore: StoreRequest {
 
 /// Writes a copy of the store.
 package struct BackUpStore: StoreRequest {
-    package static let name = "backup"
+    package static let name = StoreRequestName.backup
     /// Absolute, for whoever writes it may be in another folder.
     package var path: String
 
@@ -47,7 +47,7 @@ package struct BackUpStore: StoreRequest {
 
 /// Seals all tokens with the newest key.
 package struct RekeyStore: StoreRequest {
-    package static let name = "rekey"
+    package static let name = StoreRequestName.rekey
 
     package init() {}
 
@@ -60,7 +60,7 @@ package struct RekeyStore: StoreRequest {
 
 /// Asks for the numbers of the keys.
 package struct ListKeys: StoreRequest {
-    package static let name = "keys/list"
+    package static let name = StoreRequestName.listKeys
 
     package struct Reply: Codable, Sendable {
         package var keys: [StoreAdministrator.Key]
@@ -77,7 +77,7 @@ package struct ListKeys: StoreRequest {
 
 /// Makes a key that seals from now on.
 package struct AddKey: StoreRequest {
-    package static let name = "keys/add"
+    package static let name = StoreRequestName.addKey
 
     package init() {}
 
@@ -90,7 +90,7 @@ package struct AddKey: StoreRequest {
 
 /// Takes a key out of the ring.
 package struct RetireKey: StoreRequest {
-    package static let name = "keys/retire"
+    package static let name = StoreRequestName.retireKey
     package var number: Int
 
     package struct Reply: Codable, Sendable {

@@ -1,0 +1,36 @@
+internal import Foundation
+internal import SQLiteStore
+internal import TokenStore
+
+extension ServerClient {
+    /// Has a running server carry out a request to its store.
+    ///
+    /// - Parameters:
+    ///   - request: Sent as JSON.
+    ///   - progress: Told now and then how far the work is.
+    func perform<Request: StoreRequest>(
+        _ request: Request, _ progress: (StoreAdministrator.Progress) -> Void
+    ) throws(Failure) -> Request.Reply {
+        guard let body = try? OperationsJSON.encode(request) else { throw .refused("the request cannot be written") }
+        guard body.count <= ControlConnection.bodyLimit else {
+            throw .refused(
+                """
+                this takes \(body.count >> 20) MiB as JSON, and a running server takes requests of up to \
+                \(ControlConnection.bodyLimit >> 20) MiB; stop the server, do it then, and start it again
+                """
+            )
+        }
+        var reply: Request.Reply?
+        try post("/store/\(Request.name.rawValue)", body) { (text) throws(Failure) in
+            guard let line = try? OperationsJSON.decode(ControlLine<Request.Reply>.self, from: text) else {
+                return true
+            }
+            if let error = line.error { throw .refused(error) }
+            if let done = line.progress { progress(done) }
+            reply = line.reply
+            return reply == nil
+        }
+        guard let reply else { throw .noAnswer }
+        return reply
+    }
+}

@@ -3,7 +3,6 @@ internal import Glibc
 internal import Logging
 internal import Settings
 internal import Synchronization
-internal import UnixSignals
 
 extension Server {
     /// For everything to end after the connections have been closed.
@@ -15,7 +14,7 @@ extension Server {
     private static let idleTimeWhenDraining = Duration.milliseconds(250)
 
     /// Drains at the first signal, and closes what is still open at the second.
-    func stop(by signals: UnixSignalsSequence) async {
+    func stop(by signals: AsyncStream<Signal>) async {
         var count = 0
         for await signal in signals {
             count += 1

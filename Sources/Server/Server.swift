@@ -8,7 +8,6 @@ package import Settings
 internal import Synchronization
 package import TokenService
 internal import TokenStore
-internal import UnixSignals
 
 /// Serves clients: owns the listeners, the loops and the store, from the start to the orderly end of the process.
 ///
@@ -102,8 +101,8 @@ package final class Server: Sendable {
     ///   - administration: Runs for as long as the clients' loops, and is the last to stop.
     package func run(version: String, beside administration: some Administration) async {
         // Before the first request, so that no signal is missed.
-        let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
-        let hangUps = await UnixSignalsSequence(trapping: .sighup)
+        let signals = await Signal.caught(.terminate, .interrupt)
+        let hangUps = await Signal.caught(.hangUp)
         Self.startThread("administration", of: administrationLoop)
         let administering = Task(executorPreference: administrationLoop) { [administrationLoop] in
             await administration.serve(on: administrationLoop)

@@ -1,6 +1,5 @@
 internal import EventLoop
 internal import Synchronization
-internal import UnixSignals
 
 extension Server {
     private static let fileCheckInterval = Duration.seconds(2)
@@ -17,7 +16,7 @@ extension Server {
         return outcome
     }
 
-    func reload(on hangUps: UnixSignalsSequence) async {
+    func reload(on hangUps: AsyncStream<Signal>) async {
         for await _ in hangUps { _ = await reload("SIGHUP received") }
     }
 

@@ -19,7 +19,9 @@ struct TokenCache: AsyncParsableCommand {
               curl 'http://127.0.0.1:8080/token?unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306'
             """,
         version: version,
-        subcommands: [Serve.self, CheckConfig.self, Health.self, Reload.self, Drain.self, Diagnose.self],
+        subcommands: [
+            Serve.self, CheckConfig.self, Health.self, Reload.self, Drain.self, Diagnose.self, DescribeSettings.self,
+        ],
         groupedSubcommands: [
             CommandGroup(name: "Tokens", subcommands: [Get.self, Put.self, Delete.self, List.self]),
             CommandGroup(

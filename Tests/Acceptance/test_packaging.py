@@ -1,6 +1,7 @@
 """The Debian package: what is in it, and its life from the installation to its end."""
 import contextlib
 import gzip
+import json
 import os
 import re
 import shutil
@@ -107,8 +108,9 @@ def test_the_manual_has_every_command_and_setting(manual):
     assert {"serve", "check-config", "keys", "backup"} <= set(commands)
     missing = [name for name in commands if name != "help" and not re.search(rf'^\.SS "{name}\b', text, re.M)]
     assert not missing
-    for setting in run("check-config").stdout.splitlines():
-        assert f"\\fB{setting.split(': ')[0]}\\fR" in text
+    for setting in json.loads(run("describe-settings").stdout):
+        assert f"\n.TP\n\\fB{setting['key']}\\fR" in text
+        assert setting["purpose"] in text and f"Allowed: {setting['allowed']}." in text
 
 
 def test_the_manual_is_well_formed(manual):

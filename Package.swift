@@ -105,7 +105,8 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "TokenServiceTests", dependencies: ["TokenService", "HTTP", "SQLiteStore", "TokenStore", "TestSupport"],
+            name: "TokenServiceTests",
+            dependencies: ["TokenService", "HTTP", "SQLiteStore", "TokenStore", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(

@@ -24,7 +24,7 @@ package struct ServerProcess: Sendable {
     ) throws(StartError) {
         let logger = log.logger
         let setup = try ProcessSetup(connectionLimit: settings.connectionLimit, logger: logger)
-        let (clients, operators) = try ClientListeners.open(settings, setup) { () throws(StartError) in
+        let (clients, operators) = try ClientListeners.open(settings, setup.passedSockets) { () throws(StartError) in
             try AdministrationListener.open(settings.admin.listen)
         }
         // After the addresses: somebody who starts a second server by mistake is told so, and no store is made for it.
@@ -35,7 +35,7 @@ package struct ServerProcess: Sendable {
             default: break
             }
         }
-        let control = ControlSocket.open(store, directory: StoreAccess.directory(settings), logger)
+        let control = ControlSocket.open(store, directory: settings.dataDirectoryPath, logger)
         server = try Server(settings, from: loader, log: log, setup, clients, store)
         administration = OperatorAccess(server, version: version, operators, control, logger)
         self.version = version

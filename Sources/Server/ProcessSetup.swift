@@ -6,6 +6,8 @@ package import Logging
 package struct ProcessSetup: Sendable {
     /// What a service manager such as systemd passed in the environment.
     let service: ServiceEnvironment
+    /// Sockets that it listens on for us.
+    package var passedSockets: [PassedSocket] { service.passedSockets }
     package let notifier: ServiceNotifier
     let heapMemory: HeapMemory
     /// How many files the process may have open.

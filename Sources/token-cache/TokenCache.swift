@@ -3,8 +3,6 @@ import ArgumentParser
 /// The `token-cache` command.
 @main
 struct TokenCache: AsyncParsableCommand {
-    static let version = "0.1.0"
-
     static let configuration = CommandConfiguration(
         commandName: "token-cache",
         abstract: "Keeps login tokens by unique id, in the place of Facebook's sample token.php.",
@@ -18,7 +16,7 @@ struct TokenCache: AsyncParsableCommand {
               curl -d unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306 -d token_info=hello http://127.0.0.1:8080/token
               curl 'http://127.0.0.1:8080/token?unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306'
             """,
-        version: version,
+        version: Version.text,
         subcommands: [
             Serve.self, CheckConfig.self, Health.self, Reload.self, Drain.self, Diagnose.self, DescribeSettings.self,
         ],

@@ -76,7 +76,7 @@ struct AdministrationEndpoints: Sendable {
     /// Where to ask for what is not done over TCP.
     private func referral(to endpoint: Endpoint) -> String {
         let path = endpoint.rawValue
-        let socket = ControlSocket.path(in: StoreAccess.directory(server.settingsInForce))
+        let socket = ControlSocketAddress.path(server.settingsInForce)
         return """
             over TCP anybody on this machine could ask for this; use token-cache \(path.dropFirst()), or curl -X POST \
             --unix-socket \(socket) http://localhost\(path), as a user whom that socket's file lets in

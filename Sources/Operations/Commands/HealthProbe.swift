@@ -31,7 +31,7 @@ package struct HealthProbe {
 
     /// Asks the server that has the data folder.
     func askControlSocket() -> ServiceReadiness {
-        let path = ControlSocket.path(in: StoreAccess.directory(settings))
+        let path = ControlSocketAddress.path(settings)
         switch Self.ask(.unix(path: path)) {
         case .success(let readiness): return readiness
         case .failure(let reason):

@@ -12,11 +12,11 @@ extension ServerClient {
         _ request: Request, _ progress: (StoreAdministrator.Progress) -> Void
     ) throws(Failure) -> Request.Reply {
         guard let body = try? OperationsJSON.encode(request) else { throw .refused("the request cannot be written") }
-        guard body.count <= ControlConnection.bodyLimit else {
+        guard body.count <= ControlSocketAddress.bodyLimit else {
             throw .refused(
                 """
                 this takes \(body.count >> 20) MiB as JSON, and a running server takes requests of up to \
-                \(ControlConnection.bodyLimit >> 20) MiB; stop the server, do it then, and start it again
+                \(ControlSocketAddress.bodyLimit >> 20) MiB; stop the server, do it then, and start it again
                 """
             )
         }

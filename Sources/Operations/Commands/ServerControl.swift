@@ -18,8 +18,8 @@ package enum ServerControl {
     }
 
     private static func ask<Answer: Decodable>(_ path: String, _ settings: Settings) throws(Failure) -> Answer {
-        let directory = StoreAccess.directory(settings)
-        let socketPath = ControlSocket.path(in: directory)
+        let directory = settings.dataDirectoryPath
+        let socketPath = ControlSocketAddress.path(in: directory)
         do throws(ServerClient.Failure) {
             return try ServerClient(place: .unix(path: socketPath)).answer("POST", path)
         } catch {
@@ -37,9 +37,4 @@ package enum ServerControl {
             }
         }
     }
-}
-
-/// The answer to having the server stop.
-package struct Draining: Codable, Sendable {
-    package var draining: Bool
 }

@@ -70,7 +70,7 @@ package enum StoreAccess: Sendable {
         } catch {
             guard case .store(let error) = error else { throw Failure("\(error)") }
             guard case .directory(.inUse(_, let processID)) = error else { throw Failure(error) }
-            let path = ControlSocket.path(in: directory)
+            let path = ControlSocketAddress.path(in: directory)
             let client = ServerClient(place: .unix(path: path))
             return .running(ControlAccess(client: client, path: path, processID: processID))
         }
@@ -112,7 +112,7 @@ package enum StoreAccess: Sendable {
         switch self {
         case .own: nil
         // Without what stands around the tokens.
-        case .running: ControlConnection.bodyLimit - 1_024
+        case .running: ControlSocketAddress.bodyLimit - 1_024
         }
     }
 
@@ -165,7 +165,7 @@ package enum StoreAccess: Sendable {
 
     /// The data directory's path in full, so that messages tell where it is whatever folder the program was started in.
     package static func directory(_ settings: Settings) -> String {
-        URL(filePath: settings.dataDirectory).standardizedFileURL.path
+        settings.dataDirectoryPath
     }
 
     package static func options(_ settings: Settings) -> StoreOptions {

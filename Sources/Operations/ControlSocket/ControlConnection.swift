@@ -17,12 +17,9 @@ struct ControlConnection: ~Copyable {
 
     private let memory: ControlMemory
 
-    /// Bytes of a request's body: of an import's batch, or of the largest file that it reads as long as most of that needs no
-    /// escapes.
-    static let bodyLimit = 65 << 20
     private static let limits: RequestLimits = {
         var limits = RequestLimits()
-        limits.body = bodyLimit
+        limits.body = ControlSocketAddress.bodyLimit
         return limits
     }()
     /// Between two lines of progress.

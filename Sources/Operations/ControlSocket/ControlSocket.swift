@@ -15,11 +15,11 @@ internal import TokenStore
 final class ControlSocket: Sendable {
     private let listener: AdministrationListener
     private let administrator: StoreAdministrator
-    private let memory = ControlMemory(limit: ControlConnection.bodyLimit)
+    private let memory = ControlMemory(limit: ControlSocketAddress.bodyLimit)
 
     init(_ store: SQLiteTokenStore, directory: String) throws(SystemError) {
         listener = AdministrationListener(
-            try Listener(unixPath: Self.path(in: directory), mode: 0o600, owner: nil),
+            try Listener(unixPath: ControlSocketAddress.path(in: directory), mode: 0o600, owner: nil),
             // What a command has begun is not undone for another one.
             givingUp: .firstByte
         )
@@ -35,15 +35,13 @@ final class ControlSocket: Sendable {
         } catch {
             logger.warning(
                 """
-                \(path(in: directory)) cannot be opened, commands such as token-cache backup have to wait \
+                \(ControlSocketAddress.path(in: directory)) cannot be opened, commands such as token-cache backup have to wait \
                 until the server is stopped: \(error)
                 """
             )
             return nil
         }
     }
-
-    static func path(in directory: String) -> String { directory + "/" + DataDirectory.controlSocketName }
 
     /// Accepts on a loop until that is abandoned, and returns when what was asked for is over.
     func accept(

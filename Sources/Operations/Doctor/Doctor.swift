@@ -44,7 +44,7 @@ package struct Doctor: Sendable {
             return DoctorReport(findings: findings + MachineCheck.clock(now: Int64(time(nil))))
         }
         let settings = loaded.settings
-        let directory = StoreAccess.directory(settings)
+        let directory = settings.dataDirectoryPath
         let server = RunningServer(directory: directory)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "there is no file (--config)"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }

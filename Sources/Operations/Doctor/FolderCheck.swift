@@ -65,7 +65,7 @@ enum FolderCheck {
 
     /// A server whose socket has too long a path serves without it.
     private static func controlSocket(_ directory: String) -> [Finding] {
-        let path = ControlSocket.path(in: directory)
+        let path = ControlSocketAddress.path(in: directory)
         guard path.utf8.count > 107 else { return [] }
         return [
             .warning(

@@ -16,7 +16,8 @@ enum RunningServer {
 
     init(directory: String) {
         let client = ServerClient(
-            place: .unix(path: ControlSocket.path(in: directory)), timeoutInSeconds: HealthProbe.timeoutInSeconds)
+            place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: HealthProbe.timeoutInSeconds
+        )
         do throws(ServerClient.Failure) {
             self = .running(try client.answer("GET", ServerFacts.path))
         } catch {

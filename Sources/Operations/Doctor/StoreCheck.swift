@@ -49,7 +49,7 @@ struct StoreCheck {
     private func askServer() -> [Finding] {
         // Its loops may turn while its disk does not answer.
         let client = ServerClient(
-            place: .unix(path: ControlSocket.path(in: directory)), timeoutInSeconds: Self.timeoutInSeconds)
+            place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: Self.timeoutInSeconds)
         let readiness = HealthProbe(settings).askControlSocket()
         var findings: [Finding] = readiness.reasons.map {
             .problem(Self.topic, "the server is not ready: \($0)", "mend the cause; the server goes on by itself then")

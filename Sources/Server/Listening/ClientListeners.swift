@@ -11,13 +11,13 @@ package struct ClientListeners: Sendable {
     ///
     /// - Parameters:
     ///   - settings: Name the addresses and certificates.
-    ///   - setup: Has the passed sockets.
+    ///   - passedSockets: From the service manager.
     ///   - openOthers: Opens listeners that are not for clients, so that an address which the settings name twice is
     ///     recognized whichever of both is opened second.
     package static func open<Others>(
-        _ settings: Settings, _ setup: ProcessSetup, openOthers: () throws(StartError) -> Others
+        _ settings: Settings, _ passedSockets: [PassedSocket], openOthers: () throws(StartError) -> Others
     ) throws(StartError) -> (ClientListeners, Others) {
-        let plan = try ListenPlan(settings.listen, setup.service.passedSockets)
+        let plan = try ListenPlan(settings.listen, passedSockets)
         let tls = plan.usesTLS ? try tlsContext(settings) : nil
         do throws(StartError) {
             var listeners: [ClientListener] = []

@@ -63,10 +63,10 @@ struct ServiceEnvironment: Sendable {
 }
 
 /// A socket that the service manager has opened and listens on for us.
-struct PassedSocket: Hashable, Sendable, CustomStringConvertible {
+package struct PassedSocket: Hashable, Sendable, CustomStringConvertible {
     let descriptor: Int32
     /// `FileDescriptorName=` of the socket unit; empty without names.
     let name: String
 
-    var description: String { name.isEmpty ? "socket \(descriptor)" : "socket \(descriptor) (\(name))" }
+    package var description: String { name.isEmpty ? "socket \(descriptor)" : "socket \(descriptor) (\(name))" }
 }

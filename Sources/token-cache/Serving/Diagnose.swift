@@ -23,7 +23,7 @@ struct Diagnose: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let doctor = Doctor(options.loader(listen: addresses.listen), version: TokenCache.version)
+        let doctor = Doctor(options.loader(listen: addresses.listen), version: Version.text)
         let report = await doctor.examine()
         try output.print(report, DoctorText(isColored: DoctorText.wantsColors).text(of: report))
         if report.problems > 0 { throw ExitCode.failure }

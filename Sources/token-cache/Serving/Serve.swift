@@ -31,7 +31,7 @@ struct Serve: AsyncParsableCommand {
         let server: ServerProcess
         do throws(StartError) {
             let loader = options.loader(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
-            server = try ServerProcess(settings, from: loader, log: log, version: TokenCache.version)
+            server = try ServerProcess(settings, from: loader, log: log, version: Version.text)
         } catch {
             throw options.fault("\(error)")
         }

@@ -1,0 +1,4 @@
+/// The answer to having the server stop.
+package struct Draining: Codable, Sendable {
+    package var draining: Bool
+}

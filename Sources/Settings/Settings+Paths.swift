@@ -1,0 +1,6 @@
+internal import Foundation
+
+extension Settings {
+    /// The absolute path of the data folder, so that messages name it whatever folder the program was started in.
+    package var dataDirectoryPath: String { URL(filePath: dataDirectory).standardizedFileURL.path }
+}

@@ -1,4 +1,4 @@
-"""A browser without a window, driven over Chromium's DevTools protocol (chromedevtools.github.io/devtools-protocol)."""
+"""A headless Chromium, driven over its DevTools protocol (chromedevtools.github.io/devtools-protocol)."""
 import base64
 import itertools
 import json
@@ -10,7 +10,7 @@ import time
 
 PROGRAM = shutil.which("chromium")
 ANSWER_SECONDS = 30
-# The machine's certificates and accounts are not wanted, nor what Chromium asks of the network by itself.
+# Without the machine's certificates and accounts, and without Chromium's own requests to the network.
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--no-first-run", "--no-default-browser-check", "--mute-audio",
@@ -19,7 +19,7 @@ FLAGS = (
 
 
 class Browser:
-    """A browser with one page; what goes wrong in the page is in `problems`."""
+    """A browser with one page; `problems` collects the errors of the page."""
 
     def __init__(self, folder):
         ours, theirs = os.pipe(), os.pipe()
@@ -61,7 +61,7 @@ class Browser:
         os.close(self.input)
 
     def call(self, method, **parameters):
-        """Sends a command and returns its result; what is told meanwhile is noted."""
+        """Sends a command and returns its result; events that arrive meanwhile are recorded."""
         number = next(self.numbers)
         message = {"id": number, "method": method, "params": parameters}
         if self.session:
@@ -111,13 +111,13 @@ class Browser:
         assert "errorText" not in result, result
 
     def evaluate(self, expression):
-        """What a JavaScript expression comes to."""
+        """The value of a JavaScript expression."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
     def screenshot(self, path):
-        """Writes what is to be seen, for people."""
+        """Writes a screenshot to a file."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))

@@ -3,7 +3,7 @@ import subprocess
 
 
 def make_certificate(folder, *options, days=2):
-    """Makes a certificate of one's own for localhost, and returns its path and that of its key.
+    """Makes a self-signed certificate for localhost, and returns the paths of the certificate and its key.
 
     The options are for `openssl req`.
     """

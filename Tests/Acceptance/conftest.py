@@ -1,4 +1,4 @@
-"""Servers for the tests: each in a folder of its own, on a port that the system chooses, and ended whatever happens."""
+"""Fixtures that start servers, each in its own folder and on a port that the system chooses, and always end them."""
 import itertools
 import resource
 
@@ -10,7 +10,7 @@ from storage_shim import compile_library
 
 
 def pytest_addoption(parser):
-    """What deploy/test --long asks for."""
+    """The option that deploy/test --long passes on."""
     parser.addoption("--long", action="store_true", help="many more rounds of the tests that look for rare events")
 
 
@@ -28,19 +28,19 @@ def pytest_configure():
 
 @pytest.fixture(scope="session")
 def is_long(request):
-    """Whether time does not matter."""
+    """Whether the tests may take long (--long)."""
     return request.config.getoption("--long")
 
 
 @pytest.fixture(scope="session")
 def shim_library(tmp_path_factory):
-    """The library that `StorageShim` puts under servers."""
+    """The library that `StorageShim` preloads into servers."""
     return compile_library(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.fixture
 def serve(tmp_path):
-    """Starts servers: `serve(settings, *flags, **options)` with what `Server` takes."""
+    """A function that starts servers: `serve(settings, *flags, **options)`, with the arguments of `Server`."""
     servers = []
     numbers = itertools.count()
 

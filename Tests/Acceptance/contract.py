@@ -1,4 +1,4 @@
-"""The answers that the contract prescribes, byte for byte."""
+"""The answers of the contract, byte for byte."""
 import json
 import uuid
 
@@ -6,7 +6,7 @@ STORED = b'{"status":"true"}'
 
 
 def quoted(text):
-    """A string of JSON as PHP writes it: unlike Python's, with `/` escaped and DEL left alone."""
+    """A JSON string as PHP writes it: unlike Python, PHP escapes `/` and does not escape DEL."""
     return "\x7f".join(json.dumps(part)[1:-1].replace("/", "\\/") for part in text.split("\x7f")).join('""')
 
 
@@ -31,7 +31,7 @@ def unsupported(method):
 
 
 def fresh_id():
-    """An id that nobody else uses."""
+    """An id that no other test uses."""
     return uuid.uuid4().hex
 
 

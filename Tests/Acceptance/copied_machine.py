@@ -1,4 +1,4 @@
-"""A copy of this machine in which packages can be installed; nothing of what is done there stays."""
+"""A copy of this machine in which tests install packages; all changes to it are discarded."""
 import os
 import shutil
 import subprocess
@@ -7,7 +7,7 @@ import pytest
 
 SECONDS = 120
 
-# An overlay on the root folder, in a mount namespace of its own. /run is a new one: systemd does not run there.
+# An overlay over the root folder, in its own mount namespace. /run is empty: systemd does not run there.
 PREPARE = """
 set -e
 mount --make-rprivate /
@@ -25,7 +25,7 @@ exec sleep infinity
 
 
 class CopiedMachine:
-    """Runs commands in the copy; processes that are left end with it."""
+    """Runs commands in the copy; closing it ends the processes that are left."""
 
     def __init__(self, folder):
         if os.geteuid() != 0:
@@ -52,7 +52,7 @@ class CopiedMachine:
         return ["nsenter", f"--target={self.process}", "--mount", "--pid", "chroot", str(self.root), *arguments]
 
     def run(self, *arguments, input=""):
-        """Runs a command that ends by itself."""
+        """Runs a command to its end."""
         return subprocess.run(
             self.command(*arguments), capture_output=True, text=True, timeout=SECONDS, check=False, input=input,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"})

@@ -1,4 +1,4 @@
-"""Makes what versions up to schema 3 have sealed: rows that are not bound to their times."""
+"""Seals rows as versions up to schema 3 did, without binding them to their times."""
 import os
 import struct
 
@@ -6,14 +6,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 
 def set_back(database, ring):
-    """Seals every row as an earlier version did, and makes the keys such a version's; nothing in the clear."""
+    """Seals every row as an earlier version did, and marks the keys as such a version's; leaves unencrypted stores alone."""
     if not ring.exists():
         return
     lines = [line.split() for line in ring.read_text().splitlines()]
     keys = {int(words[0]): AESGCM(bytes.fromhex(words[2])) for words in lines if words and words[0].isdigit()}
     rows = database.execute("SELECT slot, key, written_at, expires_at, key_number, value FROM token").fetchall()
     for slot, key, written_at, expires_at, number, value in rows:
-        # As TokenSealer.swift has it.
+        # The same as in TokenSealer.swift.
         times = struct.pack(">q?q", written_at, expires_at is not None, expires_at or 0)
         text = keys[number].decrypt(value[5:17], value[17:], b"\2" + struct.pack(">I", number) + value[1:5] + times + key)
         nonce = os.urandom(12)

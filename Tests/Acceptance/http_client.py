@@ -1,4 +1,4 @@
-"""HTTP/1.1 over plain sockets: sends exactly the bytes it is given and reads answers without forgiving anything."""
+"""HTTP/1.1 over plain sockets: sends exactly the given bytes, and reads answers strictly."""
 import email.utils
 import os
 import re
@@ -14,7 +14,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ProtocolError(AssertionError):
-    """The server sent something that is no HTTP answer, or ended the connection inside one."""
+    """The server sent something that is not an HTTP answer, or closed the connection inside an answer."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Response:
 
     @property
     def closes(self):
-        """Whether the server announces the end of the connection."""
+        """Whether the server announces that it closes the connection."""
         return self.headers.get("connection", "").lower() == "close"
 
 
@@ -75,7 +75,7 @@ class Connection:
         self.socket.sendall(data)
 
     def send_while_possible(self, data):
-        """Sends; a server that has already answered and closed its side is no error."""
+        """Sends; it is not an error if the server has already answered and closed its side."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
@@ -90,7 +90,7 @@ class Connection:
     # Receiving
 
     def receive(self, method="GET"):
-        """The next answer to a request with this method; an interim answer is returned like any other."""
+        """The next answer to a request with this method; interim answers (1xx) are returned too."""
         lines = self._until(b"\r\n\r\n").split(b"\r\n")
         status_line = STATUS_LINE.fullmatch(lines[0])
         if not status_line:
@@ -115,7 +115,7 @@ class Connection:
         return Response(status, headers, self._exactly(int(headers["content-length"])))
 
     def receive_raw(self, count):
-        """Exactly that many bytes, unparsed."""
+        """Exactly this many bytes, unparsed."""
         return self._exactly(count)
 
     def receive_to_end(self):
@@ -176,7 +176,7 @@ class Connection:
 
 
 def check_common_headers(headers):
-    """What every answer of the server carries, errors included."""
+    """Checks the headers that every answer has, errors included."""
     assert headers.get("content-type") == "application/json", headers
     assert headers.get("cache-control") == "no-store", headers
     assert headers.get("x-content-type-options") == "nosniff", headers
@@ -192,7 +192,7 @@ def exchange(address, data, method="GET"):
 
 
 def lines(*head, body=b""):
-    """A request from its head's lines, with CR LF put in, and its body."""
+    """A request made of the lines of its head, joined with CR LF, and its body."""
     return b"".join(line.encode("latin-1") + b"\r\n" for line in head) + b"\r\n" + body
 
 

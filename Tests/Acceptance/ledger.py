@@ -1,4 +1,4 @@
-"""What a client has sent and what was acknowledged, to compare with what the server has after something went wrong."""
+"""Records what clients sent and which writes were acknowledged, to compare with the store after a failure."""
 import json
 import math
 import random
@@ -10,9 +10,9 @@ LONGEST = 200_000
 
 
 def value_of(unique_id, number, longest=LONGEST):
-    """The one value that belongs to this number: of any length, and different in every part, so that none can be torn.
+    """The value for this number: of random length and different in every part, so that a torn value is recognized.
 
-    It starts with its number; some are nothing else.
+    It starts with its number; some values are the number alone.
     """
     generator = random.Random(f"{unique_id} {number}")
     if generator.random() < 0.25:
@@ -22,7 +22,7 @@ def value_of(unique_id, number, longest=LONGEST):
 
 
 def number_of(unique_id, value, longest=LONGEST):
-    """The number of a value; fails when the value is not whole."""
+    """The number of a value; fails if the value is torn."""
     start = value.partition(".")[0]
     assert start.isdecimal(), f"{unique_id} has a foreign value: {value[:50]!r}"
     assert value == value_of(unique_id, int(start), longest), f"{unique_id} has a torn value: {value[:50]!r}"
@@ -30,7 +30,7 @@ def number_of(unique_id, value, longest=LONGEST):
 
 
 class Ledger:
-    """One client's ids: their numbers only grow, and nobody else writes them."""
+    """The ids of one client, which alone writes them, with growing numbers."""
 
     def __init__(self, client, keys=6):
         self.ids = [f"client{client}-{key}" for key in range(keys)]
@@ -41,7 +41,7 @@ class Ledger:
         self.was_cut_off = False
 
     def write(self, address, depth, is_over=lambda: False):
-        """Stores ever larger numbers, some requests ahead, until it is over or the server is gone."""
+        """Stores growing numbers, with some requests pipelined, until told to stop or the server is gone."""
         number = max(self.sent.values())
         try:
             with Connection(address) as connection:
@@ -65,11 +65,11 @@ class Ledger:
             self.successes += 1
             self.acknowledged[unique_id] = number
         else:
-            # The old value or this one: either may be there.
+            # The store may have the old value or this one.
             self.failures += 1
 
     def read(self, connection, unique_id, may_fail):
-        """Reads an id while others write: it has its acknowledged value or one that was sent later."""
+        """Reads an id during writes, and checks that it has its acknowledged value or one that was sent later."""
         least = self.acknowledged[unique_id]
         body = connection.exchange(get(unique_id)).body
         most = self.sent[unique_id]
@@ -81,13 +81,13 @@ class Ledger:
         return number
 
     def check(self, connection):
-        """Reads all ids while nobody writes; what was read is then certain, as if it had been acknowledged."""
+        """Reads all ids while nobody writes; values that were read count as acknowledged from then on."""
         for unique_id in self.ids:
             self.acknowledged[unique_id] = self.read(connection, unique_id, may_fail=False)
 
 
 def check_all(ledgers, address):
-    """Checks each ledger against what the server has."""
+    """Checks each ledger against the server's store."""
     with Connection(address) as connection:
         for ledger in ledgers:
             ledger.check(connection)

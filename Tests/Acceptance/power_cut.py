@@ -1,4 +1,4 @@
-"""A recording of a server's disk and answers, replayed up to a power cut: what may be on the disk, and what must be."""
+"""Replays a recording of a server's disk and answers up to a power cut: what may be on the disk, and what must be."""
 import enum
 import os
 import re
@@ -18,9 +18,9 @@ Kind = enum.IntEnum("Kind", "STARTED OPENED WRITTEN SYNCED SYNC_FAILED TRUNCATED
 
 @dataclass(slots=True)
 class Event:
-    """One thing that happened: to an opened file by its number, to a path, or to a client by its port.
+    """One recorded event. Its subject is the number of an open file, or the port of a client; paths are in `data`.
 
-    The position is, of a sync, the number of the first event that it does not cover; of an opened folder, not 0.
+    The position of a sync is the number of the first event that it does not cover. It is not 0 for an opened folder.
     """
     kind: Kind
     subject: int
@@ -33,10 +33,10 @@ class Event:
 
 
 def read_recording(path):
-    """All events, in their order, but those of -shm files: these are made anew at each start."""
+    """All events in their order, without those of -shm files, which each start creates again."""
     content = memoryview(path.read_bytes())
     events = []
-    # Of the process that recorded: its -shm files, and the numbers here of the events that it numbered from 0.
+    # For the recording process: its -shm files, and our numbers of the events, which it numbered from 0.
     left_out, numbers = set(), []
     end = 0
     while end < len(content):
@@ -57,7 +57,7 @@ def read_recording(path):
 
 @dataclass(slots=True)
 class Change:
-    """A write or a truncation that no sync has covered yet."""
+    """A write or a truncation that has not been synced yet."""
     event: int
     position: int
     data: memoryview | None
@@ -66,7 +66,7 @@ class Change:
 
 
 class File:
-    """What a file holds for certain, and the changes to it that a power cut may undo."""
+    """The synced contents of a file, and the changes to it that a power cut may undo."""
 
     def __init__(self):
         self.certain = bytearray()
@@ -74,7 +74,7 @@ class File:
 
     @property
     def size(self):
-        """As the server sees it."""
+        """The contents as the server sees them."""
         return self.changes[-1].size if self.changes else len(self.certain)
 
     def write(self, event, position, data):
@@ -84,7 +84,7 @@ class File:
         self.changes.append(Change(event, size, None, size))
 
     def sync(self, covered, succeeded):
-        """Makes the changes before an event certain, or leaves the writes among them in doubt.
+        """Marks the changes before an event as synced, or leaves the writes among them in doubt.
 
         In doubt for ever: after a failure the kernel takes them for written and forgets them. They may be on the disk,
         or not, also after a later sync that succeeds.
@@ -112,12 +112,12 @@ class File:
         self.changes = remaining
 
     def after_power_cut(self, generator):
-        """What may be on the disk: of the changes none, all, those up to some moment, or any sectors of any of them."""
+        """A possible content of the disk: with no change, all, those up to some moment, or any sectors of any of them."""
         fate = generator.choice(("none", "all", "prefix", "any"))
         count = len(self.changes)
         if not count or fate == "none":
             return self.certain
-        # The size, with the truncations that led to it, is one fact, apart from what was written.
+        # The size, with the truncations that led to it, is kept independently of the written data.
         sized = count if fate == "all" else generator.randint(0, count)
         chance = generator.choice((0.1, 0.5, 0.9))
         content = bytearray(self.certain)
@@ -137,7 +137,7 @@ class File:
 
 
 def resize(content, size, generator=None):
-    """Cuts or extends; what comes new may be anything."""
+    """Truncates or extends; new bytes may have any value."""
     if size < len(content):
         del content[size:]
     elif generator and generator.random() < 0.5:
@@ -153,7 +153,7 @@ def overlay(content, position, data, generator):
 
 
 def sectors(change):
-    """A write's parts, each in one sector."""
+    """The parts of a write, each within one sector."""
     start, end = change.position, change.position + len(change.data)
     while start < end:
         stop = min(end, start // SECTOR * SECTOR + SECTOR)
@@ -162,17 +162,17 @@ def sectors(change):
 
 
 class Disk:
-    """The files below the recorded folder, by path, as the server sees them and as they are for certain."""
+    """The files below the recorded folder, by path, as the server sees them and as they were synced."""
 
     def __init__(self):
         self.names = {}
         self.certain_names = {}
-        # What came and went since the last sync of its folder, as functions that do it once more.
+        # The names that appeared and disappeared since the last sync of their folder, as functions that repeat it.
         self.name_changes = []
         self.opened = {}
 
     def apply(self, number, event):
-        """Lets an event happen."""
+        """Applies an event."""
         match event.kind:
             case Kind.STARTED:
                 self.opened = {}
@@ -204,7 +204,7 @@ class Disk:
         self.name_changes.append((number, path.rpartition("/")[0], change))
 
     def sync_names(self, folder, covered):
-        """Makes what happened to a folder's names before an event certain."""
+        """Marks the changes to a folder's names before an event as synced."""
         remaining = []
         for number, parent, change in self.name_changes:
             if parent == folder and number < covered:
@@ -214,7 +214,7 @@ class Disk:
         self.name_changes = remaining
 
     def after_power_cut(self, generator):
-        """What may be on the disk, by path: of the names that came and went, those up to some moment."""
+        """A possible content of the disk, by path: with the changes of names up to some moment."""
         names = dict(self.certain_names)
         for _, _, change in self.name_changes[:generator.randint(0, len(self.name_changes))]:
             change(names)
@@ -234,10 +234,10 @@ class Folder:
 
 
 class Answers:
-    """What the clients have been told, from the bytes that were sent to them."""
+    """The writes that were acknowledged to clients, from the bytes that were sent to them."""
 
     def __init__(self, requests):
-        # By start of the server and port of the client, in order: unique id and number. Others only read.
+        # By start of the server and port of the client, in order: unique id and number. Other clients only read.
         self.requests = requests
         self.acknowledged = {}
         self.counts = dict.fromkeys(requests, 0)
@@ -268,7 +268,7 @@ class Answers:
 
 
 def replay(events, requests, cuts, generator):
-    """Goes through a recording and yields, for each cut, what is on the disk and what was acknowledged before."""
+    """Replays a recording and yields, for each cut, a possible disk and what was acknowledged before."""
     disk, answers = Disk(), Answers(requests)
     waiting = sorted(cuts, reverse=True)
     for number in range(len(events) + 1):
@@ -281,7 +281,7 @@ def replay(events, requests, cuts, generator):
 
 
 def choose_cuts(events, count, generator):
-    """Moments to cut the power at: before, after and between what matters most, and anywhere."""
+    """Moments of power cuts: around the events that matter most, and at random."""
     rare, checkpoints, syncs = [], [], []
     database = set()
     for number, event in enumerate(events):

@@ -1,4 +1,4 @@
-"""The reverse proxies of deploy/, run as they stand there but for placeholders, ports, paths and the user."""
+"""Runs the reverse proxies with the configurations of deploy/, except for placeholders, ports, paths and the user."""
 import contextlib
 import grp
 import os
@@ -22,7 +22,7 @@ STOP_SECONDS = 20
 
 
 def install_packages():
-    """Installs what is missing; returns the reason when nobody is there who may."""
+    """Installs missing packages; returns the reason if it may not."""
     result = subprocess.run([DEPLOY / "packages", *PACKAGES], capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return None
@@ -32,7 +32,7 @@ def install_packages():
 
 
 def free_ports(count):
-    """Ports that nobody listens on, each another one."""
+    """Different ports that nobody listens on."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [taken.getsockname()[1] for taken in sockets]
@@ -67,12 +67,12 @@ class TLSConnection(Connection):
 
 
 class Proxy:
-    """A running proxy with its own folder; a subclass knows one program."""
+    """A running proxy with its own folder; a subclass for each program."""
     configuration = ""
     own = ()
-    # Where the configuration names how long the proxy waits for the server's answer.
+    # The line of the configuration that says how long the proxy waits for the server's answer.
     patience = ("", "")
-    # The statuses and the type of answers that are built into the program.
+    # The statuses and the type of answers that are built into the program and cannot be configured.
     fixed_answers = (set(), "")
 
     def __init__(self, folder, server_port, certificate):
@@ -88,7 +88,7 @@ class Proxy:
             "/etc/token-cache/tls/haproxy.pem": str(certificate.both),
             "127.0.0.1:8080": f"127.0.0.1:{server_port}",
         }
-        # A master ends its workers only when it is asked to: in a group of their own none of them is left behind.
+        # A master process ends its workers only when asked to; a process group of their own lets us end them all.
         with open(self.logs / "output", "wb") as output:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
@@ -115,7 +115,7 @@ class Proxy:
         return file
 
     def deployed(self, replacements):
-        """The configuration of deploy/ with these replacements, each of which must have its place in it."""
+        """The configuration of deploy/ with these replacements; each must occur in it."""
         text = (DEPLOY / self.configuration).read_text()
         for old, new in replacements.items():
             assert old in text, f"{self.configuration} has no {old}"
@@ -134,7 +134,7 @@ class Proxy:
         return True
 
     def log(self):
-        """All that the proxy has logged, wherever."""
+        """Everything that the proxy has logged, in all its files."""
         return "\n".join(file.read_text(errors="replace") for file in sorted(self.logs.iterdir()) if file.is_file())
 
     def is_running(self):
@@ -165,7 +165,7 @@ class Nginx(Proxy):
         temporary = "".join(
             f"{name}_temp_path {self.folder}/{name};\n"
             for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        # As Debian's own nginx.conf in what matters here.
+        # The same as Debian's nginx.conf where it matters here.
         main = self.write("nginx.conf", (
             (f"user {user()};\n" if os.geteuid() == 0 else "")
             + f"pid {self.folder}/pid;\nerror_log {self.logs}/main.log;\nworker_processes 2;\nevents {{}}\n"
@@ -183,7 +183,7 @@ class Nginx(Proxy):
 
 
 class LoggingSocket:
-    """Stands for the system's log: writes what arrives on a socket to a file."""
+    """Replaces syslog: writes the messages that arrive on a socket to a file."""
 
     def __init__(self, path, file):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -210,7 +210,7 @@ class HAProxy(Proxy):
     fixed_answers = ({400, 408, 501}, "text/html")
 
     def command(self):
-        # /dev/log is looked for in the new root, where systemd puts it in Debian.
+        # HAProxy looks for /dev/log in its new root, where Debian's systemd creates it.
         system_log = self.folder / "dev/log"
         system_log.parent.mkdir()
         self.system_log = LoggingSocket(system_log, self.logs / "system")
@@ -236,7 +236,7 @@ class HAProxy(Proxy):
 class Apache(Proxy):
     configuration = "apache/token-cache.conf"
     patience = (" timeout=60 ", " timeout=1 ")
-    # What Debian enables, and what the configuration asks for.
+    # The modules that Debian enables, and those that the configuration needs.
     enabled = ["access_compat", "alias", "authz_core", "authz_host", "deflate", "dir", "env", "filter", "mime",
                "mpm_event", "negotiation", "reqtimeout", "setenvif", "status"]
 
@@ -249,18 +249,18 @@ class Apache(Proxy):
             "<VirtualHost *:80>": f"<VirtualHost *:{self.http_port}>",
             "<VirtualHost *:443>": f"<VirtualHost *:{self.https_port}>",
         }))
-        # Debian's own main configuration: it names all its folders relative to the root or by the environment.
+        # Debian's main configuration, whose folders are relative to the root or given by the environment.
         return ["/usr/sbin/apache2", "-DFOREGROUND", "-d", self.folder, "-f", "/etc/apache2/apache2.conf"]
 
     def enable(self, module):
-        """As a2enmod does."""
+        """Enables modules as a2enmod does."""
         folder = self.folder / "mods-enabled"
         folder.mkdir(exist_ok=True)
         for file in Path("/etc/apache2/mods-available").glob(f"{module}.*"):
             (folder / file.name).symlink_to(file)
 
     def environment(self):
-        # Apache refuses to serve as root: Debian's user it is.
+        # Apache refuses to serve as root, so it runs as Debian's user.
         name = "www-data" if os.geteuid() == 0 else user()
         return {
             "APACHE_RUN_USER": name, "APACHE_RUN_GROUP": name, "APACHE_RUN_DIR": str(self.folder),

@@ -1,4 +1,4 @@
-"""Becomes a program that may make the given system calls only.
+"""Replaces itself with a program that may make only the given system calls.
 
     seccomp_launcher.py FILE PROGRAM ARGUMENTS...
 
@@ -14,13 +14,13 @@ import seccomp
 
 
 def main():
-    """Loads the filter and becomes the program."""
+    """Loads the filter and executes the program."""
     with open(sys.argv[1], encoding="utf-8") as file:
         calls = json.load(file)
     rules = seccomp.SyscallFilter(seccomp.KILL_PROCESS)
     for action, names in (seccomp.ALLOW, calls["allowed"]), (seccomp.ERRNO(errno.EPERM), calls["refused"]):
         for name in names:
-            # systemd's groups have calls of all architectures; those of others have negative numbers here.
+            # systemd's groups contain the calls of all architectures; those of others have negative numbers here.
             if seccomp.resolve_syscall(seccomp.Arch(), name) >= 0:
                 rules.add_rule(action, name)
     rules.load()

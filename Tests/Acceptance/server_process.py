@@ -1,4 +1,4 @@
-"""The server under test as a process of its own."""
+"""Runs the server under test as a process."""
 import contextlib
 import json
 import os
@@ -16,7 +16,7 @@ STOP_SECONDS = 60
 
 
 def binary():
-    """The program under test."""
+    """The path of the program under test."""
     path = os.environ.get("TOKEN_CACHE_BINARY", "")
     if not os.path.isabs(path) or not os.access(path, os.X_OK):
         raise RuntimeError(
@@ -27,17 +27,17 @@ def binary():
 
 
 def clean_environment(additions=None):
-    """Our environment without any setting of the server, plus the additions."""
+    """Our environment without the server's settings, plus the additions."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
     return {**kept, **(additions or {})}
 
 
-# For servers that are started without a configuration file: the default port may be somebody else's.
+# For servers that are started without a configuration file, because the default port may be in use.
 NO_ADMINISTRATION = {"TOKEN_CACHE_ADMIN_LISTEN": "off"}
 
 
 def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS, input=""):
-    """Runs a command of the program that ends by itself."""
+    """Runs a command of the program to its end."""
     if arguments[:1] == ("serve",):
         environment = {**NO_ADMINISTRATION, **(environment or {})}
     return subprocess.run(
@@ -46,12 +46,12 @@ def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECO
     )
 
 
-# Settings that leave the database's rows readable for others.
+# Settings for a store that is not encrypted.
 UNSEALED = {"sealing": {"enabled": "off"}}
 
 
 def until(condition, seconds=30.0, pause=0.02):
-    """Waits for a condition and returns what it came to; fails when it does not come true."""
+    """Waits until a condition is true and returns its value; fails if it does not become true in time."""
     deadline = time.monotonic() + seconds
     while True:
         result = condition()
@@ -64,7 +64,7 @@ def until(condition, seconds=30.0, pause=0.02):
 class Server:
     """A running server with its own folder, configuration and log files.
 
-    Its settings become a configuration file: JSON, which is YAML as well.
+    Its settings are written to a configuration file in JSON, which is also YAML.
     """
 
     def __init__(self, folder, settings=None, *flags, environment=None, descriptors=None, file_size=None, umask=None,
@@ -79,14 +79,14 @@ class Server:
         configuration.write_text(json.dumps(complete))
 
         def prepare():
-            # Ours are ignored by Python and would stay so.
+            # Python ignores SIGPIPE, and the server would inherit that.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             if umask is not None:
                 os.umask(umask)
             if descriptors is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
             if file_size is not None:
-                # A write beyond the limit is to fail, not to kill.
+                # A write beyond the limit must fail, not kill the process.
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, resource.RLIM_INFINITY))
 
@@ -142,7 +142,7 @@ class Server:
         return pages * resource.getpagesize()
 
     def peak_resident_bytes(self):
-        """The most that its resident memory has been."""
+        """The peak of its resident memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
@@ -153,7 +153,7 @@ class Server:
 
     @contextlib.contextmanager
     def paused(self):
-        """While no thread of it runs, whatever is sent to it gathers."""
+        """Stops all threads of the server, so that requests to it accumulate."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             until(lambda: all(
@@ -177,7 +177,7 @@ class Server:
         return self.wait()
 
     def kill(self):
-        """Ends it at once, whatever its state."""
+        """Kills it, whatever its state."""
         self.was_ended = True
         if self.process.poll() is None:
             self.process.kill()

@@ -1,4 +1,4 @@
-"""What a service manager does for its services: it listens for their messages and passes sockets on."""
+"""Plays the part of systemd: receives the notifications of a service and passes sockets to it."""
 import ctypes
 import os
 import socket
@@ -9,12 +9,12 @@ from pathlib import Path
 from server_process import NO_ADMINISTRATION, STOP_SECONDS, binary, clean_environment, until
 
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-# The shell becomes the server, so that its process id is the one to write; SERVER stands for it.
+# The shell executes the server, which keeps its process id; SERVER stands for that id.
 SHELL = 'for name in $SERVER; do export "$name=$$"; done; unset SERVER; exec "$0" "$@"'
 
 
 class Messages:
-    """A socket for sd_notify(3), with what has come so far: one dictionary a message, and when it came."""
+    """A socket for sd_notify(3), with the messages received so far: a dictionary for each, and when it arrived."""
 
     def __init__(self, address):
         self.address = address
@@ -29,7 +29,7 @@ class Messages:
         self.socket.close()
 
     def all(self):
-        """What has come so far."""
+        """The messages received so far."""
         self.socket.setblocking(False)
         try:
             while True:
@@ -39,17 +39,17 @@ class Messages:
             return [message for _, message in self.received]
 
     def wait(self, name, value="1", start=0):
-        """The first message from a position on that has the variable with the value."""
+        """The first message, from a position on, with this variable and value."""
         return until(lambda: next((message for message in self.all()[start:] if message.get(name) == value), None))
 
     def signs(self):
-        """The moments at which signs of life came."""
+        """The times at which watchdog notifications arrived."""
         self.all()
         return [moment for moment, message in self.received if "WATCHDOG" in message]
 
 
 class Service:
-    """A server as a service manager starts it, with sockets to listen on and variables; SERVER is its process id."""
+    """A server started as by systemd, with sockets and variables; SERVER in a variable stands for its process id."""
 
     def __init__(self, folder, *arguments, sockets=(), variables=None, prefix=()):
         self.folder = Path(folder)
@@ -61,7 +61,7 @@ class Service:
         own = [name for name, value in variables.items() if value == "SERVER"]
         environment = {name: value for name, value in clean_environment(NO_ADMINISTRATION).items() if name not in VARIABLES}
         environment.update(variables, SERVER=" ".join(own))
-        # Above those that they become, so that none is overwritten before it is copied.
+        # Higher numbers than their final ones, so that none is overwritten before it is copied.
         numbers = [os.dup(listener if isinstance(listener, int) else listener.fileno()) for listener in sockets]
 
         def pass_on():
@@ -98,13 +98,13 @@ class Service:
         return self.process.wait(STOP_SECONDS)
 
     def refusal(self):
-        """The message of a start that fails."""
+        """The error message of a start that fails."""
         assert self.process.wait(STOP_SECONDS) == 1, self.log()
         return self.log()
 
 
 class StoppedThread:
-    """One thread of a process that is held up while the others run (ptrace(2))."""
+    """Stops one thread of a process while the others run (ptrace(2))."""
 
     SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
 
@@ -116,7 +116,7 @@ class StoppedThread:
             return [int(thread.name) for thread in threads.iterdir()
                     if (thread / "comm").read_text().strip() == name]
 
-        # A thread names itself when it begins.
+        # A thread sets its name when it starts.
         self.thread = until(found)[0]
 
     def _trace(self, request):
@@ -126,7 +126,7 @@ class StoppedThread:
     def __enter__(self):
         self._trace(self.SEIZE)
         self._trace(self.INTERRUPT)
-        os.waitpid(self.thread, 0x40000000)  # __WALL: a thread's state as well
+        os.waitpid(self.thread, 0x40000000)  # __WALL: also waits for threads
         return self
 
     def __exit__(self, *_):

@@ -1,11 +1,11 @@
-"""Servers that several tests use, and how servers end."""
+"""Servers that several tests share, and the end of servers."""
 import pytest
 
 from server_process import Server
 
 
 def finish(server):
-    """Ends a server; one that has ended by itself has crashed."""
+    """Ends a server; fails if it had ended by itself."""
     crashed = not server.was_ended and not server.is_running()
     status = server.process.returncode
     server.kill()
@@ -13,7 +13,7 @@ def finish(server):
 
 
 def shared_server(name, settings, scope="session"):
-    """A fixture with one server for all tests that leave nothing behind but rows."""
+    """A fixture with one server for all tests that leave nothing but rows behind."""
 
     @pytest.fixture(scope=scope, name=name)
     def fixture(tmp_path_factory):

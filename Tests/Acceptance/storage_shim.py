@@ -1,4 +1,4 @@
-"""A disk under a server that is slow, fails or is recorded, by the library in shim/."""
+"""Puts a slow, failing or recorded disk under a server, with the library in shim/."""
 import mmap
 import os
 import struct
@@ -30,7 +30,7 @@ def compile_library(folder):
 
 
 class StorageShim:
-    """A disk with its knobs, in a folder of its own, and the servers that run on it."""
+    """A simulated disk in its own folder, the controls of its faults, and the servers that run on it."""
 
     def __init__(self, library, folder, is_recorded=False, seed=1):
         folder = Path(os.path.realpath(folder))
@@ -51,11 +51,11 @@ class StorageShim:
         self.knobs.close()
 
     def get(self, field):
-        """A knob or a count."""
+        """The value of a control or a count."""
         return struct.unpack_from("<I", self.knobs, 4 * FIELDS.index(field))[0]
 
     def set(self, **values):
-        """Turns knobs, at once: chances are per 65,536 calls, those of databases' syncs counts."""
+        """Sets controls at once. Chances are per 65,536 calls; the controls of database syncs are counts."""
         for field, value in values.items():
             struct.pack_into("<I", self.knobs, 4 * FIELDS.index(field), value)
 
@@ -64,7 +64,7 @@ class StorageShim:
         self.set(**dict.fromkeys(FAULTS, 0))
 
     def faults(self):
-        """How many calls have failed so far."""
+        """The number of calls that have failed so far."""
         return sum(self.get(count) for count in COUNTS)
 
     def serve(self, folder, settings=None, *flags, **options):

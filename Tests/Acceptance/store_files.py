@@ -1,4 +1,4 @@
-"""What somebody with access to a data folder could look at and change, and the commands on it."""
+"""Reads and changes the files of a data folder as an attacker could, and runs commands on the folder."""
 import contextlib
 import sqlite3
 
@@ -7,7 +7,7 @@ from server_process import run
 
 @contextlib.contextmanager
 def opened(data):
-    """The database of a stopped server, changes kept."""
+    """The open database of a stopped server; changes are committed at the end."""
     connection = sqlite3.connect(data / "tokens.db")
     try:
         with connection:
@@ -17,7 +17,7 @@ def opened(data):
 
 
 def holds(data, *texts):
-    """The names of the files in a data folder that hold one of the texts."""
+    """The names of the files in a data folder that contain one of the texts."""
     return [
         file.name for file in data.iterdir()
         if file.is_file() and any(text.encode() in file.read_bytes() for text in texts)
@@ -30,14 +30,14 @@ def command(data, *arguments, **options):
 
 
 def printed(data, *arguments, **options):
-    """What a command that succeeds prints."""
+    """The output of a command that must succeed."""
     done = command(data, *arguments, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def refused(data, *arguments, **options):
-    """What a command that fails says about it."""
+    """The error message of a command that must fail."""
     done = command(data, *arguments, **options)
     assert done.returncode == 1, (done.stdout, done.stderr)
     assert done.stderr.startswith("token-cache: ") or "\ntoken-cache: " in done.stderr

@@ -1,4 +1,4 @@
-"""The access log in a file, which others rename and have the server open anew."""
+"""The access log in a file that logrotate renames, after which the server reopens it."""
 import json
 import os
 import signal
@@ -23,7 +23,7 @@ def test_an_access_log_that_leads_nowhere_is_made_nowhere(tmp_path):
 
 
 def reload(server):
-    """Has the server read everything again and waits until it has."""
+    """Makes the server reload and waits for the end."""
     count = server.log().count("SIGHUP received")
     server.process.send_signal(signal.SIGHUP)
     until(lambda: server.log().count("SIGHUP received") > count)

@@ -1,4 +1,4 @@
-"""The administration's listener: alive, ready, reloading, draining, for those who run the server and for nobody else."""
+"""The administration listener and the control socket: health, readiness, reload and drain, for operators only."""
 import contextlib
 import json
 import os
@@ -26,18 +26,18 @@ ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 
 
 def ask(address, method, path, *fields):
-    """An answer of the administration, which is JSON; the address may be the path of the control socket."""
+    """A JSON answer of the administration; the address may be the path of the control socket."""
     response = exchange(address, lines(f"{method} {path} HTTP/1.1", HOST, *fields), method)
     return response.status, json.loads(response.body) if response.body else None
 
 
 def steer(server, path, *fields):
-    """Has the server do something, over its control socket."""
+    """Sends a POST over the control socket."""
     return ask(server.data / "control.sock", "POST", path, *fields)
 
 
 def readiness(server):
-    """What /readyz says."""
+    """The answer of /readyz."""
     return ask(server.administration[0], "GET", "/readyz")
 
 
@@ -93,7 +93,7 @@ def test_a_large_request_is_refused(server):
 
 @pytest.mark.parametrize("path", ["/reload", "/drain"])
 def test_over_tcp_nobody_has_it_do_anything(server, path):
-    """It does not tell who asks: any program of any user of the machine could stop the server."""
+    """TCP does not identify the user: any program of any user of the machine could stop the server."""
     status, answer = ask(server.administration[0], "POST", path)
     assert status == 403
     assert str(server.data / "control.sock") in answer["error"] and f"token-cache {path[1:]}" in answer["error"]
@@ -103,7 +103,7 @@ def test_over_tcp_nobody_has_it_do_anything(server, path):
 
 FROM_PAGES = {
     "origin": "Origin: https://evil.example", "origin in capitals": "ORIGIN: null", "no origin": "Origin:",
-    # Together with the colon a letter with an accent for those who compare characters (U+0301).
+    # U+0301 combines with the colon into one character, which fools a comparison of characters.
     "accent": "Origin:\xcc\x81https://evil.example", "of another site": "Sec-Fetch-Site: cross-site",
     "of the same site": "sec-fetch-site: same-site", "one of two": "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site",
 }
@@ -112,7 +112,7 @@ FROM_PAGES = {
 @pytest.mark.parametrize("path", ["/reload", "/drain"])
 @pytest.mark.parametrize("field", FROM_PAGES.values(), ids=FROM_PAGES)
 def test_a_page_in_a_browser_cannot_do_anything(server, path, field):
-    """Not where somebody has let the control socket be reached by browsers either."""
+    """Even if somebody has made the control socket reachable for browsers."""
     status, answer = steer(server, path, *field.split("\r\n"))
     assert status == 403 and "page" in answer["error"]
     assert readiness(server) == (200, {"ready": True, "reasons": []})
@@ -123,7 +123,7 @@ def test_a_program_that_says_where_it_stands_is_no_page(server):
         assert steer(server, "/reload", field)[0] == 200
 
 
-# The host of a request, with or without a port
+# Hosts of requests, with and without a port
 
 OWN_HOSTS = ["localhost", "LOCALHOST:9090", "localhost.", "127.0.0.1", "10.1.2.3:9090", "[::1]", "[fd00::1]:9090", "",
              "tokens.example", "Tokens.Example:9090", "tokens.example.", "full.example", "full.example.:9090"]
@@ -136,14 +136,14 @@ def status_for(address, path, host):
 
 
 def metrics_for(server, host):
-    """The status of what is no JSON."""
+    """The status of an answer that is not JSON."""
     with Connection(server.administration[0]) as connection:
         connection.send(lines("GET /metrics HTTP/1.1", f"Host: {host}", "Connection: close"))
         return int(connection.receive_to_end().split()[1])
 
 
 def test_a_page_that_has_its_own_name_lead_here_reads_nothing(serve):
-    """DNS rebinding: for the browser the answers would be those of the page's own site."""
+    """DNS rebinding: the browser would take the answers for those of the page's own site."""
     server = serve({"admin": {"listen": "127.0.0.1:0", "hosts": ["Tokens.Example", "full.example."]}})
     for host in OWN_HOSTS:
         assert status_for(server.administration[0], "/readyz", host) == 200, host
@@ -152,11 +152,11 @@ def test_a_page_that_has_its_own_name_lead_here_reads_nothing(serve):
         for path in (*PATHS, "/elsewhere"):
             assert status_for(server.administration[0], path, host) == 421, (host, path)
         assert metrics_for(server, host) == 421
-        # Who gets in there is told apart by the socket's file.
+        # Access to the control socket is controlled by the mode of its file.
         assert status_for(server.data / "control.sock", "/readyz", host) == 200
     absolute = lines("GET http://evil.example/readyz HTTP/1.1", "Host: evil.example")
     assert exchange(server.administration[0], absolute).status == 421
-    # Probes of HTTP/1.0 name no host; browsers always do.
+    # HTTP/1.0 probes send no host; browsers always do.
     assert exchange(server.administration[0], lines("GET /readyz HTTP/1.0")).status == 200
 
 
@@ -174,7 +174,7 @@ def test_hosts_of_the_administration_change_with_a_reload(serve):
     assert status_for(server.administration[0], "/readyz", "tokens.example") == 200
 
 
-# What 70 connections leave the listener, which has room for 64, to wait for.
+# What 70 connections, of which the listener admits 64, make it wait for.
 LEFT_WAITING = {
     "nothing": b"", "half a head": b"GET /healthz HTTP/1.1\r\nHost: loc",
     "half a body": lines("POST /healthz HTTP/1.1", HOST, "Content-Length: 1000") + b"x",
@@ -197,7 +197,7 @@ def test_connections_that_are_left_waiting_keep_no_probe_from_its_answer(server,
 
 
 def test_many_who_ask_for_metrics_keep_the_server_neither_from_a_probe_nor_from_its_end(serve):
-    """Before, each was made for itself, by threads that also have to see to signals."""
+    """Each report was once made separately, on threads that must also handle signals."""
     server = serve({**ADMINISTRATION, "drain_timeout": "1s"})
     with contextlib.ExitStack() as stack:
         for number in range(2_000):
@@ -205,7 +205,7 @@ def test_many_who_ask_for_metrics_keep_the_server_neither_from_a_probe_nor_from_
             connection.send_while_possible(lines("GET /metrics HTTP/1.1", HOST) * 20)
             if number % 100 == 0:
                 assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
-                # Those that were given up are closed, and do nothing any more.
+                # The abandoned connections are closed and not read any more.
                 assert int(re.search(r"\nprocess_open_fds (\d+)", metrics(server))[1]) < 500
         assert server.stop() == 0
 
@@ -216,7 +216,7 @@ def test_one_connection_too_many_ends_the_one_that_is_idle_for_longest(server):
         request = lines("GET /healthz HTTP/1.1", HOST)
         for connection in connections:
             assert connection.exchange(request).status == 200
-        # Now the second one is idle for longest.
+        # Now the second connection has been idle for longest.
         assert connections[0].exchange(request).status == 200
         with Connection(server.administration[0]) as surplus:
             assert surplus.exchange(request).status == 200
@@ -226,7 +226,7 @@ def test_one_connection_too_many_ends_the_one_that_is_idle_for_longest(server):
 
 
 def test_no_request_of_a_command_is_given_up_for_another_one(server):
-    """One too many is closed when all others have begun."""
+    """A connection too many is closed if requests have begun on all others."""
     path = str(server.data / "control.sock")
     body = json.dumps({"id": "nobody"}).encode()
     request = lines("POST /store/get HTTP/1.1", HOST, f"Content-Length: {len(body)}") + body
@@ -248,7 +248,7 @@ def test_no_request_of_a_command_is_given_up_for_another_one(server):
         begun = [connect() for _ in range(64)]
         for client in begun:
             client.sendall(request[:-1])
-        # The last of them may not have been read yet, and until then can be given up.
+        # The last request may not have been read yet, and until then its connection may be closed.
         assert all(surplus_is_closed() for _ in range(3))
         for client in begun:
             client.sendall(request[-1:])
@@ -257,7 +257,7 @@ def test_no_request_of_a_command_is_given_up_for_another_one(server):
 
 
 def test_it_is_answered_whatever_clients_have_the_server_do(server):
-    """Administration has a thread of its own: those of clients stand still here."""
+    """The administration has a thread of its own; the threads of clients are stopped here."""
     with StoppedThread(server.process, "loop 0"), StoppedThread(server.process, "loop 1"):
         assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
         assert readiness(server) == (200, {"ready": True, "reasons": []})
@@ -269,7 +269,7 @@ def test_it_is_answered_whatever_clients_have_the_server_do(server):
 
 
 def metrics(server):
-    """What Prometheus would read."""
+    """The metrics as Prometheus reads them."""
     host, port = server.administration[0]
     with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=20) as response:
         return response.read().decode()
@@ -283,7 +283,7 @@ def answers(address):
         return False
 
 
-# Doing
+# Reload and drain
 
 def test_reloading_tells_what_came_of_it(serve, tmp_path):
     chain, key = make_certificate(tmp_path)
@@ -314,7 +314,7 @@ def test_draining_answers_what_was_received_and_ends(server):
 
 
 def test_a_server_that_waits_for_its_clients_says_so(serve):
-    """To probes and to those who look at the page or at the metrics, on new connections as on open ones."""
+    """To probes, the page and metrics, on new and on open connections."""
     server = serve({**ADMINISTRATION, "drain_timeout": "20s"})
     request = post(fresh_id(), "abc")
     with Connection(server.address) as connection, Connection(server.administration[0]) as open_before:
@@ -340,7 +340,7 @@ def test_a_signal_after_a_drain_does_not_hasten_it(serve):
     request = post(unique_id, "abc")
     with Connection(server.address) as connection:
         connection.send(request[:-1])
-        # The server has begun to read it.
+        # The server has started to read the request.
         until(lambda: exchange(server.address, get("nobody")).status == 200)
         assert steer(server, "/drain")[0] == 200
         server.send_signal(signal.SIGTERM)
@@ -353,7 +353,7 @@ def test_a_signal_after_a_drain_does_not_hasten_it(serve):
 # Readiness
 
 def fill(folder):
-    """Takes what room there is."""
+    """Fills the disk."""
     with open(folder / "filler", "ab") as filler:
         for size in (65536, 4096, 512, 1):
             try:
@@ -381,7 +381,7 @@ def test_a_full_disk_makes_it_unready_and_not_dead_until_there_is_room_again(sma
         assert ask(server.administration[0], "GET", "/healthz")[0] == 200
         assert exchange(server.address, get(unique_id)).body == found("abc")
         (small_disk / "filler").unlink()
-        # Nobody writes meanwhile, as a balancer would send nobody here.
+        # Nobody writes meanwhile, because a load balancer sends no clients to a server that is not ready.
         until(lambda: readiness(server) == (200, {"ready": True, "reasons": []}))
         assert exchange(server.address, post(fresh_id(), "x" * 20_000)).body == STORED
         assert server.stop() == 0
@@ -417,7 +417,7 @@ def test_an_address_that_others_reach_is_warned_of(serve):
 # The command, and the control socket
 
 def health(server, *flags, **addresses):
-    """Asks as an operator does, with the server's own settings."""
+    """Runs a command as an operator does, with the server's own settings."""
     done = run("health", "--data-directory", str(server.data), *flags,
                environment={"TOKEN_CACHE_ADMIN_LISTEN": addresses.get("at", "off")})
     return done.returncode, done.stdout.strip(), done.stderr

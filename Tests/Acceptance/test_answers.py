@@ -1,4 +1,4 @@
-"""What every answer has in common, and the paths, methods and addresses that are answered.
+"""What all answers have in common, and which paths, methods and addresses are answered.
 
 The headers of each answer (type, caching, date, exact length) are checked by `Connection.receive` in all tests.
 """
@@ -38,7 +38,7 @@ def test_the_answer_to_head_has_no_body(plain, target, status):
     with Connection(plain.address) as connection:
         connection.send(lines(f"HEAD {target} HTTP/1.1", HOST) + get("nobody"))
         assert connection.receive("HEAD").status == status
-        # Any byte of a body would now be in the way.
+        # A byte of a body would be taken for the start of this answer.
         assert connection.receive().body == NOT_FOUND
 
 
@@ -67,7 +67,7 @@ def test_a_value_of_each_byte_length_of_utf_8_comes_back_escaped(plain):
 
 
 def has_ipv6():
-    """Whether this machine has ::1; many containers have not."""
+    """Whether this machine has ::1; many containers do not."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -87,7 +87,7 @@ def test_several_addresses_of_both_families_are_served(serve):
 
 
 def curl(*arguments):
-    """What curl prints."""
+    """The output of curl."""
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "30", *arguments]
     return subprocess.run(command, capture_output=True, check=True).stdout
 

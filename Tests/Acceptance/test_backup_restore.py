@@ -1,4 +1,4 @@
-"""A backup is the store as of one moment; a restore puts it back whole or leaves everything as it was."""
+"""A backup is a copy of the store as of one moment; a restore puts it back completely or changes nothing."""
 import os
 import shutil
 import socket
@@ -29,7 +29,7 @@ def test_a_backup_under_load_is_one_moment_of_the_store(serve, tmp_path):
     written = []
 
     def write():
-        # The second is never ahead of the first.
+        # The second value is never newer than the first.
         with Connection(server.address) as connection:
             number = 0
             while not stop.is_set():
@@ -85,7 +85,7 @@ def test_a_backup_that_cannot_be_written_leaves_nothing_behind(serve, tmp_path, 
     assert "is a folder; name a file in it" in message
     assert os.listdir(tmp_path / "folder") == [] and not (tmp_path / "folder.partial").exists()
     if is_running:
-        # The store is none the worse for it.
+        # The store is unharmed.
         assert exchange(server.address, post("after", "x")).body == STORED
         assert "cannot be stored" not in server.log()
 
@@ -134,7 +134,7 @@ def test_what_a_killed_command_left_is_not_taken_for_a_part_of_a_backup(serve, t
     printed(server.data, "backup", str(tmp_path / "backup.db"))
     fill(server.address, 20, "later")
     shutil.copy(server.data / "tokens.db-wal", server.data / "tokens.db.new-wal")
-    # As an earlier version has left it.
+    # A file that an earlier version left behind.
     (server.data / "tokens.db.new-shm").write_bytes(bytes(32_768))
     server.kill()
     assert "restored 10 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
@@ -173,7 +173,7 @@ def test_a_restore_takes_the_place_of_a_store_that_has_lost_its_database(serve, 
     fill(server.address, 500, "later")
     server.kill()
     assert (server.data / "tokens.db-wal").stat().st_size > 0
-    # As the message about a damaged database says.
+    # What the message about a damaged database advises.
     (server.data / "tokens.db").rename(tmp_path / "moved away")
     assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
     assert printed(server.data, "get", "id7") == "value7" * 20 + "\n"
@@ -187,7 +187,7 @@ def test_a_restore_takes_the_place_of_a_store_whose_log_cannot_be_moved(serve, t
     fill(other.address, 5_000, "other")
     server.stop()
     other.kill()
-    # Pages of a larger database.
+    # The WAL of a larger database.
     shutil.copy(other.data / "tokens.db-wal", server.data / "tokens.db-wal")
     damage(server.data / "tokens.db")
     assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
@@ -228,7 +228,7 @@ def damage(path):
 
 
 def bad_backups(folder, other):
-    """Files that are no backups of this store, and a part of what is said of each."""
+    """Files that are not backups of this store, each with a part of its error message."""
     good = folder / "good.db"
     shutil.copy(good, folder / "damaged.db")
     damage(folder / "damaged.db")

@@ -1,4 +1,4 @@
-"""Marked secrets in every field of every kind of request, and nothing of them wherever the server writes or tells anything."""
+"""Puts marked secrets into every field of every kind of request, and finds them nowhere in what the server writes."""
 import base64
 import itertools
 import json
@@ -25,27 +25,27 @@ SECURE = ssl.create_default_context()
 SECURE.check_hostname, SECURE.verify_mode = False, ssl.CERT_NONE
 
 
-# What is looked for
+# Searching
 
 def percent(text):
-    """With every character escaped, as no client has to."""
+    """The text with every character percent-encoded."""
     return "".join(f"%{byte:02x}" for byte in text.encode())
 
 
 def base64_cores(text):
-    """What base64 makes of a text, wherever in a longer one it stands; without what depends on its neighbours."""
+    """The base64 forms of a text inside a longer one, without the characters that depend on its neighbours."""
     for offset in range(3):
         coded = base64.b64encode(b"\0" * offset + text.encode()).decode().rstrip("=")
         yield coded[(0, 2, 3)[offset]:-1]
 
 
-# Each in the lower case: whatever a log makes of letters.
+# All in lower case, because a log may change the case.
 FORMS = [CANARY, percent(CANARY), CANARY.encode().hex(), " ".join(f"{byte:02x}" for byte in CANARY.encode()),
          "".join(f"\\u{byte:04x}" for byte in CANARY.encode()), *(core.lower() for core in base64_cores(CANARY))]
 
 
 def traces(text):
-    """The forms of the canary that a text has."""
+    """The forms of the canary that occur in a text."""
     text = text.decode("latin-1") if isinstance(text, bytes) else text
     return [form for form in FORMS if form in text.lower()]
 
@@ -58,7 +58,7 @@ def test_each_form_would_be_found():
     assert not traces("canary 4711 of another kind")
 
 
-# Where it is put: a request, and the status of its answer, None where none has to come
+# Requests with the canary, each with the status of its answer, or None if there need not be an answer
 
 LENGTH = f"Content-Length: {len(CANARY)}"
 SECRETIVE = {
@@ -102,14 +102,14 @@ for _name in HEADERS:
 
 
 def with_body(content_type, body, *fields, status=200):
-    """A POST of any body."""
+    """A POST with any body."""
     body = body.encode() if isinstance(body, str) else body
     return lines("POST /token HTTP/1.1", HOST, f"Content-Type: {content_type}", f"Content-Length: {len(body)}", *fields,
                  body=body), status
 
 
 def part(disposition, value):
-    """A body of one part."""
+    """A multipart body with one part."""
     return f"--x\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{value}\r\n--x--\r\n"
 
 
@@ -151,7 +151,7 @@ SECRETIVE |= {
 
 
 def check_answer(name, response):
-    """Nothing comes back but what the contract has come back: a token info that was found, and a method."""
+    """Answers contain the canary only where the contract says so: in a token info that was found, and in a method."""
     assert not traces(" ".join([*response.headers, *response.headers.values()])), (name, response)
     body = json.loads(response.body) if response.body else {}
     if body.get("errorCode") == "50003":
@@ -161,7 +161,7 @@ def check_answer(name, response):
 
 
 def has_answer(name, connection):
-    """Ends the sending of what need not be answered, and says whether it was."""
+    """Ends the sending of a request that need not be answered, and returns whether it was."""
     try:
         connection.finish_sending()
         check_answer(name, connection.receive())
@@ -171,7 +171,7 @@ def has_answer(name, connection):
 
 
 def send(address, requests):
-    """Sends requests on connections of their own, checks the answers and returns how many came."""
+    """Sends each request on its own connection, checks the answers and returns their number."""
     count = 0
     for name, (data, status) in requests.items():
         with Connection(address) as connection:
@@ -187,9 +187,9 @@ def send(address, requests):
 
 
 def send_behind_proxy_headers(address):
-    """PROXY headers with the canary: valid, with it in an extension, and not."""
+    """PROXY headers with the canary: valid ones, with it in an extension, and invalid ones."""
     addresses = socket.inet_aton("192.0.2.1") + socket.inet_aton("192.0.2.2") + struct.pack("!HH", 1, 2)
-    # PP2_TYPE_AUTHORITY, PP2_TYPE_UNIQUE_ID and one of nobody's.
+    # PP2_TYPE_AUTHORITY, PP2_TYPE_UNIQUE_ID and an unknown type.
     extensions = b"".join(struct.pack("!BH", kind, len(CANARY)) + CANARY.encode() for kind in (0x02, 0x05, 0xe0))
     signature = b"\r\n\r\n\0\r\nQUIT\n"
     for header in (signature + struct.pack("!BBH", 0x21, 0x11, len(addresses + extensions)) + addresses + extensions,
@@ -202,7 +202,7 @@ def send_behind_proxy_headers(address):
 
 
 def send_over_tls(address):
-    """The canary as the name and the protocol that a client asks for, in requests, and in what is no TLS."""
+    """The canary as the name and the protocol in a handshake, in requests over TLS, and in data that is not TLS."""
     protocol = ssl.create_default_context()
     protocol.check_hostname, protocol.verify_mode = False, ssl.CERT_NONE
     protocol.set_alpn_protocols([CANARY])
@@ -213,7 +213,7 @@ def send_over_tls(address):
                     secure.sendall(get(CANARY, "Connection: close"))
                     assert b"200 OK" in secure.recv(65536)
             except (ssl.SSLError, ConnectionResetError):
-                # No such protocol.
+                # The server refuses unknown protocols.
                 assert context is protocol
     for data in (get(CANARY), CANARY.encode() * 10, b"\x16\x03\x01\x00\x20" + CANARY.encode() * 10):
         with Connection(address) as connection:
@@ -222,7 +222,7 @@ def send_over_tls(address):
 
 
 def answers_of_administration(server):
-    """What those who run it are told, when asked with the canary in all places."""
+    """The answers of the administration to requests with the canary in all places."""
     address = server.administration[0]
     field = f"X-{CANARY}: {CANARY}"
     told = []
@@ -242,12 +242,12 @@ def answers_of_administration(server):
 
 
 def control_socket(server):
-    """A connection to it."""
+    """A connection to this address."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(20)
     folder = os.open(server.data, os.O_PATH)
     try:
-        # The path itself may be too long for a socket.
+        # The full path may be too long for a socket.
         connection.connect(f"/proc/self/fd/{folder}/control.sock")
     finally:
         os.close(folder)
@@ -255,7 +255,7 @@ def control_socket(server):
 
 
 def raw_answer(connection, request):
-    """All that comes."""
+    """All bytes up to the end."""
     with connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
@@ -264,13 +264,13 @@ def raw_answer(connection, request):
             while data := connection.recv(65536):
                 answer += data
         except ConnectionResetError:
-            # It does not read a body that it does not want.
+            # The server does not read an unexpected body.
             pass
         return answer
 
 
 def outputs_of_commands(server):
-    """What commands print of the store."""
+    """The output of the commands on the store."""
     flags = ["--config", str(server.folder / "token-cache.yaml")]
     for command in (["stats"], ["stats", "--json"], ["list"], ["verify"], ["keys", "list"], ["doctor"], ["doctor", "--json"],
                     ["health"]):
@@ -280,7 +280,7 @@ def outputs_of_commands(server):
 
 
 def process_titles(server):
-    """What anybody sees in a list of processes."""
+    """What all users see in the list of processes."""
     process = Path(f"/proc/{server.process.pid}")
     for path in (process / "cmdline", process / "comm", process / "status", *process.glob("task/*/comm")):
         yield path.read_bytes()
@@ -305,7 +305,7 @@ def test_nothing_of_what_clients_send_is_told_to_anybody_else(serve, tmp_path, l
         "access_log_file": str(access_file) if goes_to_file else "",
         "listen": ["127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required", "https://127.0.0.1:0"],
         "tls": {"certificate": chain, "private_key": key},
-        # Forwarded headers are among the canaries: their claims are to redirect nothing here.
+        # Forwarded headers contain canaries, and must not cause redirects here.
         "https": {"mode": "off"},
     })
     environment = Path(f"/proc/{server.process.pid}/environ").read_bytes()
@@ -356,18 +356,18 @@ def test_a_redirect_tells_only_the_client_where_it_wanted_to_go(serve, method, s
 
 
 def test_a_failing_store_is_logged_without_what_it_failed_on(serve):
-    # As if the disk were full: the database and its log may not grow.
+    # As if the disk were full: the database and the WAL cannot grow.
     server = serve({"log_level": "trace"}, file_size=256 << 10)
     numbers = itertools.count()
     with Connection(server.address) as connection:
-        # The value changes: SQLite writes nothing when a page stays the same.
+        # The value differs, because SQLite writes nothing if a page stays the same.
         until(lambda: connection.exchange(post(CANARY, CANARY * 1000 + str(next(numbers)))).body != STORED, pause=0)
     assert server.stop() == 0
     assert "tokens cannot be stored" in server.log()
     assert not traces(server.log())
 
 
-# What a crash would leave, and what others could read of the memory
+# Core dumps and access to the process's memory
 
 def test_there_are_no_core_dumps(serve):
     server = serve()
@@ -377,7 +377,7 @@ def test_there_are_no_core_dumps(serve):
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can run as somebody else")
 def test_no_process_of_the_same_user_can_read_its_memory():
-    """Nor does a program get it that takes core dumps: the kernel gives what cannot be dumped to root (proc(5))."""
+    """Core dump handlers do not get the memory either: the files of an undumpable process belong to root (proc(5))."""
     with tempfile.TemporaryDirectory() as folder:
         os.chown(folder, 65534, 65534)
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Settings: from flags, then the environment, then the file, then the defaults; mistakes are named with their place."""
+"""Settings come from flags, the environment, the file and the defaults, in this order; mistakes are reported with their place."""
 import os
 import re
 
@@ -25,7 +25,7 @@ def settings(*flags, environment=None, file=None):
 
 
 def mistake(command, *flags, environment=None, file=None):
-    """The message about settings that are not accepted."""
+    """The error message about settings that are not allowed."""
     arguments = ["--config", str(file)] if file else []
     done = run(command, *arguments, *flags, environment=environment)
     assert (done.returncode, done.stdout) == (1, ""), done
@@ -54,7 +54,7 @@ def test_a_file_without_keys_changes_nothing(configuration, text):
     assert settings(file=configuration(text)) == settings()
 
 
-# Lines of a file, and what they make of a setting
+# Lines of a file, and the settings that they give
 VALUES = {
     "plain number": ("limits:\n  fields: 50", "limits.fields", "50"),
     "quoted number": ('limits:\n  fields: "50"', "limits.fields", "50"),
@@ -93,7 +93,7 @@ def test_what_check_config_prints_is_a_configuration_file(configuration):
     assert run("check-config", "--config", str(configuration(printed))).stdout == printed
 
 
-# Lines of a file, and what the message about them must hold; FILE is its name
+# Lines of a file, and a part of the error message; FILE is the name of the file
 MISTAKES = {
     "unknown key": ("loops: 1\nlop_level: info", ["FILE, line 2", "no setting lop_level", "did you mean log_level?"]),
     "unknown key in a section": (
@@ -257,7 +257,7 @@ def test_a_mistake_in_the_file_is_named_although_a_flag_comes_before_it(configur
     assert "no setting lops" in message
 
 
-# What settings do to a running server
+# Effects of settings on a running server
 
 def test_other_paths_may_be_served(serve):
     server = serve({"paths": ["/a/b", "/c"]})

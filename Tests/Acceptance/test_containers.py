@@ -1,4 +1,4 @@
-"""The files for containers: what they name exists, and the settings in them are accepted and fit one another."""
+"""The files for containers refer to existing files, and their settings are allowed and consistent."""
 import json
 import re
 import shutil
@@ -23,7 +23,7 @@ def load(path):
 
 
 def effective(text="", folder=None, environment=None):
-    """The settings that a file and variables bring about."""
+    """The settings in effect with a file and variables."""
     flags = []
     if text:
         file = folder / "settings.yaml"
@@ -43,7 +43,7 @@ def seconds(text):
 
 @pytest.fixture(name="stages", scope="module")
 def dockerfile_stages():
-    """The instructions of each stage: their names and the rest of their lines."""
+    """The instructions of each build stage, as names and arguments."""
     text = re.sub(r"^#.*\n", "", (DOCKER / "Dockerfile").read_text(), flags=re.M).replace("\\\n", " ")
     instructions = [line.split(maxsplit=1) for line in text.splitlines() if line.strip()]
     stages = []
@@ -105,7 +105,7 @@ def test_compose_puts_nginx_in_front(stages):
     settings = effective(environment=server["environment"])
     site = (DOCKER / nginx["volumes"][0].split(":")[0]).resolve()
     assert site == DEPLOY / "nginx" / "token-cache.conf"
-    # They share a network, so that the proxy's file holds as it is.
+    # The containers share a network, so that the proxy's file needs no other address.
     assert nginx["network_mode"] == "service:token-cache"
     assert f"[{re.search(r'server ([0-9.:]+);', site.read_text())[1]}]" == settings["listen"]
     assert "ports" not in nginx

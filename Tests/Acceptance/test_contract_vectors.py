@@ -1,4 +1,4 @@
-"""The recorded answers of the contract, each request sent whole and in pieces."""
+"""The golden vectors of the contract, each request sent whole and in pieces."""
 import base64
 import json
 import random
@@ -14,7 +14,7 @@ CASES = [json.loads(line) for line in VECTORS.read_text(encoding="utf-8").splitl
 
 
 def prepared(request, server, run_key):
-    """The bytes of a vector's request; the placeholders of host and path count in the head only."""
+    """The bytes of a vector's request; placeholders of host and path are replaced in the head only."""
     request = request.replace("RUNKEY00", run_key)
     head, separator, body = request.partition("\r\n\r\n")
     head = head.replace("{HOST}", f"127.0.0.1:{server.address[1]}").replace("{PATH}", "/token.php")

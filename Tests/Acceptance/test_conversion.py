@@ -1,4 +1,4 @@
-"""The first start of a new version takes over what an earlier one has stored, whatever happens meanwhile."""
+"""The first start of a new version converts the store of an earlier one, whatever interrupts it."""
 import itertools
 import shutil
 import subprocess
@@ -46,12 +46,12 @@ def fill(server, count):
 
 
 def environment(settings):
-    """The settings, for a command on a store whose server does not run."""
+    """The flags for a command on the store of a stopped server."""
     return {"TOKEN_CACHE_SEALING_ENABLED": "off" if settings else "on"}
 
 
 def set_back(data):
-    """Makes the store of a stopped server one of version 2."""
+    """Converts the store of a stopped server to schema 2."""
     with opened(data) as database:
         earlier_form.set_back(database, data / "keys")
         database.executescript(TABLES_OF_VERSION_2)
@@ -97,7 +97,7 @@ def test_a_store_of_the_third_version_is_changed_in_its_place(serve, settings):
         assert ("had schema 3 and has schema 4 now" in server.log()) == is_first
         check(server, 50)
         report = command(server.data, "doctor").stdout
-        # Only where there is a key.
+        # Only for an encrypted store.
         assert ("warning  key 1 is of an earlier version" in report) == (is_first and not settings)
         if is_first and not settings:
             assert "of an earlier version: replace it" in printed(server.data, "keys", "list")
@@ -132,7 +132,7 @@ def test_a_conversion_that_is_killed_leaves_the_one_or_the_other_store(serve, se
         process = subprocess.Popen(
             [binary(), "stats", "--data-directory", str(data)], env=clean_environment(environment(settings)),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Later each time, until it has ended by itself.
+        # Kills it later each time, until the conversion ends by itself.
         time.sleep(0.001 * number)
         has_ended = process.poll() is not None
         process.kill()

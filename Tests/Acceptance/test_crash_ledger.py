@@ -1,4 +1,4 @@
-"""What was acknowledged stays, through kill -9 and through a disk that fails, and the server goes on by itself."""
+"""Acknowledged writes survive kill -9 and a failing disk, and the server recovers by itself."""
 import errno
 import random
 import subprocess
@@ -17,7 +17,7 @@ CLIENTS = 4
 PIPELINE = 5
 MOST_LOG_LINES = 20
 
-# What goes wrong: chances per 65,536 calls. A commit makes a few dozen writes and one sync.
+# Faults, as chances per 65,536 calls. A commit makes a few dozen writes and one sync.
 FAULTS = {
     "failing writes": {"write_failures": 300, "error": errno.EIO},
     "failing syncs": {"sync_failures": 20_000, "error": errno.EIO},
@@ -46,7 +46,7 @@ def write(client, ledger, address, is_over=lambda: False):
 
 
 def read(client, ledger, address, is_over, failures):
-    """Reads the ids of a ledger while they are written; notes what is wrong."""
+    """Reads the ids of a ledger while they are written, and records mistakes."""
     generator = random.Random(client)
     try:
         with Connection(address) as connection:
@@ -62,7 +62,7 @@ def join(threads):
 
 
 def write_for(seconds, ledgers, address):
-    """Writes and reads for a while; no connection may break."""
+    """Writes and reads for some time; no connection may break."""
     over = threading.Event()
     failures = []
     threads = start(write, ledgers, address, over.is_set) + start(read, ledgers, address, over.is_set, failures)
@@ -74,7 +74,7 @@ def write_for(seconds, ledgers, address):
 
 
 def write_until_killed(ledgers, server, seconds):
-    """Writes for a while and pulls the server away from under it."""
+    """Writes for some time, and kills the server meanwhile."""
     before = sum(ledger.successes for ledger in ledgers)
     threads = start(write, ledgers, server.address)
     until(lambda: sum(ledger.successes for ledger in ledgers) > before, pause=0.001)
@@ -110,7 +110,7 @@ def shim(shim_library, tmp_path):
 
 
 def check_recovery(ledgers, server):
-    """Checks, with all faults gone, that writes succeed again and that nothing is missing."""
+    """Ends all faults, and checks that writes succeed again and nothing is missing."""
     until(lambda: exchange(server.address, post(fresh_id(), "after")).body == STORED, seconds=10)
     failures = sum(ledger.failures for ledger in ledgers)
     check_all(ledgers, server.address)
@@ -133,7 +133,7 @@ def test_a_failing_disk_loses_nothing_and_is_no_reason_to_restart(shim, tmp_path
             check_recovery(ledgers, server)
         shim.set(**FAULTS[kind])
         write_for(0.1, ledgers, server.address)
-        # On a failing disk it cannot put everything in order, but it can end.
+        # On a failing disk the server cannot finish its work, but it must end.
         assert server.stop() == 0
         assert shim.faults() > 0
         assert server.log().count("\n") - lines < MOST_LOG_LINES, server.log()
@@ -185,7 +185,7 @@ def test_a_stop_late_in_a_backup_leaves_nothing_of_it(shim, tmp_path):
     backup = shim.disk / "backup.db"
     try:
         assert exchange(server.address, post("me", "1")).body == STORED
-        # So that it is found while it makes its file durable.
+        # So that the backup is interrupted while it syncs its file.
         shim.set(sync_delay_microseconds=700_000)
         command = [binary(), "backup", str(backup), "--data-directory", str(shim.data)]
         with subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL) as process:

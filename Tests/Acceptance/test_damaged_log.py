@@ -1,4 +1,4 @@
-"""A log that the disk gives back otherwise than it was written: nothing that was acknowledged is dropped in silence."""
+"""A WAL that the disk returns damaged: no acknowledged write is dropped without a message."""
 import json
 import stat
 
@@ -16,7 +16,7 @@ HEAD = 32
 
 @pytest.fixture
 def crashed(serve):
-    """The folder of a server that was killed with ten commits in its log."""
+    """The folder of a server that was killed with ten commits in the WAL."""
 
     def attempt():
         server = serve()
@@ -24,7 +24,7 @@ def crashed(serve):
             for number in range(10):
                 assert connection.exchange(post(f"id{number}", "x" * 5_000)).body == STORED
         server.kill()
-        # The log of the commits is moved a second after the last one, which may have been just before.
+        # A checkpoint follows a second after the last commit, which may have been just before.
         size = (server.data / "tokens.db-wal").stat().st_size
         return server.data if size > HEAD + 20 * FRAME else None
 
@@ -32,7 +32,7 @@ def crashed(serve):
 
 
 def flip(data, offset):
-    """Flips a bit of the log and returns what it holds then."""
+    """Flips a bit of the WAL and returns its new contents."""
     log = data / "tokens.db-wal"
     content = bytearray(log.read_bytes())
     content[offset] ^= 4
@@ -41,7 +41,7 @@ def flip(data, offset):
 
 
 def start(data, *flags, **options):
-    """Starts a server that is refused, and returns what it says."""
+    """Starts a server that must refuse to start, and returns its error message."""
     done = run("serve", "--data-directory", str(data), "--listen", "127.0.0.1:0", *flags, **options)
     assert done.returncode == 1, (done.stdout, done.stderr)
     return done.stderr
@@ -130,7 +130,7 @@ def test_a_restore_keeps_the_damaged_log_of_the_store_that_it_replaces(serve, cr
 
 
 def test_nothing_is_left_in_the_log_of_what_has_failed(shim_library, tmp_path):
-    """Behind a later commit it would look like damage: a mark of a commit that nobody was told of."""
+    """Its frames end with the mark of a commit that was never acknowledged; after a later commit they would look like damage."""
     with StorageShim(shim_library, tmp_path / "shim") as shim:
         server = shim.serve(tmp_path / "server")
         log = shim.data / "tokens.db-wal"

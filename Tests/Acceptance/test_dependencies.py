@@ -1,4 +1,4 @@
-"""Package.swift names all that a module imports: what comes along with another package may be gone with its next version."""
+"""Package.swift declares everything that a module imports: a transitive dependency may disappear with a new version."""
 import json
 import re
 import shutil

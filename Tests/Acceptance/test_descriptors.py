@@ -10,12 +10,12 @@ from server_process import until
 
 LIMIT = 256
 CLIENTS = 400
-# At most so many are kept from connections: a loop or two take one each beyond.
+# At most this many are reserved and not used for connections, and each loop may exceed its share by one.
 RESERVE = 16 + 2
 
 
 def flood(server):
-    """More connections than the server has descriptors; those beyond wait in the kernel's queue."""
+    """More connections than the server has descriptors; the rest wait in the kernel's queue."""
     connections = [Connection(server.address, timeout=10) for _ in range(CLIENTS)]
     until(lambda: server.open_descriptors() >= LIMIT - RESERVE)
     return connections
@@ -59,7 +59,7 @@ def test_the_store_works_although_no_descriptor_is_left(serve, tmp_path, loops):
     server = serve({"loops": loops}, descriptors=LIMIT, data=data)
     connections = flood(server)
     for connection in connections[:20]:
-        # The first reads and writes of each loop: nothing may have been left to open for them.
+        # The first reads and writes of each loop must not need to open anything.
         assert connection.exchange(get(unique_id)).body == found("kept")
         assert connection.exchange(post(fresh_id(), "new")).body == STORED
     close_all(connections)
@@ -67,12 +67,12 @@ def test_the_store_works_although_no_descriptor_is_left(serve, tmp_path, loops):
 
 @pytest.mark.parametrize("limit", [40, 64, 256])
 def test_the_runtime_has_descriptors_left_for_its_own_work(serve, limit):
-    """libdispatch looks after its threads through /proc, and ends the process when it cannot."""
+    """libdispatch reads /proc to manage its threads, and ends the process if it cannot."""
     server = serve({"loops": 2}, descriptors=limit)
     connections = [Connection(server.address, timeout=10) for _ in range(CLIENTS)]
     until(lambda: "no connections are accepted for now" in server.log())
     for _ in range(3):
-        # Reloading and the timers of a stop have threads of their own, which are looked after each second.
+        # Reloads and the timers of a stop run on threads of libdispatch, which checks them each second.
         server.send_signal(signal.SIGHUP)
         time.sleep(1.1)
         assert connections[0].exchange(get("nobody")).body == NOT_FOUND

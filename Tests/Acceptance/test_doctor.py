@@ -1,4 +1,4 @@
-"""token-cache doctor: what it finds, that it shows no secret and changes nothing."""
+"""token-cache doctor: its findings, and that it shows no secret and changes nothing."""
 import json
 import os
 import pty
@@ -17,14 +17,14 @@ from http_client import exchange, post
 from server_process import Server, binary, clean_environment, run
 from test_durability import small_disk  # noqa: F401, a fixture
 
-# Ports of the defaults may be somebody else's.
+# The default ports may be in use.
 NOWHERE = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "off"}
 AS_SOMEBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
 
 
 def examine(*flags, environment=None, prefix=(), **options):
-    """The report as JSON; its text says the same."""
+    """The report as JSON; checks that the text says the same."""
     environment = {**NOWHERE, **(environment or {})}
     done = run("doctor", "--json", *flags, environment=environment, prefix=prefix, **options)
     assert done.stderr == "", done.stderr
@@ -37,12 +37,12 @@ def examine(*flags, environment=None, prefix=(), **options):
 
 
 def problems(report):
-    """What is a problem: topic and text."""
+    """The findings that are problems: topic and text."""
     return [(finding["topic"], finding["text"]) for finding in report["findings"] if finding["state"] == "problem"]
 
 
 def said(report, topic, state="ok"):
-    """All that is said of a topic in that state."""
+    """The findings of a topic in this state."""
     return "\n".join(finding["text"] for finding in report["findings"]
                      if finding["topic"] == topic and finding["state"] == state)
 
@@ -53,13 +53,13 @@ def only_problem(report, topic, text):
 
 
 def state_of(folder):
-    """Everything below a folder that a look could change."""
+    """Everything below a folder that reading could change."""
     return {path: (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns) for path in folder.rglob("*")}
 
 
 @pytest.fixture(name="stopped")
 def stopped_server(serve):
-    """A server that has stored a token and ended."""
+    """The folder of a server that stored a token and ended."""
     server = serve()
     assert exchange(server.address, post("canary4711", "canary4712")).body == STORED
     assert server.stop() == 0
@@ -67,11 +67,11 @@ def stopped_server(serve):
 
 
 def of(server, **options):
-    """What is said of a server by its own file."""
+    """The report about a server, found through its settings file."""
     return examine("--config", str(server.folder / "token-cache.yaml"), **options)
 
 
-# All well
+# Without problems
 
 def test_an_empty_machine_has_no_problem_and_gets_no_file(tmp_path):
     report = examine("--data-directory", str(tmp_path / "data"))
@@ -341,7 +341,7 @@ def test_somebody_else_is_told_to_ask_as_the_servers_user(serve):
 
 @needs_root
 def test_a_unix_socket_of_somebody_else_is_not_taken_for_left_over(tmp_path):
-    # pytest's own folders are closed to others.
+    # Other users cannot enter pytest's folders.
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as other:
         Path(folder).chmod(0o755)
         path = Path(folder) / "http.sock"
@@ -378,7 +378,7 @@ def test_an_owner_of_a_unix_socket_has_to_exist(tmp_path):
 
 @needs_root
 def test_low_ports_need_a_right_that_the_unit_does_not_give(tmp_path):
-    # Where low ports are free to all there is nothing to say.
+    # If all users may use low ports, there is no finding.
     if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 7:
         pytest.skip("here everybody may have low ports")
     report = examine("--data-directory", str(tmp_path / "data"), prefix=AS_SOMEBODY, folder="/",
@@ -432,7 +432,7 @@ def test_colors_are_for_terminals(tmp_path, environment, is_colored):
         while chunk := os.read(terminal, 65536):
             printed += chunk
     except OSError:
-        # How a terminal ends when the program has gone.
+        # The end of the terminal's output once the program has ended.
         pass
     os.close(terminal)
     assert process.wait(30) == 0 and b"Versions" in printed

@@ -1,4 +1,4 @@
-"""What was acknowledged stays: on a full disk, and for every reader from that moment on."""
+"""Acknowledged writes survive a full disk, and every later read returns them."""
 import errno
 import os
 import resource
@@ -26,7 +26,7 @@ def test_an_answered_write_is_seen_by_every_connection_under_load(serve):
                 for number in range(150):
                     assert writer.exchange(post(unique_id, f"number{number}")).body == STORED
                     for reader in (first, second, writer):
-                        # Pipelined reads share a snapshot of the store; it must not be an old one.
+                        # Pipelined reads share a snapshot of the store, which must not be older than the write.
                         reader.send(get(unique_id) * 3)
                     for reader in (first, second, writer):
                         assert [reader.receive().body for _ in range(3)] == [found(f"number{number}")] * 3
@@ -56,7 +56,7 @@ VALUE = "x" * 20_000
 
 
 class Stock:
-    """Ids that were stored for certain."""
+    """Ids whose writes were acknowledged."""
 
     def __init__(self, server):
         self.server = server
@@ -73,25 +73,25 @@ class Stock:
         return body
 
     def check(self):
-        """Reads everything back."""
+        """Checks all values."""
         with Connection(self.server.address) as connection:
             for unique_id, value in self.values.items():
                 assert connection.exchange(get(unique_id)).body == found(value)
 
 
 def fill_and_free(stock, free):
-    """Stores until the disk is full, then goes on after `free` has made room."""
+    """Stores until the disk is full, and goes on after `free` has freed space."""
     for _ in range(3):
         assert stock.store() == STORED
     until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
-    # A failed write leaves the old value in place.
+    # A failed write leaves the old value unchanged.
     unique_id = next(iter(stock.values))
     answers = set()
     for number in range(5):
         value = f"{number}" + "y" * 900_000
         answer = exchange(stock.server.address, post(unique_id, value)).body
         answers.add(answer)
-        # The log of what went before may have been emptied meanwhile, which makes room for a while.
+        # A checkpoint may have emptied the WAL meanwhile, which frees some space.
         if answer == STORED:
             stock.values[unique_id] = value
     assert WRITE_FAILED in answers
@@ -135,7 +135,7 @@ def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, tmp_path
 
 
 def fill(path):
-    """Takes all the room that there is on a disk."""
+    """Fills a disk."""
     with open(path, "ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:
@@ -146,13 +146,13 @@ def fill(path):
 
 
 def is_ready(server):
-    """What /readyz answers."""
+    """The answer of /readyz."""
     request = lines("GET /readyz HTTP/1.1", "Host: localhost", "Connection: close")
     return exchange(server.administration[0], request).status == 200
 
 
 def test_a_full_disk_is_not_taken_for_mended(small_disk, tmp_path):
-    """Statistics, backups and checkpoints succeed or need no room, and say nothing of the next token."""
+    """Statistics, backups and checkpoints succeed or need no space, and do not show that a token can be stored."""
     filler = small_disk / "filler"
     filler.write_bytes(bytes(2 << 20))
     server = Server(tmp_path / "server", {"admin": {"listen": "127.0.0.1:0"}}, data=small_disk / "data")
@@ -166,12 +166,12 @@ def test_a_full_disk_is_not_taken_for_mended(small_disk, tmp_path):
             assert not is_ready(server), number
             printed(server.data, "stats")
             printed(server.data, "backup", str(tmp_path / "backup.db"))
-            # Checkpoints and looks come once a second.
+            # Checkpoints and checks of the files run once a second.
             time.sleep(0.2)
         assert "tokens are stored again" not in server.log()
         assert stock.store() == WRITE_FAILED
         filler.unlink()
-        # By itself: a balancer keeps the clients away until then.
+        # Without a write: a load balancer keeps clients away until the server is ready.
         until(lambda: is_ready(server))
         until(lambda: "tokens are stored again" in server.log())
         assert stock.store() == STORED

@@ -1,4 +1,4 @@
-"""Expect: 100-continue: leave to send is given when somebody waits for it, and only then."""
+"""Expect: 100-continue: the interim answer is sent if the client waits for it, and only then."""
 import pytest
 
 from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id

@@ -1,4 +1,4 @@
-"""No client takes the server from the others, be it with haste or with slowness."""
+"""No client keeps others from being served, whether it sends fast or reads slowly."""
 import contextlib
 import socket
 import threading
@@ -10,7 +10,7 @@ from server_process import until
 
 
 def flood(address, data, ends):
-    """Sends the same bytes for ever and reads whatever comes, until the server closes or the test ends."""
+    """Sends the same bytes over and over and reads all answers, until the server closes or the test ends."""
 
     def read(client):
         try:
@@ -58,7 +58,7 @@ def test_a_body_that_comes_without_a_pause_ends_at_its_deadline(serve):
 
 
 def send_until_refused(connection, data):
-    """Sends without end, as long as the server takes it."""
+    """Sends as long as the server reads."""
     try:
         while True:
             connection.send(data)
@@ -82,7 +82,7 @@ def test_a_client_that_sends_without_a_pause_leaves_time_for_others(serve):
 
 def test_clients_that_do_not_read_cannot_fill_the_memory(serve):
     server = serve({"limits": {"body": "4 MiB", "buffers": "48 MiB"}})
-    # Escaped as JSON each byte becomes six: more than the system's buffers take.
+    # As JSON each byte becomes six, which exceeds the kernel's buffers.
     assert exchange(server.address, post("large", "%01" * 1_300_000)).body == STORED
     base, before = server.open_descriptors(), server.resident_bytes()
     clients = []
@@ -96,7 +96,7 @@ def test_clients_that_do_not_read_cannot_fill_the_memory(serve):
         client.settimeout(30)
         with contextlib.suppress(ConnectionResetError):
             client.recv(1, socket.MSG_PEEK)
-    # Those that found no room are closed; the others wait.
+    # Connections beyond limits.buffers are closed; the others wait.
     until(lambda: server.open_descriptors() < base + 40)
     assert server.resident_bytes() - before < 200 << 20
     assert exchange(server.address, post("other", "x")).body == STORED
@@ -116,16 +116,16 @@ def test_what_is_beside_an_answer_that_waits_counts_as_well(serve):
             for _ in range(count):
                 client = clients.enter_context(Connection(server.address, **options))
                 client.send_while_possible(data)
-                # Those that found no room are closed.
+                # Connections beyond limits.buffers are closed.
                 with contextlib.suppress(ConnectionError, ProtocolError):
                     client.receive()
 
-        # The buffer of a large body, while the answer to the request behind it is not read.
+        # The buffer of a large body, while the answer to the next request is not read.
         ask(large_body + get("large"), 60, receive_buffer=4096)
-        # The same with an answer that is the last, after which the client is given time.
+        # The same with the last answer of a connection, after which the server waits for the client.
         closing = large_body.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
         ask(closing + get("nobody"), 60)
-        # That of an answer, while a part of the next request is there.
+        # The buffer of an answer, while a part of the next request has arrived.
         ask(get("middle") + b"GET /tok", 80)
         assert server.resident_bytes() - before < 96 << 20
         assert exchange(server.address, post("other", "x")).body == STORED

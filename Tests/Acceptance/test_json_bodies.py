@@ -1,4 +1,4 @@
-"""The extension `json_bodies`: fields from application/json, off unless set."""
+"""The setting `json_bodies`: parameters in bodies of type application/json, off by default."""
 import json
 
 import pytest
@@ -24,7 +24,7 @@ def stored(server, unique_id):
     return exchange(server.address, get(unique_id)).body
 
 
-# The text of token_info in JSON, and the value it stands for
+# The JSON of token_info, and the value that is stored
 VALUES = {
     "string": ('"abc"', "abc"),
     "empty string": ('""', ""),

@@ -97,7 +97,7 @@ def test_the_date_goes_on_over_a_connection(plain):
 
 
 def test_a_refusal_speaks_for_its_own_request(plain):
-    """Transport security is told over https only (RFC 6797, section 7.2), whatever came before on the connection."""
+    """Strict-Transport-Security is sent over https only (RFC 6797, section 7.2), whatever preceded on the connection."""
     secure = get("a", "X-Forwarded-Proto: https")
     malformed = lines("GET /token?unique_id=a HTTP/1.1", "Host: localhost", "Content-Length: x")
     with Connection(plain.address) as connection:

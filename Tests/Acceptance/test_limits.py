@@ -1,4 +1,4 @@
-"""Each limit at its edge: what is just allowed is served, one more is refused."""
+"""Each limit at its edge: the largest allowed value is served, one more is refused."""
 import subprocess
 
 import pytest

@@ -1,4 +1,4 @@
-"""Ways in other than an address and a port, and what the connection's own address is taken to be."""
+"""Unix sockets and the PROXY protocol, and which client address the server assumes."""
 import contextlib
 import json
 import os
@@ -38,7 +38,7 @@ def proxy_block(address):
 
 
 def answer_to_end(connection):
-    """What comes before the server closes, be it with a reset because it has not read all."""
+    """The bytes that arrive before the server closes, even if it ends with a reset because it has not read everything."""
     try:
         return connection.receive_to_end()
     except ConnectionResetError:
@@ -60,7 +60,7 @@ def test_a_proxy_header_that_cannot_come_whole_any_more_is_not_waited_for(serve,
     with Connection(server.address) as connection:
         connection.send(start)
         connection.finish_sending()
-        # What came is never read, so the end may be a reset.
+        # The server does not read the data, so the connection may end with a reset.
         with contextlib.suppress(ConnectionResetError):
             connection.expect_end()
 
@@ -88,7 +88,7 @@ def test_mode_proxy_redirects_what_the_script_redirects(behind_proxy, case, head
 def test_a_connection_without_the_required_header_is_closed_without_an_answer(behind_proxy, start):
     with Connection(behind_proxy.address) as connection:
         connection.send(start)
-        # It may have closed already.
+        # The server may have closed already.
         with contextlib.suppress(OSError):
             connection.finish_sending()
         assert answer_to_end(connection) == b""
@@ -166,14 +166,14 @@ def test_a_path_that_is_taken_is_left_alone(serve, tmp_path, kind):
 
 @pytest.fixture(name="of_nobody")
 def folder_of_nobody():
-    """A folder of the user nobody; pytest's own ones are closed to that user."""
+    """A folder of the user nobody, who cannot enter pytest's folders."""
     with tempfile.TemporaryDirectory() as folder:
         os.chown(folder, 65534, 65534)
         yield Path(folder)
 
 
 def refused_as_nobody(folder, address):
-    """What a start as the user nobody says about a Unix socket."""
+    """The error message about a Unix socket when the user nobody starts the server."""
     done = run("serve", "--listen", address, "--data-directory", str(folder / "data"), folder="/",
                prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
     assert done.returncode == 1 and "CAP_NET_BIND_SERVICE" not in done.stderr, done

@@ -1,4 +1,4 @@
-"""The log tells of start, stop and trouble, the access log of requests; test_canaries looks for what neither may tell."""
+"""The log reports start, stop and faults, the access log requests; test_canaries checks that neither contains secrets."""
 import json
 import os
 import re
@@ -14,7 +14,7 @@ HOST = "Host: localhost"
 
 
 def log_lines(server):
-    """The lines of the log, without the one of a first start."""
+    """The lines of the log, without the one about a new key ring."""
     return [line for line in server.log().splitlines() if " made the key ring " not in line]
 
 
@@ -31,7 +31,7 @@ def test_one_line_at_the_start_and_one_at_the_stop(serve):
     assert server.output() == ""
 
 
-# A request, its method, and what the access log says of it: method, path, protocol, status
+# A request, its method, and its entry in the access log: method, path, protocol, status
 LOGGED = [
     (get("nobody"), "GET", ("GET", "/token", "HTTP/1.1", 200)),
     (get("nobody", path="/token.php"), "GET", ("GET", "/token.php", "HTTP/1.1", 200)),
@@ -88,7 +88,7 @@ def test_the_json_access_log_has_an_object_for_each_request(serve):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
 
 
-# What a trusted proxy passes on, and whom the access log names
+# Headers from a trusted proxy, and the client address in the access log
 CLIENTS = [
     ([], "127.0.0.1"),
     (["X-Forwarded-For: 192.0.2.1"], "192.0.2.1"),
@@ -105,7 +105,7 @@ def test_the_access_log_names_the_client_that_the_proxy_names(serve):
     server = serve({"access_log": "combined"})
     with Connection(server.address) as connection:
         for fields, _ in CLIENTS:
-            # Twice, as lines that a connection repeats are read in another way.
+            # Twice, because lines that a connection repeats are read differently.
             for _ in range(2):
                 connection.exchange(get("nobody", *fields))
         connection.exchange(lines("GET /token HTTP/1.1", HOST, "X-Forwarded-For: 192.0.2.1", "X-Forwarded-For:", HOST))
@@ -114,11 +114,11 @@ def test_the_access_log_names_the_client_that_the_proxy_names(serve):
     assert named == [client for _, client in CLIENTS for _ in range(2)] + ["192.0.2.1"]
 
 
-# Whoever reads the logs must not be able to stop the server.
+# A process that stops reading the logs must not stop the server.
 
 @pytest.fixture
 def pipe():
-    """The two ends of a pipe, closed at the end."""
+    """The two ends of a pipe, which are closed afterwards."""
     ends = list(os.pipe())
     yield ends
     for end in ends:

@@ -1,4 +1,4 @@
-"""Metrics: what Prometheus reads, and that it is what happened."""
+"""The metrics for Prometheus, and that they count what happened."""
 import re
 import shutil
 import socket
@@ -26,7 +26,7 @@ def fetched(server):
 
 
 def metrics(server):
-    """Each sample, as it is written, with its value."""
+    """The samples, as they are written, with their values."""
     text, _ = fetched(server)
     samples = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     assert len({name for name, _ in samples}) == len(samples), "no sample comes twice"
@@ -114,7 +114,7 @@ def test_reads_and_writes_of_the_store_are_counted(server):
     assert after["token_cache_store_group_writes_sum"] == 3
     assert after["token_cache_store_commit_duration_seconds_count"] == after["token_cache_store_group_writes_count"]
     assert after["token_cache_store_commit_duration_seconds_sum"] > 0
-    # The sync is a part of the commit, and no commit goes without; checkpoints may sync the log as well.
+    # Each commit contains a sync; checkpoints may sync the WAL as well.
     assert after["token_cache_store_sync_duration_seconds_count"] >= after["token_cache_store_group_writes_count"]
     assert after["token_cache_store_sync_duration_seconds_sum"] > 0
     assert after["token_cache_store_reads_total"] == 2

@@ -1,4 +1,4 @@
-"""The files for Prometheus and Grafana: that they are well formed, and that what they ask for exists."""
+"""The files for Prometheus and Grafana are well formed, and the metrics that they use exist."""
 import json
 import re
 import shutil
@@ -20,13 +20,13 @@ RULES = [
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]] + [rule["expr"] for rule in RULES]
 SELECTOR = re.compile(r"\b((?:token_cache|process)_[a-z_]+)(?:\{([^}]*)\})?")
-# Prometheus adds these to what it reads.
+# Prometheus adds these labels and series itself.
 TARGET_LABELS = {"job", "instance"}
 
 
 @pytest.fixture(name="promtool")
 def promtool_on_copies(tmp_path):
-    """Runs promtool where the files are beside one another."""
+    """Runs promtool in a folder that contains the files."""
     if not shutil.which("promtool"):
         pytest.skip("there is no promtool")
     for path in (DEPLOY / "prometheus").iterdir():
@@ -61,7 +61,7 @@ def test_prometheus_can_read_every_query_of_the_dashboard(promtool, tmp_path):
 
 
 def test_the_dashboard_shows_errors_while_there_is_but_one_kind_of_them(promtool, tmp_path):
-    """Statuses other than 200 have no samples before they occur."""
+    """Statuses other than 200 have no samples until they occur."""
     panel = next(panel for panel in PANELS if panel["title"] == "Server's failures")
     query = panel["targets"][0]["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
     (tmp_path / "queries.yaml").write_text(json.dumps(
@@ -90,7 +90,7 @@ def test_every_metric_and_label_that_is_asked_for_exists(serve, tmp_path):
     for name, selector in asked:
         assert name in samples, f"there is no {name}"
         for label, operator, value in re.findall(r'([a-z_]+)(=~?)"([^"]*)"', selector):
-            # Statuses other than 200 are not there before they occur.
+            # Statuses other than 200 have no samples until they occur.
             if label in TARGET_LABELS or label == "status":
                 continue
             values = {labels.get(label) for labels in samples[name]}

@@ -1,4 +1,4 @@
-"""config/openapi.yaml describes what the server does: schemathesis makes requests from it and judges the answers."""
+"""config/openapi.yaml describes what the server does: schemathesis generates requests from it and checks the answers."""
 import json
 import re
 import subprocess
@@ -20,7 +20,7 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
 
 @pytest.fixture(scope="session", name="schemathesis")
 def installed_schemathesis(tmp_path_factory):
-    """The program, in an environment of its own."""
+    """The path of schemathesis, installed in a virtual environment."""
     folder = tmp_path_factory.mktemp("schemathesis")
     for command in ([sys.executable, "-m", "venv", folder],
                     [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "schemathesis==4.32.5"]):
@@ -34,7 +34,7 @@ ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 
 
 def check(schemathesis, folder, base, tag, examples, *options):
-    """Has all operations of a tag tried, and returns how many these were."""
+    """Tests all operations of a tag, and returns their number."""
     done = subprocess.run(
         [schemathesis, "run", FILE, "--url", base, "--include-tag", tag, "--checks", CHECKS, "--max-redirects", "0",
          "--seed", "6", "--max-examples", str(examples), "--phases", "examples,coverage,fuzzing", "--no-color",
@@ -50,7 +50,7 @@ def check(schemathesis, folder, base, tag, examples, *options):
 
 @pytest.mark.parametrize("settings", [
     {"json_bodies": "on"},
-    # Everything is redirected: the tester's own requests are from nobody who is trusted.
+    # All requests are redirected, because they do not come from a trusted proxy.
     {"trusted_proxies": "none", "https": {"mode": "strict", "public_host": "tokens.example.com"}},
 ], ids=["open", "redirecting"])
 def test_clients_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_path, settings, is_long):
@@ -70,7 +70,7 @@ def test_those_who_run_it_get_no_answer_that_is_undocumented(serve, schemathesis
 
 
 def steer(server, path):
-    """Has the server do something, over its control socket."""
+    """Sends a POST over the control socket."""
     request = lines(f"POST {path} HTTP/1.1", "Host: localhost", "Connection: close")
     response = exchange(server.data / "control.sock", request)
     return response.status, json.loads(response.body)
@@ -81,7 +81,7 @@ def description():
 
 
 def resolved(document, node):
-    """A node with its reference followed."""
+    """A node, after following its references."""
     while "$ref" in node:
         target = document
         for part in node["$ref"].removeprefix("#/").split("/"):
@@ -91,14 +91,14 @@ def resolved(document, node):
 
 
 def example(document, path, method, status, name=None):
-    """What the file shows for an answer."""
+    """The example of an answer in the file."""
     answer = resolved(document, resolved(document, document["paths"][path])[method]["responses"][status])
     (content,) = answer["content"].values()
     return content["examples"][name]["value"] if name else content["example"]
 
 
 def test_the_examples_for_clients_are_what_the_server_answers(serve):
-    """Those that can be had without a broken disk."""
+    """All examples that do not require a failing disk."""
     server, document = serve(), description()
     unique_id = fresh_id()
     for request, method, status, name in [
@@ -141,11 +141,11 @@ def test_the_examples_for_those_who_run_it_are_what_the_server_answers(serve):
 
 
 def test_every_refusal_is_described():
-    """All that a client can get at the paths that answer, but CONNECT's 405."""
+    """All statuses that a client can get at the served paths, except 405 for CONNECT."""
     source = (FILE.parents[1] / "Sources/HTTP/Status.swift").read_text(encoding="utf-8")
     statuses = set(re.findall(r"case \w+ = (\d+)$", source, re.M))
     assert {"400", "408", "503"} <= statuses
-    # Those of redirects differ by method; 500 is for those who run it, 404 for other paths.
+    # Redirects depend on the method; 500 is sent to operators only, 404 at other paths.
     statuses -= {"302", "308", "404", "405", "500"}
     for method, operation in description()["components"]["pathItems"]["Token"].items():
         answers = operation["responses"].keys()

@@ -1,4 +1,4 @@
-"""The Debian package: what is in it, and its life from the installation to its end."""
+"""The Debian package: its contents, and installation, upgrade, removal and purge."""
 import contextlib
 import gzip
 import json
@@ -29,7 +29,7 @@ def built_packages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("packages")
     paths = []
     for version in VERSIONS:
-        # Uncompressed, for time's sake.
+        # Uncompressed, to save time.
         done = subprocess.run(
             [str(DEPLOY / "debian" / "build"), "--output", str(folder), "--version", version, "--binary", binary(),
              "--compression", "none"], capture_output=True, text=True, timeout=300, check=False)
@@ -46,7 +46,7 @@ def package_contents(packages, tmp_path_factory):
     return folder
 
 
-# What is in it
+# Contents
 
 def test_the_package_states_what_it_needs_and_who_owns_its_files(packages, contents):
     fields = dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)", (contents / "DEBIAN" / "control").read_text(), re.M))
@@ -74,7 +74,7 @@ def test_the_settings_of_the_package_are_those_of_the_service(contents):
 
 
 def test_the_links_of_the_documents_lead_to_files_of_the_package(contents):
-    """Those to sources, tests and what builds the program lead to the checkout."""
+    """Links to sources, tests and build scripts lead to the checkout instead."""
     folder = contents / "usr" / "share" / "doc" / "token-cache"
     in_checkout = re.compile(
         r"(Sources|Tests)/|deploy/((run|build|test|packages)$|(debian|docker|kubernetes|systemd|logrotate)/)")
@@ -152,7 +152,7 @@ def test_bash_completes_commands(contents):
     assert done.stdout.split() == ["check-config"], done
 
 
-# Its life
+# Installation, upgrade, removal, purge
 
 @pytest.fixture(name="machine")
 def copied_machine(tmp_path):
@@ -167,7 +167,7 @@ def copied_machine(tmp_path):
 
 @contextlib.contextmanager
 def service(machine, folder):
-    """Runs what the unit runs, as another user and on a port of its own, for systemd does not run there."""
+    """Runs the command of the unit as another user and on a free port, because systemd does not run in the copy."""
     unit = machine.output("cat", "/usr/lib/systemd/system/token-cache.service")
     command = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].split()
     machine.output("install", "--directory", "--owner=65534", "--mode=0700", "/var/lib/token-cache")
@@ -180,7 +180,7 @@ def service(machine, folder):
                 lambda: SERVES.search((folder / "log").read_text()) or process.poll() is not None, pause=0.01)
             assert line is not True, (folder / "log").read_text()
             yield ("127.0.0.1", int(line["addresses"].rsplit(":", 1)[1]))
-            # nsenter runs beside what it has started: that one is named by its lock.
+            # The process that we started is nsenter; the server's id is in its lock file.
             owner = machine.output("cat", "/var/lib/token-cache/lock").strip()
             machine.output("sh", "-c", 'kill -TERM "$0"', owner)
             assert process.wait(30) == 0
@@ -212,7 +212,7 @@ def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, packages,
     with service(machine, tmp_path) as address:
         assert exchange(address, get("me")).body == found("x")
 
-    # As DynamicUser= has it: a folder that only root reaches, and a link to it.
+    # With DynamicUser= the folder is below private/, which only root can enter, and there is a link to it.
     machine.output("mkdir", "-p", "/etc/credstore", "/var/log/private/token-cache")
     machine.output("ln", "-s", "private/token-cache", "/var/log/token-cache")
     machine.output("touch", "/etc/credstore/token-cache.keys", "/var/log/token-cache/access.log")

@@ -1,4 +1,4 @@
-"""The page of the administration, in a real browser, and the status that it shows."""
+"""The status page, in a real browser, and the status that it shows."""
 import http.client
 import json
 import re
@@ -17,7 +17,7 @@ CANARY = "canary4711"
 
 
 def ask(server, path, method="GET"):
-    """An answer of the administration, of whatever type."""
+    """An answer of the administration, of any type."""
     connection = http.client.HTTPConnection(*server.administration[0], timeout=20)
     try:
         connection.request(method, path)
@@ -29,7 +29,7 @@ def ask(server, path, method="GET"):
 
 
 def status(server):
-    """What /status says."""
+    """The answer of /status."""
     response = ask(server, "/status")
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
     return json.loads(response.body)
@@ -49,7 +49,7 @@ def watched_server(serve):
 def test_the_status_counts_what_happened(server):
     for request in (post("a", "b"), get("a"), get("a"), get("nobody"), get("a", path="/nowhere"), post("a", "c")):
         exchange(server.address, request)
-    # Times are noted when the answer has been sent.
+    # Times are recorded after the answer is sent.
     until(lambda: [sum(status(server)["latency"][name]["counts"]) for name in ("get", "post")] == [4, 2])
     now = status(server)
     assert now["requests"] == {"get": 4, "post": 2, "other": 0, "errors": 1}
@@ -95,7 +95,7 @@ def test_a_certificate_that_soon_expires_is_warned_of(serve, tmp_path):
     assert warnings(server) == []
 
 
-# The page's head
+# The headers of the page
 
 def test_the_page_may_load_nothing_but_itself(server):
     pages = [ask(server, "/") for _ in range(2)]
@@ -149,7 +149,7 @@ def state(page):
 
 
 def figure(page, name):
-    """What the page shows, as a number; nil as long as it shows nothing."""
+    """The number that the page shows; None as long as it shows nothing."""
     text = page.evaluate(f"document.querySelector('[data-figure={name}]').textContent")
     found = re.match(r"[0-9,.]+", text)
     return float(found[0].replace(",", "")) if found else None

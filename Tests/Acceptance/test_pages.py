@@ -1,10 +1,10 @@
-"""A browser on the server's own machine: what a page of another site has it send is neither stored nor answered."""
+"""Requests that a page of another site makes a browser on the server's machine send are refused."""
 import pytest
 
 from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id
 from http_client import FORM, Connection, exchange, form, get, lines, post
 
-# What browsers send with a form of another site's page, with its GET, and from a file or a sandbox
+# The headers that browsers send for a form or an image of another site's page, and for pages from files or sandboxes
 FOREIGN = {
     "form": ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"],
     "form of an old browser": ["Origin: https://evil.example"],
@@ -28,7 +28,7 @@ def test_a_page_of_another_site_neither_stores_nor_fetches(serve, headers):
             assert "page" in message and unique_id not in message
         answer = connection.exchange(lines("HEAD /token HTTP/1.1", "Host: localhost", *headers), "HEAD")
         assert answer.status == 403
-        # The same connection still serves programs.
+        # The connection stays open and serves programs.
         assert connection.exchange(get(unique_id)).body == found("mine")
     assert unique_id not in server.log() + server.output()
 
@@ -37,7 +37,7 @@ def test_a_name_that_was_led_to_this_machine_is_not_answered(serve):
     server, unique_id = serve(), fresh_id()
     body = form(unique_id, "theirs")
     for host in f"evil.example:{port(server)}", "evil.example", "127.0.0.1.evil.example":
-        # To the browser it is the same site's.
+        # For the browser this is the page's own site.
         page = [f"Host: {host}", f"Origin: http://{host}", "Sec-Fetch-Site: same-origin"]
         for request in (lines("POST /token HTTP/1.1", *page, FORM, f"Content-Length: {len(body)}", body=body),
                         lines(f"GET /token?unique_id={unique_id} HTTP/1.1", *page)):
@@ -49,7 +49,7 @@ def test_a_name_that_was_led_to_this_machine_is_not_answered(serve):
 def test_a_name_that_was_led_to_this_machine_is_no_proxy_by_saying_so(serve):
     server, unique_id = serve(), fresh_id()
     body = form(unique_id, "theirs")
-    # A page may write such a header to its own origin, which has the server's port.
+    # A page may send such a header to its own origin, whose port is the server's.
     page = [f"Host: evil.example:{port(server)}", "X-Forwarded-Proto: https"]
     for request in (lines("POST /token HTTP/1.1", *page, FORM, f"Content-Length: {len(body)}", body=body),
                     lines(f"GET /token?unique_id={unique_id} HTTP/1.1", *page)):
@@ -65,7 +65,7 @@ def test_what_is_no_foreign_page_is_answered(serve):
     for headers in (
         [f"Host: {own}", f"Origin: http://{own}", "Sec-Fetch-Site: same-origin"], [f"Host: {own}", "Sec-Fetch-Site: none"],
         ["Host: localhost"], ["Host: a.localhost:80"], ["Host: [::1]"], ["Host: machine"], ["Host: tokens.example.com"],
-        # What came through a proxy by https: there an app's page may be of any site.
+        # Requests that came through a proxy by https: an app's page may belong to any site.
         ["Host: evil.example", "X-Forwarded-Proto: https", "Origin: null"],
     ):
         request = lines(f"GET /token?unique_id={unique_id} HTTP/1.1", *headers)

@@ -1,4 +1,4 @@
-"""However the bytes of requests are cut and joined on their way, each request gets its answer, in order."""
+"""However the network splits and joins the bytes of requests, each request gets its answer, in order."""
 import random
 import threading
 import time
@@ -14,7 +14,7 @@ OTHER_PATH = get("a", path="/other")
 
 
 def multipart_post(unique_id, token_info):
-    """A POST in the coding of browsers."""
+    """A POST encoded as browsers do."""
     parts = "".join(
         f'--limit\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
         for name, value in [("unique_id", unique_id), ("token_info", token_info)]
@@ -49,7 +49,7 @@ def test_requests_may_be_split_at_any_byte(plain, make):
     try:
         for connection, first, _, _ in cases:
             connection.send(first)
-        # Long enough that the server has seen all first parts by themselves.
+        # Long enough for the server to read all first parts separately.
         time.sleep(0.2)
         for position, (connection, _, second, answers) in enumerate(cases, 1):
             connection.send(second)

@@ -1,4 +1,4 @@
-"""What was acknowledged stays through a power cut at any moment, whatever the disk kept of what was not synced.
+"""Acknowledged writes survive a power cut at any moment, whatever the disk kept of the unsynced data.
 
 A recorded run is replayed up to each of many moments, and the files that a disk may then hold are opened.
 """
@@ -28,16 +28,16 @@ CLIENTS = 6
 LONGEST = 20_000
 INTEGRITY_CHECKS = 25
 
-# An answer that does not wait for the sync comes long before its end.
+# With slow syncs, an answer that does not wait for its sync arrives long before the end of the sync.
 SLOW_SYNCS = {"sync_delay_microseconds": 1_000}
 # A commit makes some twenty writes and one sync.
 FAULTS = {"write_failures": 60, "short_writes": 60, "sync_failures": 4_000}
 
 
 class Client:
-    """Writes to ids of its own, ever larger numbers: some ids are new, most have been written before.
+    """A client that writes growing numbers to its own ids; some ids are new, most were written before.
 
-    Each is written so many times on average.
+    Each id is written this many times on average.
     """
 
     def __init__(self, number, times):
@@ -48,7 +48,7 @@ class Client:
         self.requests = {}
 
     def write(self, address, start, count):
-        """Sends so many requests, or as many as it can before the server is gone, some of them ahead."""
+        """Sends this many requests, some of them pipelined, or as many as possible until the server is gone."""
         try:
             with Connection(address) as connection:
                 sent = self.requests[start, connection.socket.getsockname()[1]] = []
@@ -60,7 +60,7 @@ class Client:
                     for _ in batch:
                         assert connection.receive().body in (STORED, WRITE_FAILED)
         except (OSError, ProtocolError):
-            # The server ended itself in the middle.
+            # The shim ended the server in the middle.
             return
 
     def _next(self):
@@ -70,13 +70,13 @@ class Client:
 
 @dataclass
 class Recorded:
-    """What happened while a server ran, once or more, and what the clients sent."""
+    """The recording of one or more runs of a server, and what the clients sent."""
     events: list
     requests: dict
 
 
 def write(clients, server, start, count):
-    """Lets all clients write."""
+    """Makes all clients write."""
     threads = [threading.Thread(target=client.write, args=(server.address, start, count)) for client in clients]
     for thread in threads:
         thread.start()
@@ -85,7 +85,7 @@ def write(clients, server, start, count):
 
 
 def make_large(server):
-    """Stores what nobody looks at."""
+    """Stores tokens that are not checked."""
     with Connection(server.address) as connection:
         for number in range(9):
             assert connection.exchange(post(f"large{number}", "x" * 1_000_000)).body == STORED
@@ -93,7 +93,7 @@ def make_large(server):
 
 @pytest.fixture(scope="module")
 def fast_folder(tmp_path_factory):
-    """A folder in memory, where there is enough: what a disk keeps is only simulated here."""
+    """A folder in memory, if there is enough, because the disk is only simulated."""
     memory = Path("/dev/shm")
     if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
         yield tmp_path_factory.mktemp("power_cut")
@@ -104,16 +104,16 @@ def fast_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def new_disk(shim_library, fast_folder):
-    """Makes recorded disks."""
+    """A function that makes recorded disks."""
     numbers = itertools.count()
     return lambda: StorageShim(shim_library, fast_folder / f"shim{next(numbers)}", is_recorded=True)
 
 
 @pytest.fixture(scope="module")
 def record(new_disk, fast_folder):
-    """Records a run: the server ends itself after each of some counts of events, and is stopped the last time.
+    """Records a run: the shim ends the server after each of these counts of events; the last server is stopped.
 
-    A log is moved ahead of a checkpoint where the database `is_large`.
+    The background checkpointer only works if the database `is_large`.
     """
 
     def record_run(event_counts, request_count, settings, faults, times=8, is_large=False):
@@ -153,20 +153,20 @@ def faulty(record):
 
 @pytest.fixture(scope="module")
 def ahead(record):
-    """The first sync of the database fails, which is one ahead of a checkpoint: there is no other under constant load."""
+    """The first sync of the database fails, which under constant load is that of the background checkpointer."""
     return record([], 900, UNSEALED, {"next_database_syncs": 1}, is_large=True)
 
 
 @pytest.fixture(scope="module")
 def twice_ahead(record):
-    """That one takes so long that another one is made after it, which succeeds, before there is a checkpoint.
+    """The failing sync takes so long that another one starts and succeeds before the next checkpoint.
 
-    Most pages of the first are not written a second time.
+    Most pages that the first one covers are not written again.
     """
     return record([], 900, UNSEALED, {"next_database_syncs": 1, "late_database_syncs": 6 << 20}, times=1, is_large=True)
 
 
-# What is wrong with what the disk kept
+# Finding mistakes in what the disk kept
 
 whole_number_of = functools.cache(functools.partial(number_of, longest=LONGEST))
 
@@ -176,7 +176,7 @@ def rows(folder, with_integrity_check):
     database = folder / "data" / "tokens.db"
     if not database.exists():
         return {}
-    # Read-only, it leaves the log alone at the end, which saves time. A journal has to be rolled back first.
+    # A read-only connection does not checkpoint at its end, which saves time. A journal must be rolled back first.
     mode = "rw" if database.with_name("tokens.db-journal").exists() else "ro"
     connection = sqlite3.connect(f"file:{database}?mode={mode}", uri=True)
     try:
@@ -191,7 +191,7 @@ def rows(folder, with_integrity_check):
 
 
 def problem(found, acknowledged):
-    """Why these values are not what they have to be; None when they are."""
+    """What is wrong with these values, or None."""
     try:
         numbers = {unique_id: whole_number_of(unique_id, value) for unique_id, value in found.items()}
     except AssertionError as error:
@@ -203,7 +203,7 @@ def problem(found, acknowledged):
 
 
 def problems(events, requests, cuts, folder, generator):
-    """What is wrong after cuts at these moments, by moment."""
+    """The mistakes after cuts at these moments, by moment."""
     found = {}
     checked = set(generator.sample(sorted(cuts), min(len(cuts), INTEGRITY_CHECKS)))
     for cut, files, acknowledged in replay(events, requests, cuts, generator):
@@ -230,7 +230,7 @@ def test_no_acknowledged_write_is_lost_in_a_power_cut(request, fast_folder, is_l
 
 @pytest.mark.parametrize("name", ["calm", "faulty", "ahead", "twice_ahead"])
 def test_no_power_cut_is_taken_for_a_damaged_log(request, fast_folder, is_long, name):
-    """Only what was acknowledged and cannot be read is one; a server that does not start after a power cut is no help."""
+    """Damage means an acknowledged write that cannot be read; a server that refuses to start after a power cut is useless."""
     recorded = request.getfixturevalue(name)
     generator = random.Random(27)
     cuts = choose_cuts(recorded.events, 1_000 if is_long else 40, generator)
@@ -255,7 +255,7 @@ def test_the_recording_is_complete(calm):
 @pytest.mark.parametrize("name, kind", [("calm", Kind.SYNCED), ("ahead", Kind.SYNC_FAILED),
                                         ("twice_ahead", Kind.SYNC_FAILED)])
 def test_the_log_is_written_on_while_the_database_is_synced(request, name, kind):
-    """The recordings have what `LogMover` does: pages of the database, commits, and only then the sync of the pages."""
+    """The recordings show background checkpoints: pages of the database, commits, and then the sync of the pages."""
     paths, state = {}, "synced"
     for event in request.getfixturevalue(name).events:
         if event.kind == Kind.OPENED:
@@ -296,7 +296,7 @@ def test_the_check_finds_answers_that_were_sent_before_their_sync(calm, fast_fol
 
 
 def fetch_all(server, unique_ids):
-    """What the server has under these ids, as text."""
+    """The values that the server returns for these ids."""
     found = {}
     with Connection(server.address) as connection:
         for unique_id in unique_ids:
@@ -307,7 +307,7 @@ def fetch_all(server, unique_ids):
 
 
 def test_the_server_starts_and_has_everything_after_a_power_cut(record, fast_folder, is_long):
-    """With the default settings, so that what it needs to read its own files has survived as well."""
+    """With the default settings, to show that the server can read its own files."""
     recorded = record([3_000], 150, {}, {})
     generator = random.Random(26)
     cuts = choose_cuts(recorded.events, 250 if is_long else 25, generator)
@@ -330,7 +330,7 @@ def exchange_recorded(server, start, requests, unique_id, number):
 
 
 def crash_and_repeat(shim, folder, start, requests, unique_id):
-    """Kills the server before a write's sync and stores the same again; whether that could change nothing."""
+    """Kills the server before a write's sync and stores the same again; returns whether the repeated write changed nothing."""
     server = shim.serve(folder, UNSEALED)
     try:
         log = shim.data / "tokens.db-wal"
@@ -348,7 +348,7 @@ def crash_and_repeat(shim, folder, start, requests, unique_id):
         looks_stored = exchange(server.address, get(unique_id)).body != NOT_FOUND
         assert exchange_recorded(server, start + 1, requests, unique_id, 1) == STORED
         in_time = int(time.time()) == second
-        # Not killed, for the answer is recorded just after it was sent.
+        # Stopped, not killed, because the answer is recorded just after it is sent.
         assert server.stop() == 0
         return looks_stored and in_time
     finally:
@@ -356,9 +356,9 @@ def crash_and_repeat(shim, folder, start, requests, unique_id):
 
 
 def test_a_write_that_is_repeated_after_a_crash_is_on_disk_when_it_is_acknowledged(new_disk, fast_folder):
-    """A crash before a write's sync leaves the write in the log, where the next start sees it: it looks stored.
+    """A crash before a write's sync leaves the write in the WAL, where the next start finds it: it looks stored.
 
-    Repeated in the same second it changes nothing, not even the time.
+    If it is repeated in the same second, it changes nothing, not even the time.
     """
     requests = {}
     with new_disk() as shim:
@@ -373,7 +373,7 @@ def test_a_write_that_is_repeated_after_a_crash_is_on_disk_when_it_is_acknowledg
 
 
 def test_a_write_whose_sync_failed_before_a_crash_does_not_take_later_ones_with_it(new_disk, fast_folder):
-    """The next start sees that write in the log, though the disk may never have got it; later ones follow it there."""
+    """The next start finds that write in the WAL although it may not be on the disk; later writes follow it there."""
     requests = {}
     with new_disk() as shim:
         server = shim.serve(fast_folder / "crashed", UNSEALED)

@@ -1,4 +1,4 @@
-"""A start has the system take the database into its memory, so that requests do not wait for the disk."""
+"""A start reads the database into the page cache, so that requests do not wait for the disk."""
 import ctypes
 import mmap
 import os
@@ -15,14 +15,14 @@ LIBRARY = ctypes.CDLL(None, use_errno=True)
 
 
 def forget(path):
-    """Has the system give up what it has in its memory of a file."""
+    """Removes a file from the page cache."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def resident_share(path):
-    """How much of a file the system has in its memory (mincore(2))."""
+    """How much of a file is in the page cache (mincore(2))."""
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as view:
         pages = (ctypes.c_ubyte * ((len(view) + mmap.PAGESIZE - 1) // mmap.PAGESIZE))()
         start = ctypes.c_char.from_buffer(view)
@@ -35,7 +35,7 @@ def resident_share(path):
 
 @pytest.fixture
 def forgotten(serve):
-    """The folder of a stopped server of whose database the system has nothing in its memory."""
+    """The folder of a stopped server whose database is not in the page cache."""
     server = serve()
     with Connection(server.address) as connection:
         for number in range(COUNT):

@@ -1,4 +1,4 @@
-"""token-cache behind the reverse proxies of deploy/: the real programs with the configurations that are shipped."""
+"""token-cache behind the reverse proxies of deploy/: the real programs with the shipped configurations."""
 import concurrent.futures
 import contextlib
 import http.client
@@ -36,7 +36,7 @@ def certificate(tmp_path_factory):
 
 
 class Site:
-    """A proxy and the server behind it, which can be killed and started again on the same port and data."""
+    """A proxy and the server behind it, which can be killed and restarted on the same port with the same data."""
 
     def __init__(self, folder, proxy, certificate):
         self.folder = folder
@@ -55,14 +55,14 @@ class Site:
         return self.servers[-1]
 
     def start_server(self):
-        # One loop, so that the access log has one order.
+        # One loop, so that the order of the access log is that of the requests.
         settings = {"listen": f"127.0.0.1:{self.port}", "access_log": "combined", "loops": 1}
         self.marks = 0
         self.servers.append(Server(self.folder / f"server{len(self.servers)}", settings, data=self.folder / "data"))
 
     @contextlib.contextmanager
     def without_server(self):
-        """Kills the server, and starts it again at the end."""
+        """Kills the server, and restarts it at the end."""
         self.server.kill()
         try:
             yield
@@ -86,7 +86,7 @@ class Site:
         return Connection(("127.0.0.1", self.proxy.http_port), **options)
 
     def exchange(self, connection, method, target, body=None, headers=None):
-        """One request on a connection, read as clients read it; the connection can be used again."""
+        """One request on a connection that can be used again, with the answer as clients read it."""
         client = http.client.HTTPConnection(HOST)
         client.sock = connection.socket
         client.request(method, target, body, headers or {})
@@ -94,17 +94,17 @@ class Site:
         return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
 
     def request(self, method, target, body=None, headers=None, open_connection=None):
-        """One request on a connection of its own, over TLS unless another kind of connection is given."""
+        """One request on its own connection, over TLS by default."""
         with (open_connection or self.secure)() as connection:
             return self.exchange(connection, method, target, body, headers)
 
     def stored(self, unique_id):
-        """What the server itself has under an id: past the proxy, as somebody on the machine asks."""
+        """The server's answer for an id, asked directly and not through the proxy."""
         with Connection(self.server.address) as connection:
             return connection.exchange(get(unique_id)).body
 
     def speaks_for_itself(self, response):
-        """Whether an answer is one that the program cannot be told to change: to what it does not take for HTTP."""
+        """Whether an answer is one of the proxy's built-in answers to data that is not HTTP, which cannot be configured."""
         statuses, media_type = self.proxy.fixed_answers
         return response.status in statuses and response.headers["content-type"].startswith(media_type)
 
@@ -117,7 +117,7 @@ class Site:
 
     def server_log(self):
         """Method, path and status of each request that reached the server since it was started."""
-        # The log is written a little later, but in order: a request of ours tells when all before it are there.
+        # The log is written a little later, but in order: once it has our own request, it has all those before.
         with Connection(self.server.address) as connection:
             connection.exchange(lines("MARK /token HTTP/1.1", "Host: localhost"))
         self.marks += 1
@@ -129,20 +129,20 @@ class Site:
 
 
 def check_error(response, status):
-    """Checks an error that the proxy has made by itself."""
+    """Checks an error answer that the proxy generated."""
     check_http_error(response, status)
     assert response.headers["content-type"] == "application/json"
     assert response.headers["cache-control"] == "no-store"
 
 
 def send_all(connection, data):
-    """Sends; a proxy that has already answered and closed is no error."""
+    """Sends; it is not an error if the proxy has already answered and closed."""
     with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
         connection.send(data)
 
 
 FORM_HEADERS = {"Content-Type": "application/x-www-form-urlencoded"}
-# How the server logs a method that it does not know.
+# The server's log entry for an unknown method.
 MARK = ("-", "/token", "200")
 NOTHING = re.compile(rb'\{"status":"false","errorCode":"50002",.*')
 
@@ -226,10 +226,10 @@ def test_a_redirect_never_goes_to_a_host_that_the_client_chose(site, host):
     assert location or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400")), answer
 
 
-# What the server is told
+# What the proxies tell the server
 
 class Recorder:
-    """Stands in the server's place and keeps the heads of the requests that the proxy sends."""
+    """Replaces the server and records the heads of the requests that the proxy sends."""
 
     def __init__(self, port):
         self.heads = []
@@ -264,7 +264,7 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def heads(site):
-    """What the server is sent for each of the requests of CLAIMS."""
+    """What the server receives for each of the requests in CLAIMS."""
     result = {}
     with site.without_server():
         recorder = Recorder(site.port)
@@ -289,7 +289,7 @@ CLAIMS = {
     "plain http": ["X-Forwarded-Proto: http"],
     "empty": [f"{name}:" for name in FORGED],
     "lower case": [line.lower() for line in FORGED_LINES],
-    # Headers that Connection names are for the next hop only, and some proxies drop them after setting their own.
+    # Headers that Connection names are for the next hop only, and some proxies drop them even if they set them themselves.
     "named by Connection": [f"Connection: {', '.join(FORGED)}", *FORGED_LINES],
     "named by Connection with close": [f"Connection: close, {', '.join(FORGED)}", *FORGED_LINES],
     "named by Connection, not sent": ["Connection: X-Forwarded-Proto", "Connection: X-Forwarded-For"],
@@ -323,7 +323,7 @@ def test_an_unknown_path_gets_an_error_in_the_contracts_shape(site, method):
     assert site.works()
 
 
-# Bytes, and the statuses of which the proxies answer one
+# Requests, and the statuses of which each proxy answers one
 BROKEN = {
     "malformed header": (lines("GET /token HTTP/1.1", f"Host: {HOST}", "a b: c"), {400}),
     "no host": (lines("GET /token HTTP/1.1"), {400}),
@@ -342,7 +342,7 @@ def test_what_a_proxy_refuses_gets_an_error_in_the_contracts_shape(site, kind, d
     with getattr(site, kind)() as connection:
         response = raw_answer(connection, data)
     if kind == "plain" and response.status in (302, 308):
-        # Such as a large body: nothing of it is read.
+        # For a large body, for example, which is not read.
         statuses = {302, 308}
     assert response.status in statuses, response
     if site.speaks_for_itself(response):
@@ -362,7 +362,7 @@ def test_plain_http_on_the_port_of_tls_gets_an_error_or_nothing(site):
 
 
 class Backend:
-    """Stands in the server's place: answers each request with the same bytes, or with none at all."""
+    """Replaces the server: answers each request with the same bytes, or not at all."""
 
     def __init__(self, port, answer):
         self.answer = answer
@@ -448,7 +448,7 @@ def test_the_headers_of_the_servers_answers_pass_through_once(site, status):
 
 @pytest.mark.parametrize("name", PROXIES)
 def test_a_server_that_does_not_answer_gives_an_error_in_the_contracts_shape(tmp_path, certificate, name):
-    """With a second instead of the minute that the proxy waits."""
+    """The proxy waits for a second here instead of a minute."""
     old, new = PROXIES[name].patience
     port, = free_ports(1)
     hasty = type("Hasty", (PROXIES[name],), {
@@ -493,12 +493,12 @@ def test_a_body_of_absurd_length_is_refused(site):
     for length in "18446744073709551617", "9" * 40, "9223372036854775807":
         with site.secure() as connection:
             head = lines("POST /token HTTP/1.1", f"Host: {HOST}", FORM, f"Content-Length: {length}")
-            # Some wait for the first bytes of a body before they do anything.
+            # Some proxies wait for the first bytes of a body.
             send_all(connection, head + b"x" * 65536)
             answer = b""
             with contextlib.suppress(ConnectionError):
                 answer = connection.socket.recv(65536)
-            # HAProxy ends the connection without a word.
+            # HAProxy closes the connection without an answer.
             assert answer[:12] in (b"HTTP/1.1 413", b"HTTP/1.1 400", b"HTTP/1.0 400", b"")
     assert site.works()
 
@@ -506,7 +506,7 @@ def test_a_body_of_absurd_length_is_refused(site):
 # Connections to the server
 
 def connections_to(port):
-    """The ports from which connections to a local port were made, those that ended within the last minute included."""
+    """The source ports of the connections to a local port, including those that ended within the last minute."""
     suffix, clients = f":{port:04X}", set()
     for table in "/proc/net/tcp", "/proc/net/tcp6":
         for line in Path(table).read_text().splitlines()[1:]:
@@ -534,7 +534,7 @@ def test_connections_to_the_server_are_kept(site):
     assert len(opened) <= 10, f"{count} requests took {len(opened)} new connections to the server"
 
 
-# Smuggling: one request, and in its body a second one that only a parser that disagrees with the first would find.
+# Smuggling: a request whose body contains a second one, which only a parser that disagrees with the first finds.
 
 OUTER = ["POST /token HTTP/1.1", f"Host: {HOST}", FORM]
 CHUNKED = "Transfer-Encoding: chunked"
@@ -555,12 +555,12 @@ def chunk_head(inner):
 
 
 def after_last_chunk(inner):
-    """A body that ends before the inner request for who reads chunks."""
+    """A body that ends before the inner request if it is read as chunks."""
     return b"0\r\n\r\n" + inner
 
 
 def by_length(*fields, shown=None):
-    """CL.TE: the length spans the inner request, which comes after the last chunk for who believes these fields."""
+    """CL.TE: the length includes the inner request, which follows the last chunk if these fields are believed."""
     def make(inner):
         body = after_last_chunk(inner)
         return lines(*OUTER, shown or length(body), *fields, body=body)
@@ -568,17 +568,17 @@ def by_length(*fields, shown=None):
 
 
 def by_chunks(*fields):
-    """TE.CL: the inner request is in a chunk; for who believes the length, it comes after the body."""
+    """TE.CL: the inner request is in a chunk; if the length is believed, it follows the body."""
     return lambda inner: lines(*OUTER, *fields, chunk_head(inner), body=in_chunk(inner))
 
 
 def in_chunks(make_body):
-    """Chunked, and nothing else: the body's own syntax is the trick."""
+    """Chunked only: the trick is in the syntax of the body."""
     return lambda inner: lines(*OUTER, CHUNKED, body=make_body(inner))
 
 
 def two_lengths(first, second):
-    """Two statements of the length; None stands for the right one, a number is short of the inner request."""
+    """Two lengths; None stands for the right one, a number ends before the inner request."""
     def make(inner):
         body = b"a=b" + inner
         texts = [str(len(body) if value is None else value) for value in (first, second)]
@@ -670,7 +670,7 @@ ATTACKS = {
 
 
 def attack(site, data):
-    """Sends an attack and returns all that comes back until the connection ends or falls silent."""
+    """Sends an attack and returns all bytes received until the connection ends or falls silent."""
     with site.secure(timeout=0.7) as connection:
         send_all(connection, data)
         with contextlib.suppress(TimeoutError, ConnectionError, ssl.SSLError):
@@ -680,7 +680,7 @@ def attack(site, data):
 
 @pytest.fixture(scope="module")
 def smuggled(site):
-    """All attacks at once, with honest clients between them: what came back for each, and what is stored afterwards."""
+    """Runs all attacks at once, among honest clients: the answer to each, and what is stored afterwards."""
     site.works()
     before = len(site.server_log())
     markers = {name: fresh_id() for name in ATTACKS}
@@ -708,7 +708,7 @@ def test_no_second_request_is_smuggled(smuggled, name):
 def test_the_server_has_seen_no_smuggled_request(smuggled):
     _, stored, log = smuggled
     assert not [entry for entry in log if entry[1] != "/token"]
-    # Of an attack at most the outer request gets through; the others are those of the honest clients and of `stored`.
+    # At most the outer request of an attack gets through; all others are those of honest clients and of `stored`.
     assert len(log) <= len(ATTACKS) + 2 * 40 + len(stored)
 
 
@@ -720,7 +720,7 @@ def test_the_proxy_works_after_the_attacks(site, smuggled):
 # Logs
 
 def leaky_requests(site):
-    """Requests with the canary wherever an id may be; each is answered or refused by the proxy or by the server."""
+    """Requests with the canary wherever an id may be; the proxy or the server answers or refuses each."""
     target = f"/token?unique_id={CANARY}&token_info={CANARY}"
     for open_connection in site.secure, site.plain:
         for method in "GET", "HEAD", "POST", "PUT":
@@ -748,7 +748,7 @@ def leaky_requests(site):
                 send_all(connection, data)
                 with contextlib.suppress(TimeoutError, ConnectionError, ssl.SSLError):
                     connection.receive_to_end()
-        # A client that goes away inside a body.
+        # A client that disconnects inside a body.
         with open_connection() as connection:
             connection.send(lines(f"POST {target} HTTP/1.1", f"Host: {HOST}", FORM, "Content-Length: 99", body=b"a=b"))
 
@@ -763,7 +763,7 @@ def test_no_id_gets_into_a_log_of_the_proxy(site):
     assert CANARY not in log, [line for line in log.splitlines() if CANARY in line][:5]
 
 
-# Trouble
+# Faults
 
 def test_the_health_check_is_answered_by_the_proxy_itself(site):
     for open_connection in site.secure, site.plain:
@@ -786,12 +786,12 @@ def test_a_killed_server_is_reported_and_used_again_at_once_when_it_is_back(site
     site.works()
 
 
-# Mode strict of the server, behind an nginx that passes plain HTTP on instead of redirecting it
+# https.mode strict, behind an nginx that forwards plain HTTP instead of redirecting it
 
 class CarelessNginx(Nginx):
-    """A proxy on the server's machine that sets one header or another and forwards what comes by plain HTTP."""
+    """A proxy on the server's machine that sets one of several headers and forwards plain HTTP."""
     headers = {
-        # What nginx tells the server, by the folder under which it is asked to
+        # The header that nginx sets, by the path prefix that selects it
         "scheme": ["X-Forwarded-Proto $scheme"],
         "scheme-and-address": ["X-Forwarded-Proto $scheme", "X-Forwarded-For $remote_addr"],
         "address": ["X-Forwarded-For $proxy_add_x_forwarded_for"],
@@ -818,7 +818,7 @@ def careless(tmp_path_factory, certificate):
     site.close()
 
 
-# What nginx sets, what the client claims, and whether the server must redirect; mode strict
+# The header that nginx sets, the one that the client sends, and whether the server must redirect
 CARELESS = {
     "scheme": ("scheme", {}),
     "scheme and address": ("scheme-and-address", {}),

@@ -1,4 +1,4 @@
-"""What two parsers could read in two ways is refused: an error in the contract's shape, then the end of the connection.
+"""Ambiguous requests are refused with an error in the contract's shape, and the connection is closed.
 
 Every case is followed by a whole request that must never be answered, as it would be in a smuggling attack.
 """

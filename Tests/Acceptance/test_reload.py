@@ -1,4 +1,4 @@
-"""SIGHUP: what can change does, what cannot is named, and a bad configuration changes nothing."""
+"""SIGHUP changes what can change, names what cannot, and changes nothing if the configuration is wrong."""
 import json
 import os
 import random
@@ -21,18 +21,18 @@ JSON = (b'{"unique_id":"json","token_info":"x"}')
 
 
 def rewrite(server, **changes):
-    """Changes settings in the server's file; None takes one out."""
+    """Changes settings in the server's file; None removes one."""
     file = server.folder / "token-cache.yaml"
     merged = {**json.loads(file.read_text()), **changes}
     file.write_text(json.dumps({key: value for key, value in merged.items() if value is not None}))
 
 
 def hang_up(server):
-    """Sends SIGHUP and returns what the log then says of it."""
+    """Sends SIGHUP and returns the line about it in the log."""
     start = len(server.log())
     server.process.send_signal(signal.SIGHUP)
     until(lambda: "SIGHUP received" in server.log()[start:] and server.log().endswith("\n"))
-    # A note of what needs a restart may follow.
+    # A warning about settings that need a restart may follow.
     until(lambda: answers(server))
     return server.log()[start:]
 
@@ -52,7 +52,7 @@ def status(server, data, **options):
     return exchange(server.address, data, **options).status
 
 
-# Settings that take effect: before, after, and a request with its status before and after
+# Settings before and after, and a request with its status before and after
 EFFECTS = {
     "paths": ({}, {"paths": ["/other"]}, get("a", path="/other"), (404, 200)),
     "https.mode": ({"https": {"mode": "off"}}, {"https": {"mode": "strict"}}, get("a", "X-Forwarded-Proto: http"), (200, 302)),
@@ -158,7 +158,7 @@ def test_the_access_log_can_be_turned_on_moved_and_off(serve, tmp_path):
 
 
 def test_retention_can_be_turned_on_changed_and_off(serve):
-    """What was read into memory before goes by the new time too."""
+    """The new time also applies to answers that are already in the cache."""
     server = serve({"cache": {"max_bytes": "1 MiB"}})
     exchange(server.address, post("a", "old"))
     assert exchange(server.address, get("a")).body == exchange(server.address, get("a")).body == found("old")
@@ -176,7 +176,7 @@ def test_retention_can_be_turned_on_changed_and_off(serve):
 
 
 def test_retention_that_cannot_be_had_changes_nothing(serve):
-    """Its index needs the database, which is not where it was."""
+    """Retention needs an index in the database, which was moved away."""
     server = serve()
     exchange(server.address, post("a", "1"))
     moved = server.data.rename(server.data.with_name("elsewhere"))
@@ -284,7 +284,7 @@ def test_flags_and_variables_still_come_before_the_file(serve):
 
 
 def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
-    """Good and bad configurations and certificates in turn, with clients on open and on new connections."""
+    """Alternates good and bad configurations and certificates, with clients on open and on new connections."""
     pairs = [make_pair(tmp_path, f"pair{number}") for number in range(3)]
     server = serve({
         **tls_settings(pairs[0]), "listen": ["https://127.0.0.1:0", "127.0.0.1:0"], "access_log": "json",
@@ -335,7 +335,7 @@ def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
         if number % 5 == 4:
             (tmp_path / "access.log").exists() and shutil.move(tmp_path / "access.log", tmp_path / f"access.{number}")
         server.process.send_signal(signal.SIGHUP)
-        # Every other one comes before the last has been dealt with.
+        # Every second reload is requested before the previous one is done.
         if number % 2:
             count = sum(counts)
             until(lambda: sum(counts) > count + 8 or faults)

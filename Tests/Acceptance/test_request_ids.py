@@ -1,4 +1,4 @@
-"""An id a request: in its answer, in the access log and in what the log says of its faults."""
+"""Each request has an id, in its answer, in the access log and in the log lines about it."""
 import json
 import re
 
@@ -15,7 +15,7 @@ LOGGED = {"access_log": "json"}
 
 
 def access(server):
-    """The entries of the access log after the end."""
+    """The entries of the access log, after the server has ended."""
     assert server.stop() == 0
     return [json.loads(line) for line in server.output().splitlines()]
 
@@ -37,7 +37,7 @@ def test_an_open_connection_has_none_once_they_are_turned_off(serve):
     assert [entry for entry in access(server)[1:] if "request_id" in entry] == []
 
 
-# Requests with all kinds of answers, and their methods
+# Requests with each kind of answer, and their methods
 KINDS = {
     "stored": (post("a", "b"), "POST", 200),
     "found": (get("a"), "GET", 200),
@@ -108,7 +108,7 @@ def test_an_id_from_somebody_else_is_replaced(serve):
 
 
 def test_an_id_says_nothing_about_the_way_of_a_request(plain_ids):
-    """Unlike the forwarded headers, which would have it redirected here."""
+    """Unlike forwarded headers, which would cause a redirect here."""
     assert exchange(plain_ids.address, get("nobody", "X-Request-Id: a")).status == 200
 
 

@@ -1,4 +1,4 @@
-"""A stolen disk tells nothing: rows are sealed, and whoever changes one is found out."""
+"""A stolen disk reveals nothing: rows are sealed, and changes to them are detected."""
 import json
 import os
 import re
@@ -23,7 +23,7 @@ def test_no_file_holds_an_id_or_a_token_info_in_clear(serve):
     server = serve()
     for number in range(200):
         assert exchange(server.address, post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}" * 20)).body == STORED
-    # With the log, before and after it has been moved into the database.
+    # With the WAL, before and after a checkpoint.
     assert holds(server.data, SECRET_ID, SECRET_INFO) == []
     server.kill()
     assert holds(server.data, SECRET_ID, SECRET_INFO) == []
@@ -68,7 +68,7 @@ def test_the_key_ring_may_be_a_credential_of_systemds(serve, tmp_path):
 
 
 def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped(tmp_path):
-    """As the README says: by root, on the service's store, with the credential's source for the key ring."""
+    """As config/README.md says: by root, on the service's store, with the source of the credential as key ring."""
     with tempfile.TemporaryDirectory() as folder:
         data, source = Path(folder) / "data", tmp_path / "token-cache.keys"
         of_service = []
@@ -87,7 +87,7 @@ def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped
             done = run(*command, *flags, environment=environment)
             assert done.returncode == 0, done
         assert source.stat().st_mode & 0o777 == 0o600 and not (data / "keys").exists()
-        # What root has done leaves nothing that the service cannot open.
+        # The service can still open all files after root has run commands.
         assert len({path.stat().st_uid for path in data.iterdir()}) == 1
         credentials = Path(folder) / "credentials"
         credentials.mkdir(mode=0o755)
@@ -150,14 +150,14 @@ def test_a_changed_row_is_an_error_of_its_own(serve, change):
     for _ in range(50):
         assert exchange(server.address, get(f"{SECRET_ID}0")).body == NOT_FOUND
         assert exchange(server.address, get(f"{SECRET_ID}1")).body == found(f"{SECRET_INFO}1")
-    # Told, without a line a request and without what it is about.
+    # Logged once, not for each request, and without the id.
     told = [line for line in server.log().splitlines() if "the store failed" in line]
     assert 1 <= len(told) <= 2
     assert SECRET_ID not in server.log() and SECRET_INFO not in server.log()
     assert '"unreadable_reads":50' in printed(server.data, "stats", "--json")
     done = command(server.data, "verify")
     assert done.returncode == 1 and "1 time: a row" in done.stdout and "3 tokens looked at" in done.stdout
-    # It can be written anew.
+    # The id can be written again.
     assert exchange(server.address, post(f"{SECRET_ID}0", "new")).body == STORED
     assert exchange(server.address, get(f"{SECRET_ID}0")).body == found("new")
     assert "the store is sound" in printed(server.data, "verify")

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: what was received is answered, the rest is let go, and the exit status is 0."""
+"""SIGTERM and SIGINT: received requests are answered, other connections are closed, and the exit status is 0."""
 import signal
 import threading
 import time
@@ -59,7 +59,7 @@ def test_a_request_under_way_is_answered_and_its_connection_closed(serve, make, 
     with Connection(server.address) as connection:
         assert connection.exchange(get("nobody")).body == NOT_FOUND
         connection.send(data[:cut])
-        # So that the first part is in before the signal.
+        # So that the first part arrives before the signal.
         assert connection.is_silent(0.1)
         begin_stop(server, number)
         assert server.is_running()
@@ -86,7 +86,7 @@ def test_new_connections_are_refused_while_one_is_being_served(serve):
 def test_all_requests_received_before_the_signal_are_answered(serve):
     server = serve({"loops": 1, "drain_timeout": "3600s"})
     unique_id = fresh_id()
-    # Answers so large that they wait for their reader long after their requests have been received.
+    # Answers so large that they wait for their reader after the requests were received.
     assert exchange(server.address, post(unique_id, "\x01" * 900_000)).body == STORED
     answer = found("\x01" * 900_000)
     with Connection(server.address, receive_buffer=4096) as connection:
@@ -153,7 +153,7 @@ def test_the_head_and_body_deadlines_hold_while_draining(serve):
 
 
 def test_under_load_every_request_is_answered_and_nothing_acknowledged_is_lost(serve, tmp_path):
-    """Who asks again and again is told with an answer that it was the last one."""
+    """A client that sends one request after another is told in an answer that it was the last."""
     data = tmp_path / "data"
     server = serve({"drain_timeout": "20s"}, data=data)
     acknowledged, failures = {}, []

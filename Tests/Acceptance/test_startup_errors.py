@@ -1,4 +1,4 @@
-"""A start that cannot succeed: exit status 1 and a message on standard error that says what to do."""
+"""A start that cannot succeed ends with exit status 1 and a message on standard error that says what to do."""
 import os
 import re
 import shutil
@@ -18,7 +18,7 @@ ADDRESS = "127.0.0.1:0"
 
 
 def failed_start(data, *flags, **options):
-    """The message of a start that fails."""
+    """The error message of a start that must fail."""
     done = run("serve", "--listen", ADDRESS, "--data-directory", str(data), *flags, **options)
     assert done.returncode == 1, done
     assert done.stdout == ""
@@ -60,7 +60,7 @@ def test_addresses_of_the_settings_that_clash_are_nobody_elses(tmp_path, first, 
 
 
 def test_an_address_of_another_machine_is_named(tmp_path):
-    # 192.0.2.0/24 is for documentation (RFC 5737): nobody has it.
+    # 192.0.2.0/24 is reserved for documentation (RFC 5737): no machine has it.
     message = failed_start(tmp_path / "data", "--listen", "192.0.2.1:8080")
     assert "192.0.2.1:8080" in message and "--listen" in message
 
@@ -89,7 +89,7 @@ def test_a_file_as_data_folder_is_named(tmp_path):
 
 @pytest.fixture
 def strangers_folder():
-    """A folder that a user without rights can read and not write, and how to become that user."""
+    """A folder that an unprivileged user can read but not write, and the command that becomes that user."""
     folder = Path(tempfile.mkdtemp(prefix="token-cache-test-"))
     prefix = []
     try:
@@ -115,7 +115,7 @@ def test_a_data_folder_that_cannot_be_written_is_named(strangers_folder, name):
 
 
 def stored_database(serve, tmp_path):
-    """The folder of a server that has stored something and has stopped."""
+    """The folder of a stopped server that has stored a token."""
     server = serve(data=tmp_path / "data")
     assert exchange(server.address, post(fresh_id(), "abc")).body == STORED
     assert server.stop() == 0

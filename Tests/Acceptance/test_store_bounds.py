@@ -1,4 +1,4 @@
-"""What the store holds is bounded when the operator says so: by age, by expiration, by number and by size."""
+"""The limits of the store: by age, by expiration, by number and by size."""
 import json
 import threading
 import time
@@ -15,12 +15,12 @@ DATE_KEY = "com.facebook.sdk:TokenInformationExpirationDateKey"
 
 
 def info(date):
-    """A token info that says when it expires."""
+    """A token info with an expiration date."""
     return f'{{"{DATE_KEY}":"{date}","com.facebook.sdk:TokenInformationTokenKey":"CAA"}}'
 
 
 def test_everything_is_kept_by_default(serve):
-    # In the clear, where somebody who has the file may change the time.
+    # Unencrypted, so that the test can change the time in the file.
     server = serve(UNSEALED)
     assert exchange(server.address, post("old", info(EXPIRED[0]))).body == STORED
     server.stop()
@@ -47,7 +47,7 @@ EXPIRED = ["2013-08-14T19:24:05.123+0000", "2013-08-14T12:24:05.123-0700", "0001
 KEPT = ["4001-01-01T00:00:00.000+0000", "2099-08-14T19:24:05.123+0000", "2013-13-14T19:24:05.123+0000", "2013-08-14", ""]
 
 
-# The sample client sends the JSON as it is, so that the zone's plus arrives as a blank.
+# The sample client does not percent-encode the JSON, so the plus of the time zone arrives as a blank.
 @pytest.mark.parametrize("encode", [quote, str], ids=["encoded", "as the sample client sends it"])
 def test_a_token_that_has_expired_by_its_own_account_is_dropped(serve, encode):
     server = serve({"retention": {"after_expired": "1s"}})
@@ -93,7 +93,7 @@ def test_many_expired_rows_hold_up_no_answer(serve):
             assert connection.exchange(get("fresh")).body == found(f"{start}")
             assert connection.exchange(get("old7")).body == NOT_FOUND
             slowest = max(slowest, time.monotonic() - start)
-    # Not a measurement: all rows at once would take longer than this, each step far less.
+    # Not a measurement: one step for all rows would take longer than this, each small step far less.
     assert slowest < 5
     until(lambda: holds(server.data, "v" * 300) == [], seconds=15)
 
@@ -169,13 +169,13 @@ def test_the_log_stays_small_under_constant_writing_and_reading(serve):
     stop.set()
     for thread in threads:
         thread.join()
-    # Housekeeping's 32 MiB and a group.
+    # The WAL's limit of 32 MiB and one group commit.
     assert 1 << 20 < largest < 48 << 20
     until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0, seconds=10)
 
 
 def test_what_reads_the_whole_store_takes_little_memory_however_large_tokens_are(serve, tmp_path):
-    """In pages that have a number of tokens alone, listing took 130 MiB more for these, and exporting 400."""
+    """With pages limited by the number of tokens only, listing these took 130 MiB more, and exporting 400."""
     server = serve()
     count = 120
     with Connection(server.address) as connection:

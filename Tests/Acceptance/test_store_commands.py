@@ -1,4 +1,4 @@
-"""The commands on a store, with a server that runs on it and without one."""
+"""The commands on a store, with and without a running server."""
 import json
 import os
 import re
@@ -20,7 +20,7 @@ AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 @pytest.fixture(params=["running", "stopped"])
 def data(request, serve):
-    """The data folder of a server with three tokens, which runs on or not."""
+    """The data folder of a server with three tokens, which keeps running or not."""
     server = serve()
     for number in range(3):
         assert exchange(server.address, post(f"{SECRET}-{number}", f"info {number}")).body == STORED
@@ -33,7 +33,7 @@ def test_get_prints_the_token_info(data):
     assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
     assert printed(data, "get", "-", input=f"{SECRET}-2\n") == "info 2\n"
     assert json.loads(printed(data, "get", f"{SECRET}-1", "--json")) == {"token_info": "info 1"}
-    # As a client's is, the id is looked up without its tags.
+    # Tags are removed from the id, as in a client's request.
     assert printed(data, "get", f"<b>{SECRET}</b>-1") == "info 1\n"
 
 
@@ -225,7 +225,7 @@ def test_a_store_has_one_server_whichever_folder_leads_to_it(serve, tmp_path):
     for arguments in (("get", "me"), ("put", "me", "x"), ("stats",), ("seal",), ("restore", str(tmp_path / "none"))):
         assert f"{expected} {server.process.pid} " in refused(other, *arguments)
     assert server.stop() == 0
-    # With the server gone the link is as good as the file, and the other way round.
+    # Once the server has ended, the link works like the file, and the other way round.
     second = serve(data=other)
     assert exchange(second.address, get("me")).body == found("hello")
     assert f"in use by process {second.process.pid}" in refused(server.data, "put", "me", "x")
@@ -237,7 +237,7 @@ def test_a_store_has_one_server_whichever_folder_leads_to_it(serve, tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links of others")
 @pytest.mark.parametrize("name", ["tokens.db", "keys"])
 def test_root_follows_no_link_of_somebody_else(tmp_path, name):
-    """The folder's owner could have root read or replace any file."""
+    """Otherwise the folder's owner could make root read or replace any file."""
     data = tmp_path / "data"
     printed(data, "put", "me", "hello")
     (data / name).rename(tmp_path / name)
@@ -287,7 +287,7 @@ def test_a_folder_of_somebody_elses_is_for_root_or_the_server(of_root, arguments
 
 @pytest.fixture(name="of_root")
 def folder_of_root():
-    """A folder with the data of root's server, which others may look at."""
+    """A folder with the data of root's server that other users may enter."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         assert printed(f"{folder}/data", "put", "me", "x") == "stored\n"
@@ -342,7 +342,7 @@ def test_curl_can_ask_as_well(serve):
     assert "cannot be read" in ask("/store/get", "-d", "{")
     assert "there is nothing at this path; there are /store/get" in ask("/nothing")
     assert "allowed is POST" in ask("/store/stats")
-    # And the public address knows nothing of it.
+    # The address for clients does not serve these requests.
     assert exchange(server.address, post("me", "x", path="/store/get")).status == 404
 
 

@@ -1,4 +1,4 @@
-"""What the server and systemd tell each other: messages, signs of life, sockets."""
+"""The server under systemd: notifications, watchdog, passed sockets."""
 import contextlib
 import os
 import socket
@@ -16,7 +16,7 @@ from service_manager import Messages, Service, StoppedThread
 
 @pytest.fixture(name="messages", params=["path", "abstract"])
 def notification_socket(request, tmp_path):
-    # Relative to nothing: sun_path has 108 bytes, and the folders of tests have long names.
+    # An abstract address, because the folders of tests have names too long for sun_path (108 bytes).
     address = f"@token-cache-test-{os.getpid()}-{tmp_path.name}"
     with contextlib.ExitStack() as stack:
         if request.param == "path":
@@ -34,7 +34,7 @@ def watched_messages(tmp_path):
 
 
 def notified(folder, messages, settings=None, **variables):
-    """A server that tells what it does."""
+    """A server that sends notifications."""
     return Server(folder, settings, environment={"NOTIFY_SOCKET": messages.address, **variables})
 
 
@@ -46,7 +46,7 @@ def ending(server):
         server.kill()
 
 
-# Messages
+# Notifications
 
 def test_a_server_tells_that_it_serves_reloads_and_stops(tmp_path, messages):
     with ending(notified(tmp_path / "server", messages, {"drain_timeout": "20s"})) as server:
@@ -86,7 +86,7 @@ def test_a_manager_that_does_not_listen_is_warned_of_once(tmp_path):
         assert server.log().count("the service manager could not be told") == 1
 
 
-# Signs of life
+# Watchdog
 
 def test_signs_of_life_come_in_half_the_time(tmp_path, watched):
     with ending(notified(tmp_path / "server", watched, WATCHDOG_USEC="400000")) as server:
@@ -101,7 +101,7 @@ def test_no_sign_of_life_comes_while_a_loop_hangs(tmp_path, watched, loop):
     with ending(notified(tmp_path / "server", watched, WATCHDOG_USEC="100000")) as server:
         until(lambda: len(watched.signs()) >= 2)
         with StoppedThread(server.process, loop):
-            # One may have been on its way.
+            # One may have been sent before.
             time.sleep(0.3)
             before = len(watched.signs())
             time.sleep(0.5)
@@ -133,7 +133,7 @@ def listening(family=socket.AF_INET, address=("127.0.0.1", 0)):
 
 def test_passed_sockets_take_the_place_of_the_configured_address(tmp_path):
     with listening() as listener, socket.create_server(("127.0.0.1", 0)) as taken:
-        # The configured one is in use: a server that bound it would not start.
+        # The configured address is in use: a server that bound it would not start.
         configured = f"127.0.0.1:{taken.getsockname()[1]}"
         with Service(tmp_path / "service", "--listen", configured, sockets=[listener]) as service:
             service.wait_until_serving()
@@ -209,7 +209,7 @@ def unheard():
     return listener
 
 
-# What is passed, with which variables, and what the message must hold
+# Passed sockets, variables, and a part of the error message
 FAULTS = {
     "a datagram socket": (datagram, {}, "socket 3 is no stream socket"),
     "a file": (lambda: open("/dev/null", "rb"), {}, "socket 3 is no stream socket"),

@@ -47,7 +47,7 @@ def test_a_trickle_does_not_put_off_the_deadline(hasty, start):
     with Connection(hasty.address) as connection:
         connection.send(start)
         end = time.monotonic() + 20
-        # Fewer bytes than the body has, more often than the deadline.
+        # Sends less than the whole body, in pieces that follow one another faster than the deadline.
         while connection.is_silent(0.2) and time.monotonic() < end:
             connection.send_while_possible(b"x")
         check_http_error(connection.receive(), 408)
@@ -71,7 +71,7 @@ def test_an_idle_connection_is_closed_without_an_answer(brief, served):
 def test_a_request_that_came_in_time_is_answered_however_late_the_server_looks(serve):
     server = serve({"loops": 1, "timeouts": {"idle": "1s"}})
     with contextlib.ExitStack() as stack:
-        # More than are looked at together.
+        # More connections than one batch of events.
         connections = [stack.enter_context(Connection(server.address)) for _ in range(400)]
         for connection in connections:
             assert connection.exchange(get("nobody")).body == NOT_FOUND
@@ -116,7 +116,7 @@ def test_a_client_that_sends_a_byte_at_a_time_is_served(plain, make):
 
 
 def large_answer(server, size):
-    """An id whose GET brings six times as many bytes: each control character becomes an escape."""
+    """An id whose answer is six times as long as its token, because each control character is escaped."""
     unique_id = fresh_id()
     assert exchange(server.address, post(unique_id, "\x01" * size)).body == STORED
     return unique_id, found("\x01" * size)
@@ -179,7 +179,7 @@ def test_a_client_that_reads_slowly_but_steadily_gets_its_whole_answer(serve):
     with Connection(server.address) as connection:
         connection.send(get(unique_id))
         received = bytearray()
-        # Some 3 s for the whole answer, and never as long as send without taking something.
+        # Takes about 3 s to read the answer, and never pauses for as long as timeouts.send.
         while len(received) < len(answer):
             data = connection.socket.recv(1_500_000)
             assert data, f"cut off after {len(received)} bytes"

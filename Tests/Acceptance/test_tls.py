@@ -18,7 +18,7 @@ from server_process import NO_ADMINISTRATION, binary, clean_environment, until
 
 
 def openssl(*arguments, text=""):
-    """Runs openssl and returns what it prints, errors included."""
+    """Runs openssl and returns its output, errors included."""
     result = subprocess.run(
         ["openssl", *map(str, arguments)], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         timeout=30, check=False,
@@ -27,7 +27,7 @@ def openssl(*arguments, text=""):
 
 
 def make_pair(folder, name, host="localhost", issuer=None):
-    """A certificate for a host with its key, signed by itself or by another pair."""
+    """A certificate for a host and its key, self-signed or signed by another pair."""
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
     signer = [] if issuer is None else ["-CA", issuer[0], "-CAkey", issuer[1]]
     openssl(
@@ -44,7 +44,7 @@ def server_pair(tmp_path):
 
 
 def tls_settings(*pairs, **more):
-    """Settings of a server with these certificates."""
+    """The settings of a server with these certificates."""
     return {
         "listen": "https://127.0.0.1:0",
         "tls": {"certificate": [str(pair[0]) for pair in pairs], "private_key": [str(pair[1]) for pair in pairs], **more},
@@ -69,7 +69,7 @@ def curl(server, *arguments, target="/token"):
 
 
 def s_client(server, *arguments):
-    """A handshake by openssl, and what it tells of it."""
+    """A handshake by openssl, and its report."""
     host, port = server.address
     return openssl("s_client", "-connect", f"{host}:{port}", *arguments)
 
@@ -146,7 +146,7 @@ def test_a_handshake_that_does_not_come_is_given_up(serve, pair):
     before = server.open_descriptors()
     clients = [socket.create_connection(server.address) for _ in range(5)]
     clients[0].sendall(b"\x16\x03\x01\x02\x00")
-    # Others are served meanwhile.
+    # Other clients are served meanwhile.
     assert curl(server)[0] == 200
     for client in clients:
         client.settimeout(20)
@@ -162,7 +162,7 @@ def serial(server):
 
 
 def replace(pair, by):
-    """Puts another pair's files in place of a pair's, whole or not at all."""
+    """Atomically replaces the files of one pair by those of another."""
     for old, new in zip(pair, by):
         shutil.copy(new, f"{new}.copy")
         shutil.move(f"{new}.copy", old)
@@ -216,7 +216,7 @@ def test_a_reload_under_load_loses_no_request(serve, pair, tmp_path):
     faults, counts, ends = [], [0] * 4, threading.Event()
 
     def ask(number):
-        """Half of the requests on a connection that stays, half on one of their own."""
+        """Sends half of the requests on one connection, and each of the others on a new one."""
         try:
             with context.wrap_socket(socket.create_connection(server.address, 20)) as kept:
                 while not ends.is_set():

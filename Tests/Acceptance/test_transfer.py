@@ -1,4 +1,4 @@
-"""token.php's data files move in and out: 100,000 of them, as real PHP writes them, byte for byte."""
+"""Import and export of token.php's data files: 100,000 of them, as real PHP writes them, byte for byte."""
 import filecmp
 import json
 import os
@@ -15,7 +15,7 @@ from server_process import run
 
 COUNT = 100_000
 
-# What token.php does with a POST: tags removed, the token info as JSON into a file with the id as its name.
+# As token.php does for a POST: removes tags and writes the token info as JSON to a file named by the id.
 SCRIPT = r"""<?php
 [, $folder, $count] = $argv;
 mt_srand(4711);
@@ -32,7 +32,7 @@ for ($number = 0; $number < $count; $number++) {
 
 @pytest.fixture(scope="module")
 def written_by_php(tmp_path_factory):
-    """A data folder of token.php's."""
+    """A data folder of token.php."""
     if not shutil.which("php"):
         pytest.skip("there is no php here")
     folder = tmp_path_factory.mktemp("php")
@@ -101,7 +101,7 @@ def test_a_file_too_large_to_be_sent_is_named_and_the_others_are_imported(serve,
     source = tmp_path / "data"
     source.mkdir()
     (source / "large.txt").write_text(LARGE)
-    # Together more JSON than a request may have, and each of them less.
+    # Each is smaller than a request may be, but not all of them together.
     for number in range(4):
         (source / f"middle{number}.txt").write_text(f"{number}" + "\x01" * (3 << 20))
     for number in range(1000):

@@ -1,4 +1,4 @@
-"""Whatever some clients ask for, a loop's turn is short: counted in answers that others get meanwhile, not in seconds."""
+"""Whatever clients ask for, the turns of a loop stay short: measured in answers to other clients, not in seconds."""
 import contextlib
 import json
 import time
@@ -9,14 +9,14 @@ from contract import NOT_FOUND, STORED
 from http_client import Connection, exchange, get, post
 from server_process import until
 
-# Each takes milliseconds to be fetched, and six bytes in its answer for each of its own.
+# Each takes milliseconds to fetch, and each of its bytes becomes six in the answer.
 LONG = "%01" * 340_000
 LONG_REQUESTS = 400
 SHORT_REQUESTS = 40
 
 
 def clients(stack, server, count, **options):
-    """Connections that are being served already."""
+    """Connections that have been answered once."""
     opened = [stack.enter_context(Connection(server.address, **options)) for _ in range(count)]
     for client in opened:
         assert client.exchange(get("nobody")).body == NOT_FOUND
@@ -24,7 +24,7 @@ def clients(stack, server, count, **options):
 
 
 def order_of_answers(server, before):
-    """The bytes of each answer's body, in the order of the answers, without the first ones."""
+    """The sizes of the answers' bodies in order, without the first ones."""
     return [int(line.split('"')[2].split()[1]) for line in server.output().splitlines()[before:]]
 
 
@@ -33,7 +33,7 @@ def test_any_number_of_long_answers_hardly_hold_up_short_ones(serve, first):
     server = serve({"loops": 1, "access_log": "combined", "limits": {"body": "2 MiB"}, "admin": {"listen": "127.0.0.1:0"}})
     assert exchange(server.address, post("long", LONG)).body == STORED
     with contextlib.ExitStack() as stack:
-        # The long ones first, so that they would be answered first.
+        # The long requests are sent first, so that they would be answered first.
         asking = clients(stack, server, LONG_REQUESTS, receive_buffer=4096)
         others = clients(stack, server, SHORT_REQUESTS)
         before = 1 + LONG_REQUESTS + SHORT_REQUESTS
@@ -47,15 +47,15 @@ def test_any_number_of_long_answers_hardly_hold_up_short_ones(serve, first):
             if first:
                 assert client.receive().body == STORED
             assert client.receive().body == NOT_FOUND
-        # Administration does not wait for them either.
+        # The administration does not wait for them either.
         assert exchange(server.administration[0], get_path("/healthz")).status == 200
-        # The log is written in their order, and a moment later.
+        # The access log has the order of the answers, and is written a moment later.
         answers = until(lambda: up_to_last_short_answer(order_of_answers(server, before)))
         assert len(answers) - SHORT_REQUESTS - answers.count(len(STORED)) < LONG_REQUESTS / 2, "short ones waited for long ones"
 
 
 def up_to_last_short_answer(sizes):
-    """Nothing when there are some still to come."""
+    """The entries of the access log, or None if some are still missing."""
     short = [index for index, size in enumerate(sizes) if size == len(NOT_FOUND)]
     return sizes[:short[-1] + 1] if len(short) == SHORT_REQUESTS else None
 
@@ -80,7 +80,7 @@ def test_a_long_answer_comes_whole_and_what_is_behind_it_as_well(serve):
 
 
 def text_as_form(text):
-    """Percent escapes, as the helper takes what is to be sent."""
+    """Percent-encodes a text, as the helper expects it."""
     return "".join(f"%{byte:02x}" for byte in text.encode())
 
 
@@ -95,6 +95,6 @@ def test_long_work_that_does_not_get_its_turn_in_time_gets_503(serve):
                 client.send(get("long"))
         for client in asking:
             statuses.add(client.receive().status)
-    # Each is answered or refused.
+    # Each request is answered or refused.
     assert statuses <= {200, 503} and 503 in statuses
     assert exchange(server.address, get("nobody")).body == NOT_FOUND

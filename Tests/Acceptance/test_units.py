@@ -1,4 +1,4 @@
-"""The files for systemd: they are right, strict, and leave the server what it needs."""
+"""The systemd units are valid and strict, and let the server do what it needs to."""
 import configparser
 import json
 import os
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="the
 
 
 class Unit(configparser.RawConfigParser):
-    """A unit file; a key that stands there several times has all its values, a line each."""
+    """A unit file; a repeated key has all its values, one per line."""
 
     class Values(dict):
         def __setitem__(self, key, value):
@@ -81,7 +81,7 @@ def test_the_socket_unit_stands_for_the_default_address(service):
 
 
 def groups():
-    """systemd's groups of system calls, each with what it consists of."""
+    """systemd's groups of system calls, each with its members."""
     text = subprocess.run(
         ["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, text=True, check=True).stdout
     result = {}
@@ -94,26 +94,26 @@ def groups():
 
 
 def calls(names, known):
-    """The system calls that names of calls and groups stand for."""
+    """The system calls for names of calls and groups."""
     return {call for name in names for call in (calls(known[name], known) if name in known else [name])}
 
 
 def system_call_filter(service):
-    """What the unit lets through."""
+    """The system calls that the unit allows."""
     known, allowed = groups(), set()
     for line in service["SystemCallFilter"].splitlines():
         names = calls(line.lstrip("~").split(), known)
         allowed = allowed - names if line.startswith("~") else allowed | names
-    # Which every filter has (systemd.exec(5), SystemCallFilter=).
+    # Every filter includes @default (systemd.exec(5), SystemCallFilter=).
     return allowed | calls(["@default"], known)
 
 
-# Calls that are made and do without their effect: the runtime's of threads' priorities, and as root SQLite's of owners.
+# Calls that are made but need not succeed: the runtime's for thread priorities and, for root, SQLite's for owners.
 REFUSED = ["setpriority", "chown", "fchown"]
 
 
 def sandbox(service, folder, without=(), refused=()):
-    """The command before the server's that puts it under the unit's filter."""
+    """The command prefix that runs the server under the unit's filter."""
     pytest.importorskip("seccomp", reason="there is no python3-seccomp")
     allowed = system_call_filter(service) - {*without, *refused}
     assert service["SystemCallErrorNumber"] == "EPERM" and not allowed & set(REFUSED)

@@ -1,4 +1,4 @@
-"""Upgrades under load: the service manager keeps the listening sockets, the old server drains, the new one takes over."""
+"""Upgrades under load: systemd keeps the listening sockets, the old server drains, the new one takes over."""
 import socket
 import ssl
 import threading
@@ -27,7 +27,7 @@ def listening():
 
 
 class Clients:
-    """Threads that store and fetch, on kept connections and on a new one for each request; none may ever fail."""
+    """Threads that store and fetch, on open connections and on a new one for each request; no request may fail."""
 
     def __init__(self, plain, secure):
         self.context = ssl.create_default_context()
@@ -51,7 +51,7 @@ class Clients:
             thread.join(30)
 
     def go_on(self):
-        """Returns when each of them has had some more answers, or one has failed."""
+        """Waits until each thread has received more answers, or one has failed."""
         counts = list(self.counts)
         until(lambda: self.faults or all(now > before + 10 for now, before in zip(self.counts, counts)))
         assert not self.faults, self.faults
@@ -93,7 +93,7 @@ def test_upgrades_in_a_row_under_load_fail_no_request(tmp_path, certificate):
             with Clients(plain.getsockname(), secure.getsockname()) as clients:
                 for _ in range(UPGRADES):
                     clients.go_on()
-                    # As systemd restarts: the old one has to be gone before the new one is started.
+                    # Like systemd, which starts the new server after the old one has ended.
                     assert service.stop() == 0
                     service = Service(tmp_path / "service", sockets=[plain, secure], variables=variables)
                 clients.go_on()

@@ -1,4 +1,4 @@
-"""Clients that go away at any stage, politely or not, cost the server nothing for long."""
+"""Clients that disconnect at any stage, with FIN or RST, leave no resources in use."""
 import pytest
 
 from contract import NOT_FOUND, STORED, fresh_id
@@ -29,14 +29,14 @@ STAGES = {
 }
 
 
-# This file's own, so that nobody else uses its descriptors.
+# A server of this file's own, so that no other test uses its descriptors.
 watched_server = shared_server("watched", {}, scope="module")
 
 
 @pytest.fixture
 def descriptors(watched):
-    """Checks after a test that all descriptors have been given back and that the server serves."""
-    # What it opens at the first reads and writes is open from now on.
+    """Checks after a test that all descriptors were closed and that the server serves."""
+    # From now on, everything that the first reads and writes open is open.
     for _ in range(4):
         exchange(watched.address, get("nobody"))
         exchange(watched.address, post("somebody", "a"))

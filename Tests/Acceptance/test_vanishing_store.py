@@ -1,4 +1,4 @@
-"""A store that vanishes or is locked is no reason to lie to clients, nor to restart."""
+"""If the store vanishes or is locked, clients get errors, and the server recovers without a restart."""
 import contextlib
 import os
 import shutil
@@ -15,7 +15,7 @@ from store_files import printed
 
 
 def hammer(server, count=200):
-    """Many requests to a store that cannot be used; returns the answers to the writes and to the reads."""
+    """Sends many requests to an unusable store; returns the answers to the writes and to the reads."""
     with Connection(server.address) as connection:
         writes = {connection.exchange(post(fresh_id(), "x")).body for _ in range(count)}
         reads = {connection.exchange(get("kept")).body for _ in range(count)}
@@ -76,13 +76,13 @@ UNCACHED = {"cache": {"max_bytes": 0}, "admin": {"listen": "127.0.0.1:0"}}
 
 
 def is_ready(server):
-    """What /readyz answers."""
+    """The answer of /readyz."""
     request = lines("GET /readyz HTTP/1.1", "Host: localhost", "Connection: close")
     return exchange(server.administration[0], request).status == 200
 
 
 def store_many(server, name):
-    """Stores tokens in commits of their own, and returns those that were acknowledged."""
+    """Stores tokens, each in its own commit, and returns those that were acknowledged."""
     stored = {}
     with Connection(server.address) as connection:
         for number in range(20):
@@ -92,7 +92,7 @@ def store_many(server, name):
 
 
 def check_after_a_crash(serve, server, stored):
-    """Looks whether all is there, now and after a kill."""
+    """Checks that all tokens are there, now and after a kill."""
     for last in (False, True):
         with Connection(server.address) as connection:
             for unique_id, value in stored.items():
@@ -109,7 +109,7 @@ def test_a_log_that_is_cut_is_noticed_and_told_and_nothing_is_lost_afterwards(se
     until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
 
     def cut():
-        """A checkpoint may just have come before; then there is nothing to lose, and it is done once more."""
+        """If a checkpoint came just before, nothing can be lost, and the test tries again."""
         store_many(server, "perhaps")
         os.truncate(server.data / "tokens.db-wal", 0)
         exchange(server.address, post("perhaps0", "x"))
@@ -151,7 +151,7 @@ def test_reads_that_fail_make_the_server_unready(serve):
         return "tokens cannot be read" in server.log() and not is_ready(server)
 
     until(is_told)
-    # Asked for now and then, it stays so.
+    # It stays so over several requests.
     lines_before = server.log().count("tokens cannot be read")
     for _ in range(5):
         for unique_id in stored:
@@ -201,11 +201,11 @@ def test_a_database_that_another_program_has_open_is_not_used(serve):
 
 
 def test_there_is_no_shared_memory_file_that_could_be_cut(serve):
-    """Cut to nothing under a server that has it mapped, such a file ends it with a SIGBUS."""
+    """Truncating this file ends a server that has it mapped, with SIGBUS."""
     server = serve()
     assert exchange(server.address, post("kept", "1")).body == STORED
     server.kill()
-    # As an earlier version leaves it.
+    # A file that an earlier version left behind.
     (server.data / "tokens.db-shm").write_bytes(bytes(32_768))
     again = serve(data=server.data)
     assert exchange(again.address, post("kept", "2")).body == STORED

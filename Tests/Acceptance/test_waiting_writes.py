@@ -1,4 +1,4 @@
-"""Writes that wait for a slow or stopped disk take bounded memory and time, and reads go on meanwhile."""
+"""Writes that wait for a slow or stopped disk take limited memory and time, and reads continue meanwhile."""
 import contextlib
 import os
 import threading
@@ -42,7 +42,7 @@ def ready(server):
 
 
 class Posts:
-    """POSTs on connections of their own, and their answers as they come."""
+    """POSTs, each on its own connection, and their answers as they arrive."""
 
     def __init__(self, server, stack, count, token_info):
         self.answers = {}
@@ -57,7 +57,7 @@ class Posts:
 
     def _post(self, name, client, token_info):
         client.send_while_possible(post(name, token_info))
-        # What was refused with 503 may be cut off by a reset, as more was sent than is read.
+        # A 503 may be lost to a reset, because the server does not read the whole request.
         with contextlib.suppress(ConnectionError):
             self.answers[name] = client.receive().body
 
@@ -77,12 +77,12 @@ def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tm
         before = server.resident_bytes()
         disk.set(sync_delay_microseconds=STOPPED)
         posts = Posts(server, stack, 120, LARGE)
-        # All but those that fit into the queue are answered while the disk stands still.
+        # While the disk is stopped, all POSTs that exceed the queue are answered.
         until(lambda: len(posts.answers) >= 120 - 16)
         assert STORED not in posts.answers.values()
         assert len(posts.with_answer(WRITE_FAILED)) >= 40
         assert server.resident_bytes() - before < 120 * MEBIBYTE
-        # What is in memory is given as ever, and so is what lies on the disk.
+        # Reads are answered from the cache and from the disk.
         for _ in range(50):
             assert exchange(server.address, get("known")).body == found("kept")
             assert exchange(server.address, get("nobody")).body == NOT_FOUND
@@ -90,7 +90,7 @@ def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tm
         posts.join()
         stored = posts.with_answer(STORED)
         assert 8 <= len(stored) <= 16
-        # An answer says what has happened.
+        # The answer matches the outcome.
         for name in posts.names:
             expected = found(LARGE) if name in stored else NOT_FOUND
             if name in posts.answers:
@@ -174,10 +174,10 @@ def test_memory_of_large_requests_goes_back_to_the_system(serve):
     server = serve({"loops": 1})
     assert exchange(server.address, get("nobody")).body == NOT_FOUND
     before = server.resident_bytes()
-    # The C library would keep for the second round what it was given back of the first.
+    # The C library keeps memory that the first round freed for the second.
     for _ in range(2):
         with contextlib.ExitStack() as stack:
-            # Bodies that do not come to their end, each in a buffer of a MiB or two.
+            # Incomplete bodies, each in a buffer of one or two MiB.
             clients = [stack.enter_context(Connection(server.address)) for _ in range(100)]
             for number, client in enumerate(clients):
                 client.send(post(f"id{number}", LARGE)[:-1])
@@ -196,14 +196,14 @@ def test_slow_heads_count_as_what_waits(serve):
             client = stack.enter_context(Connection(server.address))
             client.send_while_possible(b"GET /token?unique_id=a HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 14_000)
             clients.append(client)
-        # Beyond the limit they are told so.
+        # Beyond the limit they get 503.
         check_http_error(clients[-1].receive(), 503)
     assert exchange(server.address, get("nobody")).body == NOT_FOUND
 
 
 @pytest.fixture
 def scarce_buffers(serve):
-    """A server whose limits.buffers are taken by slow heads."""
+    """A server whose limits.buffers is used up by slow heads."""
     with contextlib.ExitStack() as stack:
         server = serve({"loops": 1, "limits": {"buffers": "4 MiB"}})
         for _ in range(400):
@@ -215,7 +215,7 @@ def scarce_buffers(serve):
 
 def test_requests_that_wait_for_their_turn_count_as_what_waits(scarce_buffers):
     with Connection(scarce_buffers.address) as client:
-        # More than are answered in one turn.
+        # More requests than one turn answers.
         client.send(get("nobody") * 100)
         answers = [client.receive()]
         while answers[-1].body == NOT_FOUND:
@@ -229,6 +229,6 @@ def test_requests_behind_a_write_count_as_what_waits(scarce_buffers):
         assert client.exchange(post("a", "1")).body == STORED
         client.send(post("a", "2") + get("a"))
         assert [client.receive().body for _ in range(2)] == [WRITE_FAILED, found("1")]
-        # Answers before it have gone out.
+        # The answers before it were sent.
         client.send(get("nobody") + post("a", "2"))
         assert [client.receive().body for _ in range(2)] == [NOT_FOUND, STORED]

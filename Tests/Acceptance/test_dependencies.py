@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OF_THE_TOOLCHAIN = {"Dispatch", "Foundation", "Glibc", "Synchronization", "Testing"}
+OF_THE_TOOLCHAIN = {"Dispatch", "Foundation", "FoundationEssentials", "Glibc", "Synchronization", "Testing"}
 IMPORT = re.compile(
     r"^(?:@\w+ +)*(?:(?:package|internal|public|private|fileprivate) +)?import +(?:\w+ +(?=\w+\.))?(\w+)", re.M)
 

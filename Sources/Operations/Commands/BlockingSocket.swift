@@ -1,5 +1,5 @@
 internal import EventLoop
-internal import Foundation
+internal import FoundationEssentials
 internal import Glibc
 
 /// A connected socket of a command that has nothing else to do than to wait for an answer.

@@ -1,5 +1,5 @@
 internal import EventLoop
-internal import Foundation
+internal import FoundationEssentials
 internal import Server
 
 /// Asks a running server over HTTP, one request a connection; blocks the calling thread meanwhile.

@@ -1,4 +1,4 @@
-internal import Foundation
+internal import Glibc
 package import Settings
 internal import TokenStore
 

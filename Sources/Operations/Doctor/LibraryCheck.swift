@@ -1,5 +1,6 @@
 internal import EventLoop
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 internal import SQLiteStore
 internal import TokenStore
 
@@ -13,7 +14,7 @@ enum LibraryCheck {
             .ok(topic, "token-cache \(version)"),
             sqlite(SQLiteLibrary.version, hasWALResetBug: SQLiteLibrary.hasWALResetBug),
             openSSL(TLSContext.libraryVersion, now: Int64(time(nil))),
-            .ok(topic, "Linux \(kernel.trimmingCharacters(in: .whitespacesAndNewlines))"),
+            .ok(topic, "Linux \(kernel.prefix { !$0.isNewline })"),
         ]
     }
 

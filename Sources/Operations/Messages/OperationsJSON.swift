@@ -1,4 +1,4 @@
-package import Foundation
+package import FoundationEssentials
 
 /// The JSON of everything that operators and their programs read: keys in `snake_case` and in alphabetical order.
 package enum OperationsJSON {

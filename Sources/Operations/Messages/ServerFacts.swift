@@ -1,5 +1,5 @@
 internal import EventLoop
-internal import Foundation
+internal import FoundationEssentials
 internal import Server
 
 /// What a running server tells of itself on the control socket.

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import Logging
 import Operations
 import Settings
@@ -51,7 +51,7 @@ struct ConfigurationOptions: ParsableArguments {
 
     /// Prints what is wrong, for a person, and makes the command end with status 1.
     func fault(_ text: String) -> ExitCode {
-        try? FileHandle.standardError.write(contentsOf: Data("token-cache: \(text)\n".utf8))
+        StandardError.tell(text)
         return ExitCode.failure
     }
 }

@@ -1,4 +1,5 @@
-import Foundation
+import FoundationEssentials
+import Glibc
 import Operations
 
 /// The doctor's report for a person: a line a finding, what to do below it.
@@ -37,7 +38,7 @@ struct DoctorText {
     }
 
     private func word(_ state: Finding.State) -> String {
-        let padded = state.rawValue.padding(toLength: 9, withPad: " ", startingAt: 0)
+        let padded = state.rawValue + String(repeating: " ", count: max(0, 9 - state.rawValue.count))
         guard isColored else { return padded }
         let color =
             switch state {

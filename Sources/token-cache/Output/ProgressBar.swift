@@ -1,4 +1,4 @@
-import Foundation
+import Glibc
 import SQLiteStore
 import Synchronization
 import TokenStore
@@ -37,6 +37,6 @@ final class ProgressBar: Sendable {
             defer { last = line }
             return last != line
         }
-        if isNew { try? FileHandle.standardError.write(contentsOf: Data(line.utf8)) }
+        if isNew { StandardError.write(line) }
     }
 }

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import Glibc
 
 /// What a command prints.
 ///
@@ -44,8 +44,7 @@ enum StandardOutput {
         // Whoever reads has read enough.
         if code != EPIPE {
             let reason = unsafe String(cString: strerror(code))
-            try? FileHandle.standardError.write(
-                contentsOf: Data("token-cache: standard output cannot be written: \(reason)\n".utf8))
+            StandardError.tell("standard output cannot be written: \(reason)")
         }
         return ExitCode.failure
     }

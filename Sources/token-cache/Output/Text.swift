@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 /// Numbers and times as people read them.
 enum Text {

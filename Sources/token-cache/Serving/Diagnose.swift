@@ -1,5 +1,4 @@
 import ArgumentParser
-import Foundation
 import Operations
 
 /// The command `token-cache doctor`.

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Foundation
 import Operations
 import SQLiteStore
 import TokenPHPFiles
@@ -90,7 +89,7 @@ struct Import: AsyncParsableCommand {
     private func show(_ reason: TokenPHPFile.SkipReason, _ name: [UInt8], _ bar: ProgressBar) {
         bar.finish()
         let line = "\(Text.visible(String(decoding: name, as: UTF8.self))): \(reason.explanation)\n"
-        try? FileHandle.standardError.write(contentsOf: Data(line.utf8))
+        StandardError.write(line)
     }
 
     private func hand(

@@ -1,7 +1,7 @@
-"""What clients that mean harm take from others: waiting times and memory under two attacks.
+"""How two attacks affect other clients: their waiting times, and the memory of the server.
 
 Long answers: many connections that each store a short token and ask for a long one, with little traffic, and never read.
-Large writes: many connections that each store a token of almost 1 MiB while the disk stands still.
+Large writes: many connections that each store a token of almost 1 MiB while the disk is stopped.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from machine import BenchmarkError, raise_descriptor_limit
 from sync_delay import SyncDelay
 
 ATTACKERS = 3
-"""Processes that attack, for each may have only so many files open."""
+"""Attacking processes; several, because each may open only so many files."""
 PERIOD_SECONDS = 8.0
-"""Between two requests of a connection for a long answer."""
+"""Seconds between two requests of a connection for a long answer."""
 SERVES = re.compile(r"serves on http://127\.0\.0\.1:(\d+), administration on http://127\.0\.0\.1:(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How much of an attack, and for how long."""
+    """The size and the duration of an attack."""
 
     long_answers: int
     seconds: float
@@ -44,7 +44,7 @@ QUICK = Plan(long_answers=6_000, seconds=12, large_writes=2_000)
 
 @dataclasses.dataclass
 class Waits:
-    """How long one kind of request took, in seconds."""
+    """The times of one kind of request, in seconds."""
 
     name: str
     seconds: list[float] = dataclasses.field(default_factory=list)
@@ -66,7 +66,7 @@ def get(unique_id: str) -> bytes:
 
 
 def post(unique_id: str, token_info: bytes) -> bytes:
-    """A POST of a token info that is encoded already."""
+    """A POST of an already encoded token info."""
     body = b"unique_id=" + unique_id.encode() + b"&token_info=" + token_info
     head = (
         "POST /token HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
@@ -76,7 +76,7 @@ def post(unique_id: str, token_info: bytes) -> bytes:
 
 
 class Target:
-    """A server under attack, with its signs of life."""
+    """A server under attack, with its watchdog notifications."""
 
     def __init__(self, binary: Path, folder: Path, **variables: str) -> None:
         self.folder = folder
@@ -106,7 +106,7 @@ class Target:
                 self.signs.append(time.monotonic())
 
     def longest_silence(self, since: float) -> float:
-        """Between two signs of life, in seconds."""
+        """The times between two watchdog notifications, in seconds."""
         moments = [since, *(sign for sign in self.signs if sign > since), time.monotonic()]
         return max(later - earlier for earlier, later in zip(moments, moments[1:]))
 
@@ -115,7 +115,7 @@ class Target:
         return pages * resource.getpagesize() / (1 << 20)
 
     def ask(self, request: bytes) -> bytes:
-        """Over a connection of its own."""
+        """Sends a request over its own connection."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             return ask(connection, request)
 
@@ -126,7 +126,7 @@ class Target:
 
 @contextlib.contextmanager
 def asking(waits: Waits, port: int, request: bytes, pause: float) -> Iterator[None]:
-    """Sends a request again and again, each time over a new connection, and measures how long it takes."""
+    """Sends a request repeatedly, each time over a new connection, and measures how long it takes."""
     ended = threading.Event()
 
     def run() -> None:
@@ -149,7 +149,7 @@ def asking(waits: Waits, port: int, request: bytes, pause: float) -> Iterator[No
 
 
 def demand(port: int, count: int, seconds: float, data: bytes) -> None:
-    """Has so many connections send the data once in each period, each in place of the one before."""
+    """Opens this many connections in each period, which replace the previous ones and send the data once."""
     raise_descriptor_limit()
     slots: list[socket.socket | None] = [None] * count
     begin, turn = time.monotonic(), 0
@@ -169,7 +169,7 @@ def demand(port: int, count: int, seconds: float, data: bytes) -> None:
 
 
 def flood(port: int, count: int, seconds: float, data: bytes) -> None:
-    """Has so many connections send the data, as far as the server takes it, and stay."""
+    """Opens this many connections, which send the data as far as the server reads it and stay open."""
     raise_descriptor_limit()
     begin, pending, answered = time.monotonic(), {}, []
     for _ in range(count):
@@ -187,7 +187,7 @@ def flood(port: int, count: int, seconds: float, data: bytes) -> None:
                 except OSError:
                     pending[connection] = len(data)
             if pending[connection] >= len(data):
-                # It stays open, as one does that waits for its answer.
+                # It stays open, like a connection that waits for its answer.
                 answered.append(connection)
                 del pending[connection]
         time.sleep(0.001 if pending else 0.05)
@@ -195,7 +195,7 @@ def flood(port: int, count: int, seconds: float, data: bytes) -> None:
 
 @contextlib.contextmanager
 def attacked(attack: Callable[..., None], port: int, count: int, seconds: float, data: bytes) -> Iterator[None]:
-    """While processes attack, for their time."""
+    """Runs the block while processes attack."""
     share = count // ATTACKERS
     processes = [multiprocessing.Process(target=attack, args=(port, share, seconds, data)) for _ in range(ATTACKERS)]
     for process in processes:
@@ -210,7 +210,7 @@ def attacked(attack: Callable[..., None], port: int, count: int, seconds: float,
 
 
 def long_answers(binary: Path, folder: Path, plan: Plan) -> None:
-    """Measures what others wait for while long answers are asked for."""
+    """Measures how long other clients wait while long answers are requested."""
     target = Target(binary, folder / "long-answers")
     try:
         for name, first in (("POST and GET", post("small", b"x")), ("GET", b"")):
@@ -235,7 +235,7 @@ def long_answers(binary: Path, folder: Path, plan: Plan) -> None:
 
 
 def large_writes(binary: Path, folder: Path, plan: Plan) -> None:
-    """Measures memory, and reads, while large writes wait for a disk that stands still."""
+    """Measures memory, and reads, while large writes wait for a stopped disk."""
     disk = SyncDelay(folder)
     target = Target(binary, folder / "large-writes", TOKEN_CACHE_LIMITS_BUFFERS="256 MiB", **disk.settings)
     try:
@@ -264,7 +264,7 @@ def large_writes(binary: Path, folder: Path, plan: Plan) -> None:
 
 
 def measure(binary: Path, folder: Path, plan: Plan) -> None:
-    """Carries out both attacks, one after the other, and prints what they came to."""
+    """Runs both attacks, one after the other, and prints the results."""
     raise_descriptor_limit()
     long_answers(binary, folder, plan)
     large_writes(binary, folder, plan)

@@ -1,4 +1,4 @@
-"""token-cache beside its peers: what is compared with what."""
+"""Compares token-cache with its peers."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ class Plan:
     many_tokens: int
     starts: int
     busy_connections: int
-    """In the measurement of memory; so the requests."""
+    """Connections in the measurement of memory; the next value is the requests."""
     busy_requests: int
     busy_seconds: int
 
@@ -54,7 +54,7 @@ QUICK = Plan(
 
 @dataclasses.dataclass(frozen=True)
 class Idle:
-    """What a connection costs that had one answer and waits."""
+    """The memory of a connection that had one answer and is idle."""
 
     peer: str
     is_tls: bool
@@ -64,7 +64,7 @@ class Idle:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """From exec to the first answer."""
+    """Seconds from exec to the first answer."""
 
     tokens: int
     milliseconds: float
@@ -72,23 +72,23 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All that one run of the benchmark found out."""
+    """The results of a run of the benchmark."""
 
     machine: dict[str, str]
     method: str
     rows: dict[str, list[Result]]
-    """By a short name: token-cache first, what it is compared with last."""
+    """By a short name: token-cache first, and last the peer that it is compared with."""
     idle: list[Idle]
     starts: list[Start]
     memory: Memory
     disk_bytes: int
-    """What was read from disks, and not from the system's memory, while many tokens were asked for."""
+    """Bytes read from disks, not from the page cache, while many tokens were requested."""
     making_seconds: float
-    """What it took to make the store of many tokens."""
+    """Seconds that making the store of many tokens took."""
 
 
 class Benchmark:
-    """The measurements, with all their files in a folder."""
+    """The measurements, with their files in one folder."""
 
     def __init__(self, binary: Path, plan: Plan, folder: Path) -> None:
         self.binary = binary
@@ -174,11 +174,11 @@ class Benchmark:
         return measurement.compare([(peer, workload) for peer in peers], self.wrk, self.plan.rounds, figure)
 
     def loops(self, server: TokenCache) -> list[Result]:
-        """Two loops on two cores, then one on one, each core with a load of its own."""
+        """Two loops on two cores, then one loop on one core, each core with its own load."""
         note("measuring two loops")
         two = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
         two.name, two.cores = "2 loops, 2 cores", [self.server_core, self.client_core]
-        # A data folder has one server.
+        # Each server needs its own data folder.
         two.data = self.folder / "data-of-two-loops"
         shutil.copytree(server.data, two.data, ignore=shutil.ignore_patterns("*.sock"))
         one = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
@@ -188,7 +188,7 @@ class Benchmark:
         return measurement.compare([(two, workload), (one, workload)], wrk, self.plan.rounds)
 
     def made(self, count: int) -> Store:
-        """A store of so many tokens."""
+        """A store of this many tokens."""
         note(f"making a store of {count:,} tokens")
         store = Store(self.server_core, self.folder, self.binary, self.certificate, count)
         store.make()
@@ -196,7 +196,7 @@ class Benchmark:
         return store
 
     def lookups(self, few: Store, many: Store) -> dict[str, list[Result]]:
-        """GET in both in turn, as it is and with all answers read from SQLite."""
+        """GET from both stores in turn, with and without the answer cache."""
         rows = {}
         for name, title, settings in [("many", "GET hit", {}), ("many_uncached", GET_UNCACHED.name, UNCACHED)]:
             note(f"measuring {title} of many tokens")
@@ -211,12 +211,12 @@ class Benchmark:
 
 
 def load(server: Peer) -> dict[bytes, bytes]:
-    """Stores the tokens and returns the server's answers, by what is expected of them."""
+    """Stores the tokens and returns the server's answers by kind."""
     with server.serving(workloads.LOADING) as running:
         answers = ask_all(running.port, workloads.LOADING.requests)
         if any(workloads.LOADING.expected not in answer for answer in answers):
             raise BenchmarkError(f"{server.name}: the tokens could not be stored")
-        # The POST last: it replaces what the GET is to find.
+        # The POST comes last, because it replaces the value for the GET.
         return {
             workload.expected: ask_all(running.port, workload.requests[:1])[0]
             for workload in (GET_HIT, GET_MISS, POST)
@@ -224,7 +224,7 @@ def load(server: Peer) -> dict[bytes, bytes]:
 
 
 def check_answers(peer: Peer, found: dict[bytes, bytes], expected: dict[bytes, bytes]) -> None:
-    """A peer has to give token-cache's answers, written as it likes."""
+    """Checks that a peer gives token-cache's answers, in any notation."""
     for kind, answer in expected.items():
         own, other = (json.loads(one.partition(b"\r\n\r\n")[2]) for one in (found[kind], answer))
         if own != other:
@@ -232,5 +232,5 @@ def check_answers(peer: Peer, found: dict[bytes, bytes], expected: dict[bytes, b
 
 
 def idle_connections(peer: Peer, workload: Workload, count: int) -> Idle:
-    """Connections that had one answer each."""
+    """Opens connections and fetches one answer on each."""
     return Idle(peer.name, workload.is_tls, count, measurement.idle_connection_bytes(peer, workload, count))

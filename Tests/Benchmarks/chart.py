@@ -1,4 +1,4 @@
-"""The chart: processor time a request, by peer."""
+"""The chart of processor time per request, by peer."""
 
 from xml.sax.saxutils import escape
 
@@ -51,7 +51,7 @@ def as_svg(report: Report) -> str:
 
 
 def cost(result: Result) -> float:
-    """What is drawn."""
+    """The values in the chart."""
     return result.medians.cpu_microseconds
 
 
@@ -67,6 +67,6 @@ def bar(result: Result, y: float, scale: float) -> list[str]:
 
 
 def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    """A line of words."""
+    """A line of text."""
     style = f' class="{kind}"' if kind else ""
     return f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}"{style}>{escape(words)}</text>'

@@ -1,4 +1,4 @@
-"""A small HTTP client: requests ready to send, answers as they came."""
+"""A small HTTP client that sends encoded requests and returns whole answers."""
 
 import contextlib
 import functools
@@ -38,14 +38,14 @@ def content_length(head: bytes) -> int:
 
 @functools.cache
 def tls() -> ssl.SSLContext:
-    """Without the system's authorities, which take long to read, and without sessions."""
+    """A TLS context without the system's authorities, which take long to load, and without sessions."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def connect(port: int, is_tls: bool = False) -> socket.socket:
-    """A connection to a server here, whose certificate is its own affair."""
+    """A connection to a local server, whose certificate is not checked."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=10)
     if not is_tls:
         return connection

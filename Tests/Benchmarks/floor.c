@@ -1,7 +1,7 @@
-/* The floor of the benchmark: what a request costs when nothing is done for it.
+/* The floor of the benchmark: the cost of a request that is not processed.
  *
- * One thread, one edge-triggered epoll instance, one recv and one send a request. Of a request only its end is looked
- * for: the empty line, then as many bytes of body as every request of the workload has.
+ * One thread, one edge-triggered epoll instance, one recv and one send per request. The only thing it looks for is the end
+ * of a request: the empty line, then the number of body bytes that every request of the workload has.
  *
  * Usage: floor PORT BODY_BYTES ANSWER_FILE
  */
@@ -100,7 +100,7 @@ static int count_requests(struct progress *progress, const char *bytes, size_t c
     return requests;
 }
 
-/* Answers what has arrived; false when the connection is over. */
+/* Answers the requests that have arrived; returns false at the end of the connection. */
 static int serve(int descriptor, int has_ended) {
     static char bytes[room];
     for (;;) {
@@ -111,7 +111,7 @@ static int serve(int descriptor, int has_ended) {
         while (requests-- > 0) {
             if (send(descriptor, answer, answer_bytes, MSG_NOSIGNAL) != (ssize_t)answer_bytes) return 0;
         }
-        /* A read that left room has emptied the socket: the next event tells of more. */
+        /* A read that did not fill the buffer has emptied the socket; epoll reports new data. */
         if (count < room && !has_ended) return 1;
     }
 }

@@ -1,4 +1,4 @@
-"""What token-cache promises, and whether it was kept."""
+"""The promises of token-cache, and whether they are met."""
 
 import dataclasses
 
@@ -16,17 +16,17 @@ class Goal:
     allowed: float
     unit: str
     at_least: bool = False
-    """Whether more is better."""
+    """Whether a larger figure is better."""
 
     @property
     def is_met(self) -> bool:
-        """As measured, not as rounded."""
+        """Compares the measured figure, not the rounded one."""
         return self.measured >= self.allowed if self.at_least else self.measured <= self.allowed
 
 
 def goals(report: Report) -> list[Goal]:
-    """All of them, in the order of the tables."""
-    # Of token-cache, which is first in each row.
+    """All promises, in the order of the tables."""
+    # The figure of token-cache, which is first in each row.
     ratios = {name: results[0].ratio for name, results in report.rows.items()}
     memory = report.memory
     few, many = report.starts
@@ -47,7 +47,7 @@ def goals(report: Report) -> list[Goal]:
         Goal(f"exec to first answer, {few.tokens:,} tokens", few.milliseconds, 20, "ms"),
         Goal(f"exec to first answer, {many.tokens:,} tokens", many.milliseconds, 50, "ms"),
         Goal("two loops on two cores, requests by CPU time", 2 / ratios["loops"], 1.8, "x one on one", at_least=True),
-        # Like with like: in the row "many" the few tokens all come from the cache, and hardly any of the many.
+        # Both without the cache: in the row "many", the few tokens would all come from the cache, and hardly any of the many.
         Goal(
             f"GET hit of {many.tokens:,} tokens, all answers read from SQLite, CPU time", ratios["many_uncached"], 1.5,
             f"x of {few.tokens:,}",

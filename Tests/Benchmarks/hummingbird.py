@@ -1,4 +1,4 @@
-"""Swift on SwiftNIO: what token-cache is not built on."""
+"""The peer on SwiftNIO, which token-cache does not use."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).with_name("hummingbird-peer")
 
 
 class Hummingbird(Peer):
-    """Hummingbird with GRDB, one event loop a core, durable as token-cache is: a package of its own."""
+    """Hummingbird with GRDB, one event loop per core and as durable as token-cache; a package of its own."""
 
     name = "hummingbird"
 
@@ -25,7 +25,7 @@ class Hummingbird(Peer):
 
 
 def build() -> Path:
-    """The release binary, linked as token-cache's is; made only where it is older than its sources."""
+    """The release binary, linked like token-cache's, and built only if it is older than its sources."""
     binary = PACKAGE / ".build" / "release" / PACKAGE.name
     sources = [PACKAGE / "Package.swift", *PACKAGE.glob("Sources/**/*.swift")]
     if binary.exists() and binary.stat().st_mtime > max(source.stat().st_mtime for source in sources):
@@ -44,7 +44,7 @@ def build() -> Path:
 
 
 def versions() -> dict[str, str]:
-    """What it was built from."""
+    """The versions of its packages."""
     pins = json.loads((PACKAGE / "Package.resolved").read_text())["pins"]
     found = {pin["identity"]: pin["state"].get("version", "unknown") for pin in pins}
     return {

@@ -1,4 +1,4 @@
-"""The machine the benchmark runs on: its cores, limits, packages, and what a report says of it."""
+"""The machine that the benchmark runs on: cores, limits, packages, and its description in reports."""
 
 import datetime
 import os
@@ -13,11 +13,11 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class BenchmarkError(Exception):
-    """Something the person who runs the benchmark has to put right."""
+    """An error that the person who runs the benchmark must correct."""
 
 
 def note(text: str) -> None:
-    """Says what is going on."""
+    """Prints progress."""
     print(text, file=sys.stderr)
 
 
@@ -46,7 +46,7 @@ def install(*packages: str) -> None:
 
 
 def program(name: str) -> str:
-    """The path of a program that may be where only root's PATH leads."""
+    """The path of a program that may be on root's PATH only."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     if not found:
         raise BenchmarkError(f"there is no program {name}")
@@ -62,7 +62,7 @@ def package_version(name: str) -> str:
 
 
 def first_line(*command: str) -> str:
-    """The first line a command prints, be it to standard output or standard error."""
+    """The first line that a command prints to standard output or standard error."""
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return (result.stdout.strip().splitlines() or ["unknown"])[0]
 
@@ -77,17 +77,17 @@ def value_of(path: str, key: str, separator: str) -> str:
 
 
 def file_system(folder: Path) -> str:
-    """The kind of file system a folder is on: a durable write costs what it costs there."""
+    """The file system of a folder, on which the cost of a durable write depends."""
     return first_line("findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(folder))
 
 
 def stolen_seconds(core: int) -> float:
-    """The time that the host of a virtual machine has kept from a core so far (proc_stat(5))."""
+    """The time so far that the host of a virtual machine did not give to a core (steal, proc_stat(5))."""
     return int(value_of("/proc/stat", f"cpu{core}", " ").split()[7]) / CLOCK_TICKS
 
 
 def bytes_from_disk() -> int:
-    """What all programs have had read from disks so far, and not from the system's memory (proc_vmstat(5))."""
+    """The bytes that all programs have read from disks so far, not from the page cache (proc_vmstat(5))."""
     return int(value_of("/proc/vmstat", "pgpgin", " ")) * 1024
 
 

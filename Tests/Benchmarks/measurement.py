@@ -1,4 +1,4 @@
-"""What is measured and how: processor time of the server's processes divided by the requests they answered."""
+"""Measures the processor time of a server's processes divided by the requests that they answered."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ class Figures:
 
     @property
     def requests_per_second(self) -> float:
-        """Over the whole run."""
+        """Processor time over the whole run."""
         return self.requests / self.microseconds * 1e6
 
 
@@ -40,11 +40,11 @@ class Sample:
     p50_microseconds: float
     p99_microseconds: float
     cpu_microseconds: float
-    """A request."""
+    """Processor time per request."""
     busy: float
-    """The share of the time in which the server's cores worked for it; below 1 the client was the limit."""
+    """The share of the time in which the server's cores worked; below 1 the client was the limit."""
     stolen: float
-    """The share of the time in which the core of the server belonged to other guests of a virtual machine's host."""
+    """The share of the time in which the host gave the server's core to other virtual machines."""
     resident_bytes: float
 
 
@@ -56,11 +56,11 @@ class Result:
     peer: str
     medians: Sample
     reference: str
-    """The peer it is compared with."""
+    """The peer that it is compared with."""
     figure: str
-    """The sample's field that is compared."""
+    """The field of the sample that is compared."""
     ratios: list[float]
-    """Of that figure, one for each pair of runs."""
+    """The ratios of that figure, one for each pair of runs."""
 
     @property
     def ratio(self) -> float:
@@ -75,7 +75,7 @@ def median(samples: list[Sample]) -> Sample:
 
 
 class Wrk:
-    """The load: keep-alive connections from one thread on a core of its own."""
+    """The load: keep-alive connections from one thread on its own core."""
 
     def __init__(
         self, core: int, server_core: int, folder: Path, seconds: int, connections: int = CONNECTIONS
@@ -87,7 +87,7 @@ class Wrk:
         self.connections = connections
 
     def cores(self, peer: RunningPeer) -> list[int]:
-        """Where wrk runs, once on each."""
+        """The cores on which wrk runs, once on each."""
         return [self.core]
 
     def run(self, peer: RunningPeer, workload: Workload, seed: int) -> Sample:
@@ -113,7 +113,7 @@ class Wrk:
     def driving(
         self, port: int, workload: Workload, seed: int, core: int | None = None
     ) -> Iterator[subprocess.Popen]:
-        """Runs wrk, for as long as the block lasts at most."""
+        """Runs wrk during the block, and ends it afterwards."""
         scripts, scheme = Path(__file__).parent, "https" if workload.is_tls else "http"
         script, *arguments = workload.script(self.folder, seed)
         cores = str(self.core if core is None else core)
@@ -128,7 +128,7 @@ class Wrk:
             stop(process)
 
     def figures(self, process: subprocess.Popen, what: str, answer_bytes: int) -> Figures:
-        """What wrk has found when it is done; all answers have to have that length."""
+        """The figures of wrk at its end; all answers must have this length."""
         output, errors = process.communicate(timeout=self.seconds + 60)
         last = output.strip().rpartition("\n")[2].split()
         if process.returncode != 0 or last[:1] != ["figures"]:
@@ -136,7 +136,7 @@ class Wrk:
         figures = Figures(*(int(number) for number in last[1:]))
         if figures.failed:
             raise BenchmarkError(f"{what}: {figures.failed} requests failed")
-        # The answers cut off at the end of the run are in the bytes and not in the requests.
+        # Answers that were cut off at the end of the run count as bytes, but not as requests.
         surplus = figures.received_bytes - figures.requests * answer_bytes
         if not 0 <= surplus <= self.connections * answer_bytes:
             raise BenchmarkError(f"{what}: answers of an unexpected length")
@@ -144,14 +144,14 @@ class Wrk:
 
 
 class WrkBeside(Wrk):
-    """The load from the server's own cores, on each as much as the other one gives alone."""
+    """The load from the server's own cores, as much from each as the other one gives alone."""
 
     def cores(self, peer: RunningPeer) -> list[int]:
         return peer.cores
 
 
 def together(parts: list[Figures]) -> Figures:
-    """Of what ran at the same time: sums, and the worst latencies."""
+    """Combines samples of the same time: sums, and the worst latencies."""
 
     def total(name: str) -> int:
         return sum(getattr(part, name) for part in parts)
@@ -168,15 +168,15 @@ def together(parts: list[Figures]) -> Figures:
 def compare(
     entrants: list[tuple[Peer, Workload]], wrk: Wrk, rounds: int, figure: str = "cpu_microseconds"
 ) -> list[Result]:
-    """Drives peers in turn, each with its workload, A B A B, so that a change of the machine's mood meets them all.
+    """Drives peers in turn (A B A B), each with its workload, so that changes of the machine's speed affect all of them.
 
-    The last peer is the one whose figure the others are compared with.
+    The others are compared with the last peer.
     """
     samples: dict[str, list[Sample]] = {peer.name: [] for peer, _ in entrants}
     with contextlib.ExitStack() as stack:
         running = [(stack.enter_context(peer.serving(workload)), workload) for peer, workload in entrants]
         for peer, workload in running:
-            # What a server keeps in memory is there before the first run, and not fetched during that one only.
+            # Fills the servers' caches before the first run.
             if workload.body_bytes == 0 and workload.keeps_connections:
                 ask_all(peer.port, workload.requests, workload.is_tls)
         for number in range(rounds):
@@ -194,7 +194,7 @@ def compare(
 
 
 def idle_connection_bytes(peer: Peer, workload: Workload, count: int) -> float:
-    """Resident memory a keep-alive connection costs that has had one answer and now waits."""
+    """The resident memory of an idle keep-alive connection that has had one answer."""
     with peer.serving(workload) as server, contextlib.ExitStack() as stack:
         before = server.resident_bytes()
         for connection in open_connections(stack, server.port, count, workload.is_tls):
@@ -203,7 +203,7 @@ def idle_connection_bytes(peer: Peer, workload: Workload, count: int) -> float:
 
 
 def start_milliseconds(peer: Peer, workload: Workload, count: int) -> float:
-    """The median time from exec to the first answer on a store that has the tokens already."""
+    """The median time from exec to the first answer, on an existing store."""
     times = []
     for _ in range(count):
         with peer.serving(workload) as server:

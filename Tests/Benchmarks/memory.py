@@ -1,4 +1,4 @@
-"""Memory under many connections: whether it stays within its bounds, and where it was."""
+"""Memory under many connections, and whether it stays within its limits."""
 
 import dataclasses
 import time
@@ -10,31 +10,31 @@ from workloads import SEED, numbered_gets
 SAMPLE_SECONDS = 0.1
 # The default.
 CACHE_BYTES = 64 << 20
-# Of the harness itself.
+# Descriptors of the benchmark itself.
 SPARE_CONNECTIONS = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """What a server took while it answered many requests."""
+    """The memory of a server while it answered many requests."""
 
     connections: int
     requests: int
     first_half_bytes: int
-    """The largest resident memory in the first half of the requests; so in the second."""
+    """The largest resident memory in the first half of the requests; the next value is that of the second half."""
     second_half_bytes: int
     peak_bytes: int
     cache_bytes: int
-    """What its cache may take of it."""
+    """The limit of its cache."""
 
     @property
     def growth(self) -> float:
-        """1 when it is flat."""
+        """The second half relative to the first; 1 if memory does not grow."""
         return self.second_half_bytes / self.first_half_bytes
 
 
 def measure(store: Store, wrk: Wrk, requests: int) -> Memory:
-    """Asks for random ones of many tokens, which fill the cache, until so many requests were answered."""
+    """Requests random tokens, which fill the cache, until this many requests were answered."""
     store.settings = {
         "TOKEN_CACHE_LIMITS_CONNECTIONS": str(wrk.connections + SPARE_CONNECTIONS),
         "TOKEN_CACHE_CACHE_MAX_BYTES": str(CACHE_BYTES),

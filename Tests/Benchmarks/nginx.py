@@ -25,7 +25,7 @@ class Nginx(Peer):
     def command(self, port: int, workload: Workload) -> list[str]:
         kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         places = "".join(f"{kind}_temp_path {self.own}/{kind};" for kind in kinds)
-        # The files are those of whoever runs the benchmark, so the worker is, too.
+        # The worker needs the files of the user who runs the benchmark.
         user = f"user {user_name()};" if os.geteuid() == 0 else ""
         configuration = self.own / "nginx.conf"
         configuration.write_text(f"""
@@ -43,7 +43,7 @@ class Nginx(Peer):
         return [machine.program("nginx"), "-e", "stderr", "-c", str(configuration)]
 
     def location(self, workload: Workload) -> str:
-        """How it answers."""
+        """The directives that answer."""
         body = self.answers[workload.expected].partition(b"\r\n\r\n")[2]
         text = body.decode().replace("\\", "\\\\").replace("'", "\\'")
         hsts = "add_header Strict-Transport-Security max-age=31536000;" if workload.is_tls else ""
@@ -58,5 +58,5 @@ class Nginx(Peer):
 
 
 def user_name() -> str:
-    """Whoever runs the benchmark."""
+    """The user who runs the benchmark."""
     return pwd.getpwuid(os.geteuid()).pw_name

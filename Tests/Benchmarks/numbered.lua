@@ -1,6 +1,6 @@
 -- Sends requests with random numbers in them: wrk -s numbered.lua URL -- TEMPLATE COUNT SEED PAUSE
--- The template is string.format's; the numbers are 0 to COUNT - 1. A connection waits PAUSE milliseconds on average, at
--- random and so not in step with the others, before each request.
+-- TEMPLATE is for string.format; the numbers are 0 to COUNT - 1. Before each request a connection waits for a random time
+-- of PAUSE milliseconds on average, so that the connections do not run in step.
 
 dofile(debug.getinfo(1, "S").source:match("@(.*/)") .. "figures.lua")
 
@@ -9,7 +9,7 @@ local template, count, pause
 function init(arguments)
    template, count, pause = arguments[1], tonumber(arguments[2]), tonumber(arguments[4])
    math.randomseed(tonumber(arguments[3]))
-   -- wrk asks only where there is such a function.
+   -- wrk only waits if this function exists.
    if pause > 0 then
       function delay() return math.random(0, 2 * pause) end
    end

@@ -1,6 +1,6 @@
 -- Sends requests of a file in random order at a rate: wrk -s paced.lua URL -- FILE REQUEST_BYTES SEED RATE
--- A request is due every 1/RATE seconds, for whichever connection is free; what is late goes at once. So all servers
--- get the same load, however fast they are. wrk's timers count milliseconds: what is due within one goes together.
+-- A request is due every 1/RATE seconds, on any free connection; late requests are sent at once, so all servers get the
+-- same load however fast they are. wrk's timers count milliseconds: requests due within one are sent together.
 
 local ffi = require("ffi")
 ffi.cdef[[

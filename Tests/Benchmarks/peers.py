@@ -1,4 +1,4 @@
-"""What is measured. A further peer is a class with a name and a `command`, added to the lists in `benchmark.py`."""
+"""The servers that are measured. A new peer is a class with a name and a `command`, added to the lists in `benchmark.py`."""
 
 import contextlib
 import dataclasses
@@ -19,16 +19,16 @@ STOP_SECONDS = 15
 
 @dataclasses.dataclass(frozen=True)
 class RunningPeer:
-    """A peer that answers, and what its processes use."""
+    """A running peer, and the resources of its processes."""
 
     name: str
     port: int
     cores: list[int]
     pids: list[int]
     answer: bytes
-    """To the first request of the workload; all its answers have this length."""
+    """The answer to the first request of the workload; all answers have its length."""
     start_seconds: float
-    """From exec to that answer."""
+    """Seconds from exec to that answer."""
 
     def cpu_seconds(self) -> float:
         """Processor time used so far, in user space and in the kernel."""
@@ -70,7 +70,7 @@ def free_port() -> int:
 
 
 class Peer:
-    """A server that can be started for one workload, on one core unless it says otherwise."""
+    """A server that can be started for one workload, by default on one core."""
 
     name: str
 
@@ -91,12 +91,12 @@ class Peer:
         return [process.pid]
 
     def pinned(self, *command: str) -> list[str]:
-        """The command on the cores of this peer."""
+        """The command, bound to the cores of this peer."""
         return ["taskset", "--cpu-list", ",".join(str(core) for core in self.cores), *command]
 
     @contextlib.contextmanager
     def serving(self, workload: Workload) -> Iterator[RunningPeer]:
-        """Runs the peer for as long as the block lasts."""
+        """Runs the peer during the block."""
         port = free_port()
         output = self.folder / f"{self.name}.log"
         command = self.pinned(*self.command(port, workload))
@@ -115,7 +115,7 @@ class Peer:
             stop(process)
 
     def first_answer(self, process: subprocess.Popen, port: int, workload: Workload, output: Path) -> bytes:
-        """Asks until there is an answer."""
+        """Sends a request until there is an answer."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -136,7 +136,7 @@ class Certificate:
 
     @staticmethod
     def make(folder: Path) -> "Certificate":
-        """Makes one for the time of the benchmark."""
+        """Makes a certificate for the time of the benchmark."""
         made = Certificate(folder / "certificate.pem", folder / "key.pem")
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
@@ -147,7 +147,7 @@ class Certificate:
 
 
 def stop(process: subprocess.Popen) -> None:
-    """Ends a process, politely first."""
+    """Ends a process, first with SIGTERM, then with SIGKILL."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
@@ -157,7 +157,7 @@ def stop(process: subprocess.Popen) -> None:
 
 
 class TokenCache(Peer):
-    """The server of this repository, with a loop for each of its cores and its default settings otherwise."""
+    """token-cache, with a loop for each of its cores and otherwise default settings."""
 
     name = "token-cache"
 
@@ -167,14 +167,14 @@ class TokenCache(Peer):
         self.certificate = certificate
         self.data = folder / "data"
         self.settings: dict[str, str] = {}
-        """Further variables of its environment."""
+        """Additional environment variables."""
 
     def command(self, port: int, workload: Workload) -> list[str]:
         listen = f"{'https' if workload.is_tls else 'http'}://127.0.0.1:{port}"
         return [str(self.binary), "serve", "--listen", listen, "--data-directory", str(self.data)]
 
     def environment(self) -> dict[str, str]:
-        """Without the settings of whoever runs the benchmark."""
+        """The environment without settings of the user who runs the benchmark."""
         others = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
         return {
             **others, "TOKEN_CACHE_LOOPS": str(len(self.cores)), "TOKEN_CACHE_ADMIN_LISTEN": "off",
@@ -184,7 +184,7 @@ class TokenCache(Peer):
 
 
 class Floor(Peer):
-    """A bare epoll loop that gives token-cache's answers without a thought: what no server gets below."""
+    """A bare epoll loop that sends a fixed answer: the floor that no server can go below."""
 
     name = "floor"
 

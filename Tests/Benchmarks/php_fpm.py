@@ -1,4 +1,4 @@
-"""The contract in PHP, as one would have it on a web server."""
+"""The contract in PHP, as on a usual web server."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ WORKERS = 4
 
 
 class PhpFpm(Nginx):
-    """`token.php` beside this file on php-fpm behind nginx, both on the one core; a stored token is a file."""
+    """`token.php` on php-fpm behind nginx, both on one core; it stores each token in a file."""
 
     name = "php-fpm"
 
@@ -49,8 +49,8 @@ class PhpFpm(Nginx):
             self.pool = None
 
     def configuration(self) -> str:
-        """A pool that neither grows nor shrinks; what is not said here is as Debian has it, with the opcache on."""
-        # Only root can be told whom to run as.
+        """A pool of a fixed size, otherwise with Debian's settings and the opcache on."""
+        # Only root can switch to another user.
         user = f"user = {user_name()}\n" if os.geteuid() == 0 else ""
         return (
             f"[global]\npid = {self.own}/php-fpm.pid\nerror_log = {self.own}/php-fpm-errors.log\n"
@@ -81,7 +81,7 @@ class PhpFpm(Nginx):
 
 
 def program() -> str:
-    """Debian's php-fpm, which has its version in its name."""
+    """Debian's php-fpm, whose name contains its version."""
     found = sorted(Path("/usr/sbin").glob("php-fpm[0-9]*"))
     if not found:
         raise BenchmarkError("there is no php-fpm in /usr/sbin; install Debian's package php-fpm")

@@ -60,12 +60,12 @@ def head(machine: dict[str, str]) -> str:
 
 
 def rows(report: Report) -> list[list[str]]:
-    """The table of all that was compared."""
+    """The table of all comparisons."""
     return [TITLES, *(cells(result) for results in report.rows.values() for result in results)]
 
 
 def remarks(report: Report) -> list[str]:
-    """What the tables do not say."""
+    """The figures that are not in the tables."""
     idle = (
         f"{one.peer} {one.bytes / (1 << 10):,.1f} KiB ({one.connections:,}{' over TLS' if one.is_tls else ''})"
         for one in report.idle
@@ -89,7 +89,7 @@ def remarks(report: Report) -> list[str]:
 
 
 def as_text(report: Report) -> str:
-    """What the benchmark prints."""
+    """The report that the benchmark prints."""
     promises = table([GOAL_TITLES, *(goal_cells(goal) for goal in goals.goals(report))])
     notes = "\n".join(remarks(report))
     return f"{head(report.machine)}\n\n{report.method}\n\n{table(rows(report))}\n\n{promises}\n\n{notes}"

@@ -1,4 +1,4 @@
-"""The figures as a page and a chart that can be read on the web."""
+"""Writes the figures as a page and a chart."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ PAGE, CHART = "results.md", "results.svg"
 
 
 def write(found: Report, folder: Path) -> None:
-    """Replaces what an earlier run has found."""
+    """Replaces the results of an earlier run."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CHART).write_text(chart.as_svg(found))
     (folder / PAGE).write_text(as_markdown(found))

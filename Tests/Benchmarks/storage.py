@@ -1,4 +1,4 @@
-"""The store under load: group commit on slow disks, and what checkpoints do to the latency."""
+"""The store under load: group commit on slow disks, and the effect of checkpoints on latency."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ from workloads import SEED, TOKEN_COUNT, Numbered, numbered_gets, numbered_posts
 
 SYNC_DELAYS = [0, 1, 5]
 GROUP_CONNECTIONS = [1, 64, 512]
-# Milliseconds that each connection waits on average before a request; 0 is all that the server can do.
+# Milliseconds that each connection waits on average before a request; 0 is full load.
 PAUSES = [10, 0]
 SAMPLE_SECONDS = 0.02
 
@@ -34,7 +34,7 @@ class Plan:
     rounds: int
     seconds: int
     large_store_tokens: int
-    """Whose database has 1 GiB, or 128 MiB in a hurry."""
+    """Tokens of a database of 1 GiB, or 128 MiB with --quick."""
     checkpoint_rounds: int
     checkpoint_seconds: int
 
@@ -60,13 +60,13 @@ class GroupResult:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointResult:
-    """POST and GET beside each other, on one store under one load."""
+    """POST and GET at the same time, on one store under one load."""
 
     pause_milliseconds: int
     store: str
     database_bytes: int
     post: Figures
-    """The medians, but the largest maximum; so in the others."""
+    """The medians, and the largest maximum; so are the next values."""
     get: Figures
     database_syncs_per_second: float
     largest_log_bytes: int
@@ -74,7 +74,7 @@ class CheckpointResult:
 
 @dataclasses.dataclass(frozen=True)
 class StorageReport:
-    """All that one run found out."""
+    """The results of a run."""
 
     machine: dict[str, str]
     method: str
@@ -84,7 +84,7 @@ class StorageReport:
 
 
 class StorageBenchmark:
-    """The two measurements, with all their files in a folder."""
+    """The two measurements, with their files in one folder."""
 
     def __init__(self, binary: Path, plan: Plan, folder: Path) -> None:
         self.binary = binary
@@ -127,7 +127,7 @@ class StorageBenchmark:
 
     @contextlib.contextmanager
     def counting(self, store: Store, workload: Numbered) -> Iterator[RunningPeer]:
-        """Serves with syncs that are counted, and take as long as they do."""
+        """Runs a server whose syncs are counted and not delayed."""
         self.delay.set(0)
         store.settings = self.delay.settings
         try:
@@ -196,7 +196,7 @@ class StorageBenchmark:
 
     @staticmethod
     def watch_log(store: Store, process: subprocess.Popen) -> int:
-        """The largest size that the log has while a process runs."""
+        """The largest size of the WAL while a process runs."""
         log, largest = store.data / "tokens.db-wal", 0
         while process.poll() is None:
             largest = max(largest, log.stat().st_size)
@@ -205,7 +205,7 @@ class StorageBenchmark:
 
 
 def combined(runs: list[CheckpointResult]) -> CheckpointResult:
-    """Medians, and the largest of what is a maximum."""
+    """The medians, and the largest of the maxima."""
 
     def figures(all_figures: list[Figures]) -> Figures:
         columns = zip(*(dataclasses.astuple(one) for one in all_figures))

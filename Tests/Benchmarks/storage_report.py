@@ -13,7 +13,7 @@ CHECKPOINT_TITLES = ["load", "", "requests/s", "p50 ms", "p99 ms", "max ms", "da
 
 
 def milliseconds(microseconds: float) -> str:
-    """With as many digits as tell something."""
+    """The number with its significant digits."""
     return f"{microseconds / 1e3:,.2f}"
 
 
@@ -57,7 +57,7 @@ def mebibytes(count: int) -> str:
 
 
 def as_text(found: StorageReport) -> str:
-    """What the benchmark prints."""
+    """The report that the benchmark prints."""
     plan = found.plan
     groups = report.table([GROUP_TITLES, *(group_cells(result) for result in found.groups)])
     rows = [row for result in found.checkpoints for row in checkpoint_rows(result)]

@@ -16,18 +16,18 @@ from machine import BenchmarkError
 from peers import Certificate, RunningPeer, TokenCache
 from workloads import GET_MISS, ID_FORMAT, NUMBERED_INFO, Workload
 
-# Rows that are numbered at a time, between which an interrupt is noticed.
+# Rows per statement; an interrupt is noticed between statements.
 BATCH = 100_000
-# What a token takes on the disk while its store is made, which holds it in the clear and sealed.
+# Bytes per token on the disk while the store is made, which then contains it unencrypted and sealed.
 BYTES_PER_TOKEN = 1_000
-# What the log says when a database is in memory, or when there is too little of that.
+# The log line when the database is in the page cache, or when there is too little memory.
 PRELOADED = re.compile("the system has the database in its memory|the database is not read ahead")
 # For a slow disk.
 PRELOAD_SECONDS = 600
 
 
 def check_space(folder: Path, count: int) -> None:
-    """Refuses to start what would fill the disk."""
+    """Refuses to start if the store would fill the disk."""
     needed, free = count * BYTES_PER_TOKEN + (1 << 28), shutil.disk_usage(folder).free
     if free < needed:
         raise BenchmarkError(
@@ -37,7 +37,7 @@ def check_space(folder: Path, count: int) -> None:
 
 
 def first_slot(slot_key: bytes, unique_id: str) -> int:
-    """The first slot of an id's row in a store in the clear, as in `Slots`."""
+    """The first slot of an id's row in an unencrypted store, as in `Slots`."""
     digest = hmac.digest(slot_key, unique_id.encode(), "sha256")
     return int.from_bytes(digest[:5], "big") >> 2 << 4 | 1
 
@@ -58,14 +58,14 @@ class Store(TokenCache):
         return self.data / "tokens.db"
 
     def make(self) -> None:
-        """Makes the store: the server its schema, SQLite its rows in the clear, and `token-cache seal` what it is."""
+        """Makes the store: the server creates the schema, SQLite the unencrypted rows, and `token-cache seal` encrypts them."""
         begin = time.monotonic()
         settings, self.settings = self.settings, {"TOKEN_CACHE_SEALING_ENABLED": "off"}
         with self.serving(GET_MISS):
             pass
         self.settings = settings
         self.insert_rows()
-        # On a terminal it shows how far it is.
+        # Shows its progress on a terminal.
         command = [str(self.binary), "seal", "--data-directory", str(self.data)]
         errors = None if sys.stderr.isatty() else subprocess.PIPE
         result = subprocess.run(
@@ -76,7 +76,7 @@ class Store(TokenCache):
         self.making_seconds = time.monotonic() - begin
 
     def insert_rows(self) -> None:
-        """Fills the database, which nobody has open, in the order of the slots."""
+        """Fills the closed database in the order of the slots."""
         with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
             for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536", "temp_store = MEMORY"):
                 connection.execute(f"PRAGMA {setting}")
@@ -106,14 +106,14 @@ class Store(TokenCache):
             connection.execute("COMMIT")
 
     def forget(self) -> None:
-        """Has the system give up what it has of the database in its memory, as a restart of the machine would."""
+        """Removes the database from the page cache, as a restart of the machine would."""
         with self.database.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     @contextlib.contextmanager
     def serving(self, workload: Workload) -> Iterator[RunningPeer]:
-        """Runs the server, and waits until it has had the system take the database into its memory."""
+        """Runs the server, and waits until it has read the database into the page cache."""
         with super().serving(workload) as running:
             log = self.folder / f"{self.name}.log"
             deadline = time.monotonic() + PRELOAD_SECONDS
@@ -124,9 +124,9 @@ class Store(TokenCache):
             yield running
 
     def environment(self) -> dict[str, str]:
-        """The settings, with a log that tells when the database is in memory."""
+        """The settings, with a log level that reports the end of preloading."""
         return super().environment() | {"TOKEN_CACHE_LOG_LEVEL": "debug"}
 
     def remove(self) -> None:
-        """Gives the disk space back."""
+        """Frees the disk space."""
         shutil.rmtree(self.data)

@@ -1,6 +1,6 @@
-/* A slower disk: every fdatasync and fsync of the program that this library is preloaded into first sleeps.
+/* Simulates a slower disk: preloaded into a program, it sleeps before each fdatasync and fsync.
  *
- * The file that SYNC_DELAY_STATE names holds the sleep, which may be changed at any time, and what has been counted.
+ * The file named by SYNC_DELAY_STATE contains the delay, which may be changed at any time, and the counts.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -13,12 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The same in sync_delay.py. */
+/* The same fields as in sync_delay.py. */
 struct state {
     uint64_t delay;      /* nanoseconds */
-    uint64_t log_syncs;  /* of SQLite's log */
+    uint64_t log_syncs;  /* of the WAL */
     uint64_t file_syncs; /* of anything else */
-    uint64_t time;       /* nanoseconds that the syncs of the log took, with the sleep */
+    uint64_t time;       /* nanoseconds that the syncs of the WAL took, with the delay */
 };
 
 static struct state *state;

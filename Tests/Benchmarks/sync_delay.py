@@ -1,4 +1,4 @@
-"""A slower disk for the server, whose syncs are counted."""
+"""Delays and counts the syncs of a server."""
 
 import dataclasses
 import mmap
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True)
 class Syncs:
-    """What the server has had synced."""
+    """Counts of the server's syncs."""
 
     log: int
     database: int
@@ -21,16 +21,16 @@ class Syncs:
 
     @property
     def commits(self) -> int:
-        """Each syncs the log, as each part of a checkpoint does before the database is synced.
+        """Commits. Each syncs the WAL, as each part of a checkpoint does before it syncs the database.
 
-        One in some hundred is counted twice, as the first after a checkpoint syncs the log once more; and more without
-        need when readers hold checkpoints up.
+        About one in several hundred is counted twice, because the first commit after a checkpoint syncs the WAL once more;
+        when readers delay checkpoints, more are.
         """
         return self.log - self.database
 
     @property
     def milliseconds(self) -> float:
-        """What a sync of the log takes."""
+        """The time of a sync of the WAL."""
         return self.log_seconds / max(1, self.log) * 1e3
 
 
@@ -43,18 +43,18 @@ class SyncDelay:
         library = folder / "sync_delay.so"
         source = Path(__file__).with_name("sync_delay.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(library), str(source)], check=True)
-        # Not a file: to write to a page of one may have to wait for the disk.
+        # Not a file on a disk, because writing to its pages might wait for the disk.
         descriptor = os.memfd_create("sync-delay")
         os.truncate(descriptor, struct.calcsize(self.LAYOUT))
         self.memory = mmap.mmap(descriptor, struct.calcsize(self.LAYOUT))
         self.settings = {"LD_PRELOAD": str(library), "SYNC_DELAY_STATE": f"/proc/{os.getpid()}/fd/{descriptor}"}
-        """Variables of the server's environment."""
+        """The environment variables of the server."""
 
     def set(self, milliseconds: int) -> None:
-        """Changes what each sync takes longer from now on."""
+        """Changes the delay of each sync from now on."""
         struct.pack_into("=Q", self.memory, 0, milliseconds * 1_000_000)
 
     def syncs(self) -> Syncs:
-        """So far."""
+        """The counts so far."""
         _, log, database, nanoseconds = struct.unpack_from(self.LAYOUT, self.memory)
         return Syncs(log, database, nanoseconds / 1e9)

@@ -1,4 +1,4 @@
-"""What the peers are asked: tokens, and the requests of each row of the table."""
+"""The tokens and the requests for each row of the table."""
 
 import dataclasses
 import random
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 TOKEN_COUNT = 10_000
 SEED = 20_240_229
-# Of numbered tokens, for printf here, in SQLite and in Lua.
+# The ids of numbered tokens, for printf in Python, SQLite and Lua.
 ID_FORMAT = "00000000-0000-4000-8000-%012d"
 
 
@@ -21,7 +21,7 @@ class Workload:
     requests: list[bytes]
     body_bytes: int
     expected: bytes
-    """What every right answer contains."""
+    """A part of every correct answer."""
     is_tls: bool = False
 
     @property
@@ -31,11 +31,11 @@ class Workload:
 
     @property
     def keeps_connections(self) -> bool:
-        """Whether a connection goes on after an answer."""
+        """Whether a connection stays open after an answer."""
         return b"Connection: close" not in self.requests[0]
 
     def script(self, folder: Path, seed: int) -> list[str]:
-        """A script of wrk's and its arguments, with its files in a folder."""
+        """The script for wrk and its arguments, with its files in a folder."""
         requests = folder / "requests"
         requests.write_bytes(b"".join(self.requests))
         return ["replay.lua", str(requests), str(self.request_bytes), str(seed)]
@@ -43,11 +43,11 @@ class Workload:
 
 @dataclasses.dataclass(frozen=True)
 class Numbered(Workload):
-    """Requests for random ones of many tokens, whose ids are made from numbers: the first request is the template."""
+    """Requests for random tokens whose ids contain numbers; the first request is the template."""
 
     count: int = 0
     pause_milliseconds: int = 0
-    """What a connection waits on average before each request."""
+    """How long a connection waits on average before each request."""
 
     def script(self, folder: Path, seed: int) -> list[str]:
         template = self.requests[0].decode().replace("%", "%%").replace(ID_FORMAT % 0, ID_FORMAT)
@@ -56,7 +56,7 @@ class Numbered(Workload):
 
 @dataclasses.dataclass(frozen=True)
 class Paced(Workload):
-    """Requests that come at a rate, whatever the server makes of it."""
+    """Requests at a fixed rate, however fast the server is."""
 
     requests_per_second: float = 0
 
@@ -66,7 +66,7 @@ class Paced(Workload):
 
 
 def unique_ids(seed: int) -> list[str]:
-    """As many ids as there are tokens, the same ones for the same seed."""
+    """An id for each token, the same ones for the same seed."""
     source = random.Random(seed)
     return [str(uuid.UUID(int=source.getrandbits(128), version=4)) for _ in range(TOKEN_COUNT)]
 
@@ -141,7 +141,7 @@ def paced(workload: Workload, requests_per_second: float) -> Paced:
 
 
 def over_tls(name: str, workload: Workload, field: str = "") -> Workload:
-    """The same requests over TLS, with a further header line."""
+    """The same requests over TLS, with an additional header."""
     requests = [request.replace(b"\r\n", f"\r\n{field}".encode(), 1) for request in workload.requests]
     return dataclasses.replace(workload, name=name, requests=requests, is_tls=True)
 
@@ -154,5 +154,5 @@ GET_MISS = gets("GET miss", unique_ids(SEED + 2), b'"50002"')
 POST = posts("POST", STORED_IDS, token_infos(SEED + 3))
 GET_UNCACHED = dataclasses.replace(GET_HIT, name="GET hit, from SQLite")
 TLS_GET = over_tls("TLS GET hit", GET_HIT)
-# wrk keeps no sessions: each connection is a full handshake.
+# wrk does not resume sessions: each connection makes a full handshake.
 TLS_HANDSHAKE = over_tls("TLS handshake", GET_HIT, "Connection: close\r\n")

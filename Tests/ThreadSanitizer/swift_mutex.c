@@ -1,15 +1,15 @@
-/* Tells ThreadSanitizer what a contended Synchronization.Mutex does; preloaded into the tests that run under it.
+/* Tells ThreadSanitizer about contended Synchronization.Mutex locks; preloaded into the tests that run under it.
  *
- * A Mutex that nobody else holds is taken and given back by code that the compiler puts into ours, where
- * ThreadSanitizer sees its atomic operations. All else is in libswiftSynchronization.so, which is built without
- * ThreadSanitizer: a lock that was waited for seems to be none, and whatever the mutex guards to be a race.
+ * An uncontended Mutex is locked and unlocked by inlined code, whose atomic operations ThreadSanitizer sees. The rest is in
+ * libswiftSynchronization.so, which is built without ThreadSanitizer: a lock that was waited for goes unnoticed, and
+ * accesses to the guarded data are reported as races.
  *
- * The three functions here stand before those of that library, which do the work, and tell that who takes the mutex
- * comes after who gave it back. That is what a mutex is for, and it is told of the address that the atomic operations
- * are seen at, so a race beside a mutex, or under two different ones, is reported as before.
+ * The three functions here wrap those of that library, and tell ThreadSanitizer that locking happens after the previous
+ * unlocking. They use the address of the atomic operations, so races outside a mutex, or under two different ones, are still
+ * reported.
  *
  * The names and signatures are part of Swift's ABI since 6.0: stdlib/public/Synchronization/Mutex/LinuxImpl.swift.
- * Should another Swift have others, the races that are none are back.
+ * If a later version of Swift changes them, the false reports return.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,11 +22,11 @@
 #define TRY_LOCK "$s15Synchronization12_MutexHandleV12_tryLockSlowSbyF"
 #define UNLOCK "$s15Synchronization12_MutexHandleV11_unlockSlowyyF"
 
-/* Swift's convention: self, the address of the mutex's 32 bits, is in the register for the context. */
+/* Swift's calling convention passes self, the address of the mutex's 32 bits, in the context register. */
 #define SWIFT __attribute__((swiftcall))
 #define SELF __attribute__((swift_context)) void *self
 
-/* In a program without ThreadSanitizer, such as `swift test` itself, there are none. */
+/* Weak, because programs without ThreadSanitizer, such as `swift test` itself, do not have them. */
 __attribute__((weak)) void __tsan_acquire(void *address);
 __attribute__((weak)) void __tsan_release(void *address);
 
@@ -40,7 +40,7 @@ static void *original(const char *name) {
     return function;
 }
 
-/* Looked up once; by several threads at once it is the same. */
+/* Looked up once; several threads that do it at the same time get the same address. */
 #define ORIGINAL(name, type) \
     ({ \
         static type *function; \

@@ -1,12 +1,12 @@
-/* A faulty, slow or recorded disk below one folder, put under a server with LD_PRELOAD.
+/* Simulates a faulty or slow disk below one folder, or records it; preloaded into a server with LD_PRELOAD.
  *
  *   STORAGE_SHIM_FOLDER     the folder, as an absolute path without symbolic links
- *   STORAGE_SHIM_CONTROL    a file that holds `struct control`; it is mapped, so that the tests turn the knobs, and
- *                           read what happened, while the server runs
- *   STORAGE_SHIM_RECORDING  if set: the file to which events are appended, in the one order in which they happened
+ *   STORAGE_SHIM_CONTROL    a file that contains `struct control`; it is mapped, so that tests can change the controls
+ *                           and read the counts while the server runs
+ *   STORAGE_SHIM_RECORDING  if set: the file to which events are appended in their order
  *
- * It sees the calls that SQLite and the server make, by name. What SQLite writes to its -shm file through mmap it does
- * not see; that file is no part of what has to survive.
+ * It intercepts the calls of SQLite and the server by name. It does not see writes through mmap (to a -shm file), which
+ * need not survive a power cut.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -45,21 +45,21 @@ struct control {
     _Atomic uint32_t short_writes;
     _Atomic uint32_t sync_failures;
     _Atomic uint32_t truncate_failures;
-    _Atomic uint32_t next_database_syncs; /* so many fail, of the database and not of its log */
-    _Atomic uint32_t late_database_syncs; /* each ends when so many bytes more were written, at the latest in 5 s */
+    _Atomic uint32_t next_database_syncs; /* this many fail, of the database and not of the WAL */
+    _Atomic uint32_t late_database_syncs; /* each waits until this many more bytes were written, for at most 5 s */
     _Atomic uint32_t error; /* an errno; 0 for EIO or ENOSPC, either at random */
     _Atomic uint32_t end_after_events; /* kills the process between two recorded events; 0 for never */
-    /* What was done: */
+    /* Counts: */
     _Atomic uint32_t failed_writes;
     _Atomic uint32_t shortened_writes;
     _Atomic uint32_t failed_syncs;
     _Atomic uint32_t failed_truncates;
 };
 
-/* In power_cut.py: the same names. */
+/* The same names as in power_cut.py. */
 enum kind { STARTED = 1, OPENED, WRITTEN, SYNCED, SYNC_FAILED, TRUNCATED, UNLINKED, RENAMED, SENT };
 
-/* What stands before an event's data in the recording. */
+/* The header of an event in the recording, before its data. */
 struct event {
     uint32_t kind;
     uint32_t subject; /* the number of an opened file, or the client's port */
@@ -76,16 +76,16 @@ static struct control no_control;
 static struct control *control = &no_control;
 static int recording = -1;
 
-/* Held over a call and its event, so that the recording has the order in which things happened. */
+/* Held during a call and the recording of its event, so that the recording has the order of the calls. */
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t event_count;
 static uint32_t opened_count;
 static _Atomic uint64_t written_bytes;
 
-/* By descriptor, the number of the file that it was opened as; 0 for everything outside the folder. */
+/* For each descriptor, the number of its open file; 0 for everything outside the folder. */
 static _Atomic uint32_t numbers[MOST_DESCRIPTORS];
 
-/* The descriptor whose last write was shortened: the next one to it fails, as on a disk that has just become full. */
+/* The descriptor whose last write was shortened: its next write fails, as on a disk that has just become full. */
 static _Thread_local int full_descriptor = -1;
 
 /* The recording */
@@ -127,9 +127,9 @@ __attribute__((constructor)) static void start(void)
     record(STARTED, 0, 0, NULL, 0);
 }
 
-/* Which files */
+/* Files */
 
-/* The part of a path below the folder, "" for the folder itself, NULL for what lies elsewhere. */
+/* The part of a path below the folder, "" for the folder itself, NULL for other paths. */
 static const char *below_folder(const char *path)
 {
     if (folder_length == 0 || strncmp(path, folder, folder_length) != 0) return NULL;
@@ -142,7 +142,7 @@ static uint32_t number_of(int descriptor)
     return descriptor >= 0 && descriptor < MOST_DESCRIPTORS ? numbers[descriptor] : 0;
 }
 
-/* The length of the path that a descriptor was opened on; below 0 when there is none. */
+/* The length of the path of a descriptor; negative if it has none. */
 static ssize_t path_of(int descriptor, char path[PATH_MAX])
 {
     char link[64];
@@ -152,7 +152,7 @@ static ssize_t path_of(int descriptor, char path[PATH_MAX])
     return length;
 }
 
-/* Sees what a new descriptor has been opened on. */
+/* Records what a new descriptor was opened on. */
 static void note_opened(int descriptor, int flags)
 {
     if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS || folder_length == 0) return;
@@ -209,14 +209,14 @@ DEFINE_OPENAT(openat64)
 
 int close(int descriptor)
 {
-    /* Before the call: after it another thread may already have the descriptor again. */
+    /* Before the call, because after it another thread may already have reused the descriptor. */
     if (number_of(descriptor)) numbers[descriptor] = 0;
     return REAL(close)(descriptor);
 }
 
 /* Faults */
 
-/* Whether a thing with this chance happens now. The seed moves on with each question (splitmix64). */
+/* Whether an event with this chance happens now. Each call advances the seed (splitmix64). */
 static int strikes(uint32_t chance)
 {
     if (chance == 0) return 0;
@@ -301,7 +301,7 @@ static void wait_for_writes(int descriptor)
     for (int milliseconds = 0; written_bytes < enough && milliseconds < 5000; milliseconds += 1) usleep(1000);
 }
 
-/* In short pieces, so that a disk that hangs goes on as soon as the tests turn the knob back. */
+/* Sleeps in short pieces, so that a hanging disk continues as soon as a test resets the delay. */
 static void delay_sync(void)
 {
     const uint32_t piece = 10000;
@@ -314,10 +314,10 @@ static void delay_sync(void)
 static int synchronize(int descriptor, uint32_t number, int (*real)(int))
 {
     pthread_mutex_lock(&order);
-    /* What is written while the call runs may miss it. */
+    /* Data written during the call may not be synced by it. */
     uint64_t covered = event_count;
     pthread_mutex_unlock(&order);
-    /* Not under the lock: an answer that does not wait for the sync has to get past it. */
+    /* Not under the lock, so that an answer that does not wait for the sync can be recorded before its end. */
     delay_sync();
     wait_for_writes(descriptor);
     int fails = is_next_to_fail(descriptor) || strikes(control->sync_failures);
@@ -366,7 +366,7 @@ int ftruncate64(int descriptor, off64_t size)
     return number ? truncate_to(descriptor, number, size) : REAL(ftruncate64)(descriptor, size);
 }
 
-/* Only recorded */
+/* Calls that are only recorded */
 
 int unlink(const char *path)
 {
@@ -392,7 +392,7 @@ int rename(const char *from, const char *to)
     int error = errno;
     const char *target = result == 0 && realpath(to, whole_to) ? below_folder(whole_to) : NULL;
     if (target) {
-        /* The zero byte between the two is part of it. */
+        /* Includes the zero byte between the two paths. */
         int length = snprintf(names, sizeof names, "%s%c%s", relative, '\0', target);
         record(RENAMED, 0, 0, names, length);
     }
@@ -411,8 +411,8 @@ static uint32_t port_of(int descriptor)
     return address.sin6_family == AF_INET || address.sin6_family == AF_INET6 ? ntohs(address.sin6_port) : 0;
 }
 
-/* Answers: the server sends them with this call alone, on sockets that do not block; a test sees that none is missing.
- * What it receives is not recorded: the client knows what it sent, and in which order. */
+/* Answers: the server sends them only with this call, on non-blocking sockets; a test checks that none is missing. Requests
+ * are not recorded, because the client knows what it sent in which order. */
 ssize_t send(int descriptor, const void *data, size_t length, int flags)
 {
     uint32_t port = recording >= 0 ? port_of(descriptor) : 0;

@@ -36,35 +36,40 @@ let package = Package(
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
 
+        // What the operating system offers: descriptors, errors, addresses, files, limits, clocks, threads.
+        .target(name: "System", dependencies: ["CLinux"], swiftSettings: strict),
+
         // Numbers that threads count and others read; knows nothing of what they are.
         .target(name: "Metrics", swiftSettings: strict),
 
         // Three modules that know nothing of one another.
-        .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL"], swiftSettings: strict),
+        .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "System"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
-        .target(name: "TokenStore", dependencies: ["COpenSSL"], swiftSettings: strict),
+        .target(name: "TokenStore", dependencies: ["COpenSSL", "System"], swiftSettings: strict),
 
         // The stores: each knows what every store is, and nothing of the others.
         .target(
-            name: "SQLiteStore", dependencies: ["CLinux", "CSQLite", "Metrics", "TokenStore"], swiftSettings: strict
+            name: "SQLiteStore", dependencies: ["CSQLite", "Metrics", "System", "TokenStore"], swiftSettings: strict
         ),
 
         // Imports run one way from here down.
         .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),
         .target(
-            name: "TokenPHPFiles", dependencies: ["TokenService", "TokenStore"], swiftSettings: strict
+            name: "TokenPHPFiles", dependencies: ["System", "TokenService", "TokenStore"], swiftSettings: strict
         ),
         .target(
             name: "Settings",
             dependencies: [
-                "CYAML", "HTTP", "TokenService", "TokenStore", .product(name: "Logging", package: "swift-log"),
+                "CYAML", "HTTP", "System", "TokenService", "TokenStore",
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
         ),
         .target(
             name: "Server",
             dependencies: [
-                "CLinux", "EventLoop", "HTTP", "Metrics", "SQLiteStore", "Settings", "TokenService", "TokenStore",
+                "EventLoop", "HTTP", "Metrics", "SQLiteStore", "Settings", "System", "TokenService",
+                "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -72,8 +77,8 @@ let package = Package(
         .target(
             name: "Operations",
             dependencies: [
-                "CLinux", "EventLoop", "HTTP", "Metrics", "SQLiteStore", "Server", "Settings", "TokenService",
-                "TokenStore",
+                "EventLoop", "HTTP", "Metrics", "SQLiteStore", "Server", "Settings", "System",
+                "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             // In the binary, which needs no file beside it.
@@ -83,7 +88,8 @@ let package = Package(
         .executableTarget(
             name: "token-cache",
             dependencies: [
-                "Operations", "SQLiteStore", "Server", "Settings", "TokenPHPFiles", "TokenService", "TokenStore",
+                "Operations", "SQLiteStore", "Server", "Settings", "System", "TokenPHPFiles",
+                "TokenService", "TokenStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -92,16 +98,19 @@ let package = Package(
 
         // A test target a module; Tests/Acceptance and Tests/Benchmarks drive the built binary.
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: tested),
+        .testTarget(name: "SystemTests", dependencies: ["System", "TestSupport"], swiftSettings: tested),
         .testTarget(
-            name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "TestSupport"], swiftSettings: tested
+            name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "System", "TestSupport"],
+            swiftSettings: tested
         ),
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(
-            name: "TokenStoreTests", dependencies: ["TokenStore", "TestSupport"], swiftSettings: tested
+            name: "TokenStoreTests", dependencies: ["System", "TokenStore", "TestSupport"], swiftSettings: tested
         ),
         .testTarget(
-            name: "SQLiteStoreTests", dependencies: ["Metrics", "SQLiteStore", "TokenStore", "TestSupport"],
+            name: "SQLiteStoreTests",
+            dependencies: ["Metrics", "SQLiteStore", "System", "TokenStore", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(
@@ -119,7 +128,8 @@ let package = Package(
         .testTarget(
             name: "ServerTests",
             dependencies: [
-                "Server", "EventLoop", "HTTP", "Metrics", "Settings", "TokenService", "TokenStore", "TestSupport",
+                "Server", "EventLoop", "HTTP", "Metrics", "Settings", "System", "TokenService", "TokenStore",
+                "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: tested

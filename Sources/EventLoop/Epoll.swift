@@ -1,5 +1,6 @@
 internal import CLinux
 internal import Glibc
+internal import System
 
 /// An epoll instance and the one buffer its events are read into.
 ///

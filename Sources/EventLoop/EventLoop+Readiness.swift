@@ -1,4 +1,5 @@
 internal import Synchronization
+internal import System
 
 extension EventLoop {
     /// Starts to watch a descriptor for both directions, edge-triggered, and takes it to be ready for both.

@@ -1,3 +1,5 @@
+package import System
+
 extension EventLoop {
     /// Suspends a task of this loop until the deadline, which draining does not shorten.
     package func sleep(until deadline: MonotonicTime) async {

@@ -1,4 +1,5 @@
 internal import Synchronization
+package import System
 
 /// How long one part of a turn may go on before others have theirs.
 ///

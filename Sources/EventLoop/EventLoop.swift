@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Synchronization
+package import System
 
 /// One thread's epoll instance, run as a Swift task executor.
 ///

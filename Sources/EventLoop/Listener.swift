@@ -1,6 +1,7 @@
 internal import CLinux
 internal import Glibc
 internal import Synchronization
+package import System
 
 /// A bound and listening stream socket, shared by all loops that accept from it.
 package final class Listener: Sendable {
@@ -26,13 +27,8 @@ package final class Listener: Sendable {
     ///
     /// - Parameter address: An IPv6 address takes no IPv4 connections: each family is its own listener.
     package init(binding address: SocketAddress) throws(SystemError) {
-        descriptor = try Self.makeSocket(address.family)
-        try descriptor.setOption(SOL_SOCKET, SO_REUSEADDR, "SO_REUSEADDR")
-        if address.family == AF_INET6 {
-            try descriptor.setOption(Int32(IPPROTO_IPV6), IPV6_V6ONLY, "IPV6_V6ONLY")
-        }
+        descriptor = try Self.boundSocket(address)
         let number = descriptor.number
-        guard unsafe address.withPointer({ unsafe bind(number, $0, $1) }) == 0 else { throw SystemError.last("bind") }
         try Self.listen(on: number)
         let bound = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
         self.address = bound
@@ -44,12 +40,15 @@ package final class Listener: Sendable {
 
     /// Whether an address could be listened on, without listening: no client can come in meanwhile.
     package static func tryBinding(_ address: SocketAddress) throws(SystemError) {
-        let probe = try makeSocket(address.family)
-        try probe.setOption(SOL_SOCKET, SO_REUSEADDR, "SO_REUSEADDR")
-        if address.family == AF_INET6 { try probe.setOption(Int32(IPPROTO_IPV6), IPV6_V6ONLY, "IPV6_V6ONLY") }
-        guard unsafe address.withPointer({ unsafe bind(probe.number, $0, $1) }) == 0 else {
-            throw SystemError.last("bind")
-        }
+        _ = try boundSocket(address)
+    }
+
+    private static func boundSocket(_ address: SocketAddress) throws(SystemError) -> FileDescriptor {
+        let descriptor = try makeSocket(address.family)
+        try descriptor.setOption(SOL_SOCKET, SO_REUSEADDR, "SO_REUSEADDR")
+        if address.family == AF_INET6 { try descriptor.setOption(Int32(IPPROTO_IPV6), IPV6_V6ONLY, "IPV6_V6ONLY") }
+        try address.bind(descriptor)
+        return descriptor
     }
 
     /// Takes over a stream socket that listens already, and that its owner, such as systemd, keeps open as well.
@@ -113,18 +112,8 @@ package final class Listener: Sendable {
 
     /// `unix:` and the path of a Unix socket's file, or `@` and its name in the abstract namespace (unix(7)).
     private static func unixName(_ number: Int32) -> String {
-        var address = sockaddr_un()
-        var length = socklen_t(MemoryLayout<sockaddr_un>.size)
-        let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe getsockname(number, $0, &length)
-            }
-        }
-        let start = MemoryLayout<sa_family_t>.size
-        guard status == 0, Int(length) > start else { return "unix" }
-        var bytes = unsafe withUnsafeBytes(of: address) { unsafe Array($0[start..<Int(length)]) }
-        if bytes[0] == 0 { bytes[0] = UInt8(ascii: "@") }
-        return "unix:" + String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+        guard let name = try? UnixSocketAddress(boundBy: number).name else { return "unix" }
+        return "unix:\(name)"
     }
 
     /// Listens on a Unix socket.
@@ -138,13 +127,12 @@ package final class Listener: Sendable {
     ///   - owner: The file's user and group; nil leaves them.
     package init(unixPath path: String, mode: UInt32, owner: (user: UInt32, group: UInt32)?) throws(SystemError) {
         descriptor = try Self.makeSocket(AF_UNIX)
-        if try Self.isAbandonedSocket(path) { _ = unsafe unlink(path) }
+        let unixAddress = try UnixSocketAddress(path: path)
+        if try Self.isAbandonedSocket(path, unixAddress) { _ = unsafe unlink(path) }
         let number = descriptor.number
         // The file is made with the mode of the socket, as far as the umask lets it.
         guard fchmod(number, mode) == 0 else { throw SystemError.last("fchmod") }
-        guard unsafe try Self.withUnixAddress(path, { unsafe bind(number, $0, $1) }) == 0 else {
-            throw SystemError.last("bind")
-        }
+        try unixAddress.bind(descriptor)
         do throws(SystemError) {
             // Only where it has to be: whoever else may write to the folder could have put a link to another file there.
             // Whatever the file's mode is until then, nobody gets in before it listens.
@@ -163,15 +151,12 @@ package final class Listener: Sendable {
     }
 
     private static func isSocket(_ path: String, mode: UInt32) -> Bool {
-        var status = stat()
-        return unsafe lstat(path, &status) == 0 && status.st_mode == S_IFSOCK | mode
+        guard let status = FileStatus(path, followingLinks: false) else { return false }
+        return status.isSocket && status.mode == mode
     }
 
     private static func makeSocket(_ family: Int32) throws(SystemError) -> FileDescriptor {
-        let type = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
-        let number = socket(family, Int32(type), 0)
-        guard number >= 0 else { throw SystemError.last("socket") }
-        return FileDescriptor(owning: number)
+        try FileDescriptor(socket: family, SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue)
     }
 
     private static func listen(on number: Int32) throws(SystemError) {
@@ -179,31 +164,15 @@ package final class Listener: Sendable {
         guard Glibc.listen(number, 4096) == 0 else { throw SystemError.last("listen") }
     }
 
-    /// Whether the path is a socket that refuses connections; fails where this user may not find out.
-    private static func isAbandonedSocket(_ path: String) throws(SystemError) -> Bool {
-        var status = stat()
-        guard unsafe lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK else { return false }
-        let probe = try makeSocket(AF_UNIX)
-        let result = unsafe try withUnixAddress(path) { unsafe connect(probe.number, $0, $1) }
-        guard result == 0 || (errno != EACCES && errno != EPERM) else { throw SystemError.last("connect") }
-        return result != 0 && errno == ECONNREFUSED
-    }
-
-    private static func withUnixAddress(
-        _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32
-    ) throws(SystemError) -> Int32 {
-        var address = sockaddr_un()
-        address.sun_family = sa_family_t(AF_UNIX)
-        let bytes = Array(path.utf8)
-        let capacity = MemoryLayout.size(ofValue: address.sun_path)
-        guard bytes.count < capacity else {
-            throw SystemError(call: "bind", code: ENAMETOOLONG)
-        }
-        unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
-        return unsafe withUnsafePointer(to: address) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
-            }
+    /// Whether the path is a socket that refuses connections; fails if this user may not find out.
+    private static func isAbandonedSocket(_ path: String, _ address: UnixSocketAddress) throws(SystemError) -> Bool {
+        guard FileStatus(path, followingLinks: false)?.isSocket == true else { return false }
+        do throws(SystemError) {
+            try address.connect(makeSocket(AF_UNIX))
+            return false
+        } catch {
+            guard !error.isPermissionDenied else { throw error }
+            return error.code == ECONNREFUSED
         }
     }
 
@@ -217,96 +186,16 @@ package final class Listener: Sendable {
         removeFile()
     }
 
-    fileprivate func addAcceptor() {
+    func addAcceptor() {
         acceptors.add(1, ordering: .relaxed)
     }
 
     /// Stops listening when the last acceptor goes: from then on clients are refused instead of left waiting.
-    fileprivate func removeAcceptor() {
+    func removeAcceptor() {
         // On a listening socket Linux takes this for the end of listening, through whichever descriptor it is reached.
         if acceptors.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, !isAdopted {
             _ = shutdown(descriptor.number, Int32(SHUT_RD))
             removeFile()
         }
-    }
-}
-
-extension FileDescriptor {
-    /// Turns a socket option on.
-    func setOption(_ level: Int32, _ option: Int32, _ name: String) throws(SystemError) {
-        var on: Int32 = 1
-        guard unsafe setsockopt(number, level, option, &on, socklen_t(MemoryLayout<Int32>.size)) == 0 else {
-            throw SystemError.last("setsockopt \(name)")
-        }
-    }
-}
-
-/// A listener as one loop sees it.
-///
-/// Belongs to the loop's thread.
-package struct Acceptor: ~Copyable {
-    private let listener: Listener
-    private let loop: EventLoop
-    private let id: RegistrationID
-    private let outlastsDraining: Bool
-
-    /// - Parameters:
-    ///   - listener: What to accept from.
-    ///   - loop: The loop of the calling task.
-    ///   - outlastsDraining: Whether it goes on until the loop is abandoned, for those who ask how the end comes on.
-    package init(_ listener: Listener, on loop: EventLoop, outlastsDraining: Bool = false) throws(SystemError) {
-        self.listener = listener
-        self.loop = loop
-        self.outlastsDraining = outlastsDraining
-        id = try loop.registerShared(listener.descriptor.number)
-        listener.addAcceptor()
-    }
-
-    /// What came of trying to accept.
-    package enum Outcome {
-        /// A new connection; whoever gets the number owns it. A plain number, as it may travel to another loop.
-        case accepted(descriptor: Int32, peer: SocketAddress)
-        /// The loop is draining, or has been abandoned, and the queue is empty: accept no more.
-        case finished
-        /// Nothing left to accept with, or another fault that time may mend.
-        case failed(SystemError)
-    }
-
-    /// Takes the next connection off the queue, waiting for one if there is none.
-    ///
-    /// While draining, what the kernel has already queued is still accepted: those clients believe to be connected.
-    package func next() async -> Outcome {
-        while true {
-            do throws(SystemError) {
-                var number: Int32 = -1
-                let peer = unsafe try SocketAddress("accept4") { address, length in
-                    number = retryingInterrupts {
-                        unsafe accept4(
-                            listener.descriptor.number, address, length,
-                            Int32(SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
-                        )
-                    }
-                    return number
-                }
-                return .accepted(descriptor: number, peer: peer)
-            } catch {
-                switch error.code {
-                case EAGAIN:
-                    if outlastsDraining ? loop.isAbandoned : loop.isDraining { return .finished }
-                    loop.markBlocked(.readable, of: id)
-                    _ = await loop.wait(for: .readable, of: id, until: .never, isIdle: !outlastsDraining)
-                // Errors of the new connection, not of the listener (accept(2), "Error handling").
-                case ECONNABORTED, EPROTO, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, ENETUNREACH, ENETDOWN, EPERM:
-                    continue
-                default:
-                    return .failed(error)
-                }
-            }
-        }
-    }
-
-    deinit {
-        loop.deregister(id, isShared: true)
-        listener.removeAcceptor()
     }
 }

@@ -1,3 +1,5 @@
+internal import System
+
 /// Names one registration of a descriptor with a loop.
 ///
 /// The kernel gives a closed descriptor's number to the next socket, perhaps within one batch of events: the generation

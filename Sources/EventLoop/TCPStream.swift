@@ -1,4 +1,5 @@
 internal import Glibc
+package import System
 
 /// A connected TCP socket on its loop: bytes in, bytes out, never blocking the thread; in clear or, once started, over TLS.
 ///

@@ -1,3 +1,5 @@
+internal import System
+
 /// A binary heap of deadlines; the earliest is at hand in O(1), changes cost O(log n).
 ///
 /// Entries are never removed before their time: the loop looks at what is due and drops what no longer matters.

@@ -1,5 +1,6 @@
 internal import CLinux
 internal import Glibc
+internal import System
 
 /// An eventfd that gets a loop out of its wait, callable from any thread.
 struct WakeUp: ~Copyable, Sendable {

@@ -1,6 +1,6 @@
-internal import Glibc
 package import Metrics
 internal import Synchronization
+internal import System
 internal import TokenStore
 
 /// What the writer's thread counts; any thread reads it.
@@ -32,8 +32,7 @@ package final class StoreMetrics: Sendable {
 extension Histogram {
     /// Counts a time, in nanoseconds.
     func add(_ duration: Duration) {
-        let (seconds, attoseconds) = duration.components
-        add(UInt64(max(0, seconds)) * 1_000_000_000 + UInt64(max(0, attoseconds)) / 1_000_000_000)
+        add(Nanoseconds(duration).count)
     }
 }
 
@@ -44,10 +43,5 @@ extension SQLiteTokenStore {
     package var unreadableCount: Int { state.unreadableCount.load(ordering: .relaxed) }
 
     /// Bytes of the database's file and of its log's; 0 for one that is not there.
-    package var fileSizes: (database: Int, log: Int) { (Self.size(of: path), Self.size(of: path + "-wal")) }
-
-    private static func size(of path: String) -> Int {
-        var status = stat()
-        return unsafe stat(path, &status) == 0 ? Int(status.st_size) : 0
-    }
+    package var fileSizes: (database: Int, log: Int) { (FileStatus.size(of: path), FileStatus.size(of: path + "-wal")) }
 }

@@ -1,5 +1,6 @@
 internal import CSQLite
 internal import Glibc
+internal import System
 internal import TokenStore
 
 /// Opens a store's database for writing: the first time, and again after a fault.
@@ -21,12 +22,12 @@ struct StoreOpener: Sendable {
 
     /// Opens the store, creating it if it is missing; in a folder that the caller has locked.
     func open() throws(SQLiteOpenError) -> Opened {
-        let isEmpty = PrivateFile.size(database) == 0 && PrivateFile.size(database + "-wal") == 0
-        let hasRing = options.isSealed && PrivateFile.exists(options.keyRing.path)
+        let isEmpty = FileStatus.size(of: database) == 0 && FileStatus.size(of: database + "-wal") == 0
+        let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
         try createPrivateFile()
         let opened = try open(.readWriteCreate, options.retention)
         // The WAL's index, which earlier versions kept in a file; no other program can have it open now.
-        _ = unsafe unlink(PrivateFile.resolved(database) + "-shm")
+        _ = unsafe unlink(Path.resolved(database) + "-shm")
         // Perhaps the disk with the tokens is not mounted.
         if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
         return opened
@@ -108,7 +109,7 @@ struct StoreOpener: Sendable {
     /// - Parameter mode: How the database is to be opened.
     /// - Returns: Whether a damaged one was accepted.
     private func examineLog(_ mode: SQLiteConnection.Mode) throws(SQLiteOpenError) -> Bool {
-        let path = PrivateFile.resolved(database) + "-wal"
+        let path = Path.resolved(database) + "-wal"
         let found = try Schema.opening(database) { () throws(SQLiteError) in try LogExamination.damage(of: path) }
         guard let damage = found else { return false }
         let copy: String
@@ -152,14 +153,16 @@ struct StoreOpener: Sendable {
 
     /// SQLite gives the `-wal` file the mode of the database, so this one is created before SQLite does.
     private func createPrivateFile() throws(SQLiteOpenError) {
-        let descriptor = PrivateFile.openOrMake(database)
-        guard descriptor >= 0 else { throw unusable("open \(database)") }
-        _ = Glibc.close(descriptor)
-        guard PrivateFile.synchronizeFolder(PrivateFile.folder(of: database)) else { throw unusable("fsync") }
-    }
-
-    private func unusable(_ call: String) -> SQLiteOpenError {
-        .directory(.unusable(path: directory, call: call, code: errno))
+        do throws(SystemError) {
+            _ = try FileDescriptor(openingOrCreating: database)
+        } catch {
+            throw .directory(.unusable(path: directory, call: "open \(database)", code: error.code))
+        }
+        do throws(SystemError) {
+            try Folder.synchronize(Path.folder(of: database))
+        } catch {
+            throw .directory(.unusable(path: directory, call: "fsync", code: error.code))
+        }
     }
 
     private func configure(_ connection: SQLiteConnection) throws(SQLiteError) {

@@ -1,6 +1,6 @@
-internal import CLinux
 internal import Glibc
 package import Logging
+internal import System
 
 /// Prepares the process before the server opens anything: signals, memory, limits, and what its service manager left for it.
 package struct ProcessSetup: Sendable {

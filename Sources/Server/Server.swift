@@ -1,11 +1,10 @@
-internal import CLinux
 package import EventLoop
-internal import Foundation
 internal import Glibc
 internal import Logging
 package import SQLiteStore
 package import Settings
 internal import Synchronization
+package import System
 package import TokenService
 internal import TokenStore
 
@@ -151,11 +150,7 @@ package final class Server: Sendable {
     }
 
     private static func startThread(_ name: String, of loop: EventLoop) {
-        Thread {
-            // Foundation's `Thread.name` has no effect in a thread that is faster than `start` is done.
-            unsafe clinux_name_thread(name)
-            loop.run()
-        }.start()
+        NamedThread.start(name) { loop.run() }
     }
 
     var loops: [EventLoop] { workers.map(\.loop) + [administrationLoop] }

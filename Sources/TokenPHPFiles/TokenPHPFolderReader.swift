@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 
 /// Reads token.php's files one at a time, in the order in which the file system has them.
 @safe package struct TokenPHPFolderReader: ~Copyable {
@@ -16,7 +17,7 @@ internal import Glibc
 
     package init(_ path: String) throws(TokenPHPFolderError) {
         guard let stream = unsafe opendir(path) else {
-            throw TokenPHPFolderError(path: path, call: "opendir", reason: unsafe String(cString: strerror(errno)))
+            throw TokenPHPFolderError(path: path, call: "opendir", reason: SystemError.reason(errno))
         }
         unsafe self.stream = unsafe stream
         self.path = path
@@ -60,33 +61,25 @@ internal import Glibc
             throw TokenPHPFile.SkipReasonError(errno == ELOOP || errno == ENXIO ? .notAFile : .unreadable)
         }
         defer { close(descriptor) }
-        var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0 else { throw TokenPHPFile.SkipReasonError(.unreadable) }
-        guard status.st_mode & S_IFMT == S_IFREG else { throw TokenPHPFile.SkipReasonError(.notAFile) }
+        guard let status = try? FileStatus.read(descriptor) else { throw TokenPHPFile.SkipReasonError(.unreadable) }
+        guard status.isFile else { throw TokenPHPFile.SkipReasonError(.notAFile) }
         let id = try TokenPHPFile.id(ofName: name).get()
-        guard status.st_size <= Self.sizeLimit else { throw TokenPHPFile.SkipReasonError(.tooLarge) }
-        let content = try content(of: descriptor, size: Int(status.st_size))
+        guard status.size <= Self.sizeLimit else { throw TokenPHPFile.SkipReasonError(.tooLarge) }
+        let content = try content(of: descriptor, size: status.size)
         guard !content.isEmpty else { throw TokenPHPFile.SkipReasonError(.empty) }
         let (tokenInfo, format) = TokenPHPFileFormat.read(content)
         guard (try? UTF8Span(validating: tokenInfo.span)) != nil else {
             throw TokenPHPFile.SkipReasonError(.contentNotText)
         }
-        return TokenPHPFile(id: id, tokenInfo: tokenInfo, format: format, modifiedAt: Int64(status.st_mtim.tv_sec))
+        return TokenPHPFile(
+            id: id, tokenInfo: tokenInfo, format: format, modifiedAt: Int64(status.modificationTime.seconds))
     }
 
     private func content(of descriptor: Int32, size: Int) throws(TokenPHPFile.SkipReasonError) -> [UInt8] {
-        var content = [UInt8](repeating: 0, count: size)
-        var count = 0
-        while count < size {
-            let received = unsafe content.withUnsafeMutableBytes { bytes in
-                unsafe Glibc.read(descriptor, bytes.baseAddress?.advanced(by: count), size - count)
-            }
-            if received < 0 && errno == EINTR { continue }
-            guard received >= 0 else { throw TokenPHPFile.SkipReasonError(.unreadable) }
-            if received == 0 { break }
-            count += received
+        do throws(SystemError) {
+            return try BlockingIO.read(from: descriptor, limit: size)
+        } catch {
+            throw TokenPHPFile.SkipReasonError(.unreadable)
         }
-        content.removeLast(size - count)
-        return content
     }
 }

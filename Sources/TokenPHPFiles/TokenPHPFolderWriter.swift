@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 
 /// Writes token.php's files, each whole or not at all.
 package struct TokenPHPFolderWriter: ~Copyable {
@@ -19,11 +20,11 @@ package struct TokenPHPFolderWriter: ~Copyable {
     /// Opens a folder, which is made (mode 0700) if it is missing.
     package init(_ path: String, format: TokenPHPFileFormat) throws(TokenPHPFolderError) {
         if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
-            throw TokenPHPFolderError(path: path, call: "mkdir", reason: unsafe String(cString: strerror(errno)))
+            throw TokenPHPFolderError(path: path, call: "mkdir", reason: SystemError.reason(errno))
         }
         let folder = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard folder >= 0 else {
-            throw TokenPHPFolderError(path: path, call: "open", reason: unsafe String(cString: strerror(errno)))
+            throw TokenPHPFolderError(path: path, call: "open", reason: SystemError.reason(errno))
         }
         self.path = path
         self.format = format
@@ -49,7 +50,11 @@ package struct TokenPHPFolderWriter: ~Copyable {
         let descriptor = openTemporary()
         guard descriptor >= 0 else { throw failure() }
         defer { close(descriptor) }
-        try write(format.content(of: tokenInfo), to: descriptor)
+        do throws(SystemError) {
+            try BlockingIO.write(format.content(of: tokenInfo), to: descriptor)
+        } catch {
+            throw Failure(path: path, reason: error.reason)
+        }
         let time = timespec(tv_sec: Int(modifiedAt), tv_nsec: 0)
         _ = unsafe [time, time].withUnsafeBufferPointer { unsafe futimens(descriptor, $0.baseAddress) }
         let isRenamed = unsafe renameat(folder, Self.temporaryName, folder, TokenPHPFile.terminated(name)) == 0
@@ -74,19 +79,7 @@ package struct TokenPHPFolderWriter: ~Copyable {
         return unsafe openat(folder, Self.temporaryName, flags, 0o600)
     }
 
-    private func write(_ content: [UInt8], to descriptor: Int32) throws(Failure) {
-        var written = 0
-        while written < content.count {
-            let count = unsafe content.withUnsafeBytes { bytes in
-                unsafe Glibc.write(descriptor, bytes.baseAddress?.advanced(by: written), content.count - written)
-            }
-            if count < 0 && errno == EINTR { continue }
-            guard count > 0 else { throw failure() }
-            written += count
-        }
-    }
-
     private func failure() -> Failure {
-        Failure(path: path, reason: unsafe String(cString: strerror(errno)))
+        Failure(path: path, reason: SystemError.reason(errno))
     }
 }

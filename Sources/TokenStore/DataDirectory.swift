@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Synchronization
+package import System
 
 /// The server's data folder, locked against other processes for as long as this is held.
 ///
@@ -22,7 +23,16 @@ package final class DataDirectory: Sendable {
     ///   - path: The folder.
     ///   - creates: Whether it is created (mode 0700) if it is missing, with the folders above it.
     package init(path: String, creates: Bool) throws(DataDirectoryError) {
-        if creates { try Self.create(path) }
+        if creates {
+            do throws(SystemError) {
+                try Folder.create(path)
+            } catch {
+                guard !FileStatus.exists(path) || FileStatus(path)?.isFolder == true else {
+                    throw .notADirectory(path: path)
+                }
+                throw .unusable(path: path, call: error.call, code: error.code)
+            }
+        }
         lock = Mutex(try Self.lock(path))
         self.path = path
     }
@@ -61,7 +71,7 @@ package final class DataDirectory: Sendable {
             switch error {
             case .held(let processID): throw .inUse(path: path, processID: processID)
             case .link(let error): throw .link(error)
-            case .system(let call, let code): throw .unusable(path: path, call: call, code: code)
+            case .system(let error): throw .unusable(path: path, call: error.call, code: error.code)
             }
         }
     }
@@ -71,24 +81,6 @@ package final class DataDirectory: Sendable {
     /// - Returns: Nil when no process has, or it cannot be told.
     package static func holder(of path: String) -> Int? {
         FileLock.process(.wholeFile, path + "/" + lockName)
-    }
-
-    /// Makes the folder and those above it, as far as they are missing.
-    private static func create(_ path: String) throws(DataDirectoryError) {
-        var status = stat()
-        if unsafe stat(path, &status) == 0 {
-            guard status.st_mode & S_IFMT == S_IFDIR else { throw .notADirectory(path: path) }
-            return
-        }
-        let parent = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ""
-        if errno == ENOENT && !parent.isEmpty { try create(parent) }
-        guard unsafe mkdir(path, 0o700) == 0 || errno == EEXIST else {
-            throw .unusable(path: path, call: "mkdir", code: errno)
-        }
-        // The folder's own entry has to survive a power cut as well.
-        guard PrivateFile.synchronizeFolder(parent.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : parent) else {
-            throw .unusable(path: path, call: "fsync", code: errno)
-        }
     }
 }
 
@@ -107,7 +99,7 @@ package enum DataDirectoryError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .unusable(let path, let call, let code):
             """
-            the data directory \(path) cannot be used (\(call): \(unsafe String(cString: strerror(code)))); \
+            the data directory \(path) cannot be used (\(call): \(SystemError.reason(code))); \
             give the server's user write access to it, or name another one with --data-directory
             """
         case .notADirectory(let path):

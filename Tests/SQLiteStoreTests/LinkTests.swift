@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import System
 import TestSupport
 import Testing
 
@@ -59,7 +60,7 @@ import Testing
         try Self.link(folder + "/data/tokens.db", to: target.replacing("/ABOVE", with: folder))
         let followed = try FollowedPath(folder + "/data/tokens.db")
         #expect(followed.isLink)
-        #expect(followed.path == PrivateFile.resolved(folder) + "/real/store")
+        #expect(followed.path == Path.resolved(folder) + "/real/store")
     }
 
     @Test(arguments: ["../nowhere", "/nowhere/at/all", "tokens.db", "../data/tokens.db"])
@@ -107,11 +108,11 @@ import Testing
         let directory = try DataDirectory(path: folder + "/first", creates: false)
         let first = try DatabaseLock(in: directory.path)
         let database = first.database
-        #expect(database == PrivateFile.resolved(real))
+        #expect(database == Path.resolved(real))
         #expect(
             Self.fault(opening: folder + "/second")
                 == .databaseInUse(
-                    path: PrivateFile.resolved(real), directory: folder + "/second", processID: Int(getpid()))
+                    path: Path.resolved(real), directory: folder + "/second", processID: Int(getpid()))
         )
         if name == "tokens.db" {
             #expect(

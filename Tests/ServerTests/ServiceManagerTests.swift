@@ -4,6 +4,7 @@ import Glibc
 import Logging
 import Settings
 import Synchronization
+import System
 import TestSupport
 import Testing
 

@@ -1,5 +1,6 @@
 internal import COpenSSL
 internal import Glibc
+internal import System
 
 /// This thread's queue of OpenSSL errors (ERR_get_error(3)).
 ///

@@ -1,5 +1,6 @@
 internal import COpenSSL
 internal import Synchronization
+internal import System
 
 /// What the TLS connections of a listener share: certificates, keys, rules.
 ///

@@ -1,3 +1,5 @@
+package import System
+
 /// Why a connection did not get as far as TLS.
 package enum TLSError: Error, Hashable, CustomStringConvertible {
     /// The client sent text, in all likelihood a plain HTTP request; none of it has been read and it can be answered so.

@@ -1,3 +1,5 @@
+internal import System
+
 /// The files that a TLS listener is configured with, all in PEM.
 package struct TLSFiles: Hashable, Sendable {
     /// A certificate with its intermediate ones, and the key it belongs to.

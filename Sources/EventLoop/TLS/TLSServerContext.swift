@@ -1,5 +1,6 @@
 internal import COpenSSL
 internal import Glibc
+internal import System
 
 /// An SSL_CTX for one certificate and its key; freed when the last user has gone.
 ///

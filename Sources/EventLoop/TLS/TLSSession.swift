@@ -1,5 +1,6 @@
 internal import COpenSSL
 internal import Glibc
+internal import System
 
 /// The server's side of one TLS connection, over a registered socket that outlives it.
 ///

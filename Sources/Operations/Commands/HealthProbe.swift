@@ -1,6 +1,7 @@
 internal import EventLoop
 package import Server
 package import Settings
+internal import System
 
 /// Asks a running server whether it is ready, as a probe of a service manager does.
 ///

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import FoundationEssentials
 internal import Server
+internal import System
 
 /// Asks a running server over HTTP, one request a connection; blocks the calling thread meanwhile.
 ///

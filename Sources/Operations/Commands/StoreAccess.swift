@@ -4,6 +4,7 @@ package import Logging
 package import SQLiteStore
 internal import Server
 package import Settings
+internal import System
 package import TokenStore
 
 /// The store that the settings describe, for the command line: a running server's, or opened here when none runs.
@@ -46,7 +47,7 @@ package enum StoreAccess: Sendable {
         }
 
         private static func text(_ code: Int32) -> String {
-            unsafe String(cString: strerror(code))
+            SystemError.reason(code)
         }
     }
 

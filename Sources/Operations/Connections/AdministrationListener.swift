@@ -2,6 +2,7 @@ internal import EventLoop
 internal import Logging
 internal import Server
 internal import Settings
+internal import System
 
 /// A listener for those who run the server, apart from its clients' ones.
 ///

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP
+internal import System
 
 /// A connection of those who run the server: whole requests in, whole answers out.
 ///

@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import System
 
 /// The memory that commands take together: large requests and replies wait until there is room for them.
 ///

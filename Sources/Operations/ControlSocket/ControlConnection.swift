@@ -3,6 +3,7 @@ internal import FoundationEssentials
 internal import HTTP
 internal import SQLiteStore
 internal import Synchronization
+internal import System
 internal import TokenStore
 
 /// One connection of the control socket: one request, its progress, its reply.

@@ -2,6 +2,7 @@ internal import EventLoop
 internal import Logging
 internal import SQLiteStore
 internal import Server
+internal import System
 internal import TokenStore
 
 /// The Unix socket in the data directory through which the command line reaches a running server, in HTTP.

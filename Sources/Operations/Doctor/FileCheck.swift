@@ -1,6 +1,7 @@
 internal import Glibc
 internal import Server
 internal import Settings
+internal import System
 
 /// Who may read and write the files.
 enum FileCheck {

@@ -1,8 +1,8 @@
-internal import CLinux
 internal import Glibc
 internal import SQLiteStore
 internal import Server
 internal import Settings
+internal import System
 internal import TokenStore
 
 /// The data folder: whose it is, where it lies, how much room it has.
@@ -13,7 +13,7 @@ enum FolderCheck {
     private static let littleRoom = 1 << 30
 
     static func findings(_ directory: String) -> [Finding] {
-        let place = FileStatus.nearestFolder(to: directory)
+        let place = Folder.nearest(to: directory)
         var findings: [Finding] = []
         if let status = FileStatus(directory) {
             guard status.isFolder else { return [.problem(topic, DataDirectoryError.notADirectory(path: directory))] }
@@ -32,7 +32,10 @@ enum FolderCheck {
                 )
             )
         }
-        return findings + [fileSystem(unsafe clinux_file_system(place), place)] + room(of: place)
+        let disk = FileSystem(of: place)
+        findings.append(fileSystem(disk.type, place))
+        if let bytes = disk.freeBytes { findings.append(room(bytes, place)) }
+        return findings
     }
 
     private static func permissions(_ status: FileStatus, _ directory: String) -> [Finding] {
@@ -92,14 +95,6 @@ enum FolderCheck {
             topic, "\(place) is on \(name), where a lock may not keep others out and a sync may not be one",
             "set data_directory to a folder on a local disk"
         )
-    }
-
-    private static func room(of place: String) -> [Finding] {
-        var status = statvfs()
-        guard unsafe statvfs(place, &status) == 0 else { return [] }
-        // Some file systems report more than there can be.
-        let (bytes, overflows) = status.f_bavail.multipliedReportingOverflow(by: status.f_frsize)
-        return [room(overflows ? .max : Int(clamping: bytes), place)]
     }
 
     static func room(_ bytes: Int, _ place: String) -> Finding {

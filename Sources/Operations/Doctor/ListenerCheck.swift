@@ -2,6 +2,7 @@ internal import EventLoop
 internal import Glibc
 internal import Server
 internal import Settings
+internal import System
 
 /// Whether what the settings name can be listened on, or is already by the server itself.
 enum ListenerCheck {

@@ -2,6 +2,7 @@ internal import FoundationEssentials
 internal import Glibc
 internal import Server
 internal import Settings
+internal import System
 
 /// Limits and the clock.
 enum MachineCheck {
@@ -13,7 +14,7 @@ enum MachineCheck {
 
     private static func descriptors(_ settings: Settings, _ server: RunningServer) -> Finding {
         // A server takes all it can get.
-        let limit = server.facts?.descriptorLimit ?? DescriptorLimit.most
+        let limit = server.facts?.descriptorLimit ?? DescriptorLimit.highest
         let whose = server.facts == nil ? "a server that is started here" : "the server"
         let text = "\(whose) can have \(limit) files open, limits.connections is \(settings.connectionLimit)"
         guard limit < settings.connectionLimit + 64 else { return .ok(topic, text) }
@@ -22,7 +23,7 @@ enum MachineCheck {
 
     private static func coreDumps(_ server: RunningServer) -> Finding {
         guard let facts = server.facts else { return .ok(topic, "the server turns its core dumps off") }
-        let limits = (try? String(contentsOfFile: "/proc/\(facts.processID)/limits", encoding: .utf8)) ?? ""
+        let limits = TextFile.contents(of: "/proc/\(facts.processID)/limits") ?? ""
         let line = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
         guard let words = line?.split(separator: " ") else {
             return .warning(

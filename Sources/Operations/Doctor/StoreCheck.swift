@@ -3,6 +3,7 @@ internal import Glibc
 internal import SQLiteStore
 internal import Server
 internal import Settings
+internal import System
 internal import TokenStore
 
 /// The store and its key ring: of the running server when there is one, otherwise of the files.
@@ -160,7 +161,7 @@ struct StoreCheck {
             guard let ring = try KeyRingExamination.examine(file) else {
                 guard hasStore && fingerprint != nil else {
                     // The data folder is made when it is missing, others are not.
-                    let folder = URL(filePath: FileStatus.folder(of: file.path)).standardizedFileURL.path
+                    let folder = URL(filePath: Path.folder(of: file.path)).standardizedFileURL.path
                     if folder != directory, unsafe access(folder, F_OK) != 0, errno == ENOENT || errno == ENOTDIR {
                         return [.problem(Self.ringTopic, KeyRingError.noFolder(path: file.path))]
                     }

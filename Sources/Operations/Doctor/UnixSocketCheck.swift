@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Server
+internal import System
 
 /// Whether a Unix socket can be made where the settings want it.
 enum UnixSocketCheck {
@@ -38,7 +39,7 @@ enum UnixSocketCheck {
 
     /// A folder where no socket can be made.
     private static func closed(_ path: String, _ key: String) -> Finding? {
-        let folder = FileStatus.folder(of: path)
+        let folder = Path.folder(of: path)
         guard unsafe access(folder, W_OK | X_OK) != 0 else { return nil }
         switch errno {
         case ENOENT: return problem(key, UnixSocketFault(path, .noFolder))
@@ -46,7 +47,7 @@ enum UnixSocketCheck {
         case EACCES, EPERM:
             return .warning(topic, "\(key): unix:\(path) is not for this user to make in \(folder)", askOtherwise)
         case let code:
-            let reason = unsafe String(cString: strerror(code))
+            let reason = SystemError.reason(code)
             return problem(key, UnixSocketFault(path, .other(reason)))
         }
     }

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import FoundationEssentials
 internal import Server
+internal import System
 
 /// What a running server tells of itself on the control socket.
 struct ServerFacts: Codable, Sendable {

@@ -1,6 +1,6 @@
-internal import FoundationEssentials
 internal import Glibc
 internal import Metrics
+internal import System
 
 /// What the kernel knows of this process, from proc(5); 0 for what it does not tell.
 struct ProcessMetrics: Sendable {
@@ -27,12 +27,8 @@ struct ProcessMetrics: Sendable {
             metrics.threads = fields[17]
         }
         // Less the one of this look.
-        let descriptors = try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
-        metrics.descriptors = max(0, (descriptors?.count ?? 0) - 1)
-        var limit = rlimit()
-        if unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
-            metrics.descriptorLimit = UInt64(limit.rlim_cur)
-        }
+        metrics.descriptors = max(0, (Folder.names(in: "/proc/self/fd")?.count ?? 0) - 1)
+        metrics.descriptorLimit = UInt64(DescriptorLimit.current)
         return metrics
     }
 
@@ -53,7 +49,7 @@ struct ProcessMetrics: Sendable {
 
     /// The fields of `/proc/self/stat` from the third, the state, on: what precedes it may hold anything.
     private static var statistics: [Double] {
-        guard let text = try? String(contentsOfFile: "/proc/self/stat", encoding: .utf8),
+        guard let text = TextFile.contents(of: "/proc/self/stat"),
             let end = text.lastIndex(of: ")")
         else { return [] }
         return text[text.index(after: end)...].split(separator: " ").map { Double($0) ?? 0 }
@@ -61,7 +57,7 @@ struct ProcessMetrics: Sendable {
 
     /// Seconds since 1970.
     private static var bootTime: Double {
-        let text = (try? String(contentsOfFile: "/proc/stat", encoding: .utf8)) ?? ""
+        let text = TextFile.contents(of: "/proc/stat") ?? ""
         let line = text.split(separator: "\n").first { $0.hasPrefix("btime ") }
         return line.flatMap { Double($0.dropFirst("btime ".count)) } ?? 0
     }

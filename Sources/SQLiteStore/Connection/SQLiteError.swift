@@ -1,5 +1,6 @@
 internal import CSQLite
 internal import Glibc
+internal import System
 
 /// What SQLite said: the extended result code and its text.
 ///
@@ -18,10 +19,10 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     }
 
     /// What the system said of a call of our own on one of the database's files.
-    static func system(_ call: String, of file: String) -> SQLiteError {
+    static func system(_ call: String, of file: String, code: Int32 = errno) -> SQLiteError {
         SQLiteError(
-            code: errno == ENOSPC || errno == EDQUOT ? SQLITE_FULL : SQLITE_IOERR,
-            message: unsafe String(cString: strerror(errno)), sql: "\(call) \(file)"
+            code: code == ENOSPC || code == EDQUOT ? SQLITE_FULL : SQLITE_IOERR,
+            message: SystemError.reason(code), sql: "\(call) \(file)"
         )
     }
 

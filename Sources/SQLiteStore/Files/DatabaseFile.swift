@@ -1,5 +1,6 @@
 internal import CSQLite
 internal import Glibc
+internal import System
 internal import TokenStore
 
 /// A store's database and its log as files, and the file that is to take their place.
@@ -8,7 +9,7 @@ struct DatabaseFile {
     let path: String
 
     init(path: String) {
-        self.path = PrivateFile.resolved(path)
+        self.path = Path.resolved(path)
     }
 
     /// Where what is to replace it is made.
@@ -34,7 +35,7 @@ struct DatabaseFile {
     ///   - erasing: Overwrites what the old file held.
     ///   - mayBeDamaged: Goes on when the old one cannot be read, which may be why it is replaced.
     func replace(erasing: Bool = false, mayBeDamaged: Bool = false) throws(StoreError) {
-        if PrivateFile.exists(path) {
+        if FileStatus.exists(path) {
             do throws(SQLiteError) {
                 try settleLog(mayBeDamaged: mayBeDamaged)
             } catch {
@@ -65,7 +66,7 @@ struct DatabaseFile {
         try rewriteLog()
         let outcome = try connection.checkpoint(.truncate, waiting: 1_000)
         // Without a log there is nothing to move.
-        guard outcome == .complete || PrivateFile.size(path + "-wal") == 0 else {
+        guard outcome == .complete || FileStatus.size(of: path + "-wal") == 0 else {
             throw SQLiteError(code: SQLITE_BUSY, message: "its log is held by another program", sql: "checkpoint")
         }
     }

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 internal import TokenStore
 
 /// Where a data folder's database is, and the lock of one that lies elsewhere.
@@ -42,7 +43,7 @@ struct DatabaseLock: ~Copyable, Sendable {
     /// What is locked for a database that a link leads to: the lock of its folder where a server could have that as its data
     /// folder, otherwise a file beside it.
     static func file(ofLinked database: String) -> String {
-        let folder = PrivateFile.folder(of: database)
+        let folder = Path.folder(of: database)
         let isStandard = database == folder + "/" + SQLiteTokenStore.fileName
         return isStandard ? folder + "/" + DataDirectory.lockName : database + ".lock"
     }
@@ -66,8 +67,8 @@ struct DatabaseLock: ~Copyable, Sendable {
             case .held(let processID):
                 throw .databaseInUse(path: database, directory: directory, processID: processID)
             case .link(let error): throw .directory(.link(error))
-            case .system(let call, let code):
-                throw .directory(.unusable(path: PrivateFile.folder(of: file), call: call, code: code))
+            case .system(let error):
+                throw .directory(.unusable(path: Path.folder(of: file), call: error.call, code: error.code))
             }
         }
     }

@@ -1,5 +1,5 @@
-internal import CLinux
 internal import Glibc
+internal import System
 internal import TokenStore
 
 /// The files of an open store, and whether they are still the ones that the paths lead to.
@@ -40,7 +40,7 @@ struct StoreFiles: ~Copyable {
     ///
     /// - Parameter log: The log that the writer has open: its path may have come to lead to another one meanwhile.
     mutating func adopt(log: FileIdentity?) {
-        self.log = PrivateFile.resolved(database) + "-wal"
+        self.log = Path.resolved(database) + "-wal"
         let file = FileIdentity.find(database)
         identity = file?.identity
         databaseSize = file?.size ?? 0
@@ -61,23 +61,5 @@ struct StoreFiles: ~Copyable {
         self.databaseSize = found.size
         guard let file = FileIdentity.find(log), file.identity == logIdentity else { return .logRemoved }
         return file.size < logSize ? .logCut : .inPlace
-    }
-}
-
-/// What tells one file from another for as long as either is open.
-struct FileIdentity: Equatable {
-    private var device: UInt64 = 0
-    private var number: UInt64 = 0
-
-    /// The file that a path leads to, and its size in bytes; nil when there is none.
-    static func find(_ path: String) -> (identity: FileIdentity, size: UInt64)? {
-        var (identity, size) = (FileIdentity(), UInt64(0))
-        let code = unsafe clinux_file_identity(path, &identity.device, &identity.number, &size)
-        if code == 0 { return (identity, size) }
-        // Refused by name, as by the system call filters of containers before 2018: then the dearer call has to do.
-        var status = stat()
-        guard errno == EPERM || errno == ENOSYS, unsafe stat(path, &status) == 0 else { return nil }
-        identity = FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
-        return (identity, UInt64(max(0, status.st_size)))
     }
 }

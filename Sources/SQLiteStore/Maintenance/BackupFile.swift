@@ -1,3 +1,4 @@
+internal import System
 internal import TokenStore
 
 /// A backup: the database in one file, without a log.
@@ -23,14 +24,14 @@ enum BackupFile {
 
     /// Whether a file begins as a database of this program (sqlite.org/fileformat.html, section 1.3).
     static func isOne(_ path: String) -> Bool {
-        guard let head = PrivateFile.head(of: path, count: 72), head.count == 72 else { return false }
+        guard let head = TextFile.head(of: path, count: 72), head.count == 72 else { return false }
         let application = head[68..<72].reduce(0) { $0 << 8 | Int($1) }
         return head.starts(with: Self.signature) && application == Schema.applicationID
     }
 
     /// Whether a file may be a backup that was interrupted, whose first page SQLite writes last.
     static func mayBeUnfinished(_ path: String) -> Bool {
-        guard let head = PrivateFile.head(of: path, count: Self.signature.count) else { return false }
+        guard let head = TextFile.head(of: path, count: Self.signature.count) else { return false }
         return head == Self.signature || head.allSatisfy { $0 == 0 }
     }
 

@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Synchronization
+internal import System
 package import TokenStore
 
 extension StoreAdministrator {
@@ -44,7 +45,7 @@ extension StoreAdministrator {
         try await endCopy()
         let tokens = try await BackupFile.finish(temporary)
         try PrivateFile.rename(temporary, to: path)
-        return Backup(path: path, tokens: tokens, bytes: PrivateFile.size(path))
+        return Backup(path: path, tokens: tokens, bytes: FileStatus.size(of: path))
     }
 
     /// A backup replaces nothing but a backup: not the key ring, the store itself, or what a slip of the hand has named.
@@ -54,16 +55,16 @@ extension StoreAdministrator {
             ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFile.newLogSuffix)", ".new"].map { store.path + $0 }
             + [store.options.keyRing.path, DatabaseLock.file(ofLinked: store.path)]
         let isOwnName = (DataDirectory.fileNames + SQLiteTokenStore.fileNames).contains { path.hasSuffix("/" + $0) }
-        let isInOwnFolder = PrivateFile.areSame(PrivateFile.folder(of: path), store.directory.path)
-        guard !own.contains(where: { $0 == path || PrivateFile.areSame($0, path) }), !(isOwnName && isInOwnFolder)
+        let isInOwnFolder = FileIdentity.areSame(Path.folder(of: path), store.directory.path)
+        guard !own.contains(where: { $0 == path || FileIdentity.areSame($0, path) }), !(isOwnName && isInOwnFolder)
         else {
             throw .refused("\(path) is a file of the store itself; name another one")
         }
-        switch PrivateFile.kind(of: path) {
-        case .nothing: break
+        switch FileStatus(path)?.kind {
+        case nil: break
         case .folder: throw .refused("\(path) is a folder; name a file in it")
-        case .file where PrivateFile.size(path) == 0 || BackupFile.isOne(path): break
-        case .file, .other:
+        case .file where FileStatus.size(of: path) == 0 || BackupFile.isOne(path): break
+        default:
             throw .refused("\(path) is there and is no backup; name another file, or remove it first")
         }
     }
@@ -71,10 +72,10 @@ extension StoreAdministrator {
     /// The name that a backup has until it is complete, under which an interrupted one may have been left.
     private func temporaryPath(for path: String) throws(StoreError) -> String {
         let temporary = path + ".partial"
-        switch PrivateFile.kind(of: temporary) {
-        case .nothing: return temporary
+        switch FileStatus(temporary)?.kind {
+        case nil: return temporary
         case .file where BackupFile.mayBeUnfinished(temporary): return temporary
-        case .file, .folder, .other:
+        default:
             throw .refused(
                 """
                 \(temporary), where the backup is to be written first, is there and is no unfinished backup; name another \

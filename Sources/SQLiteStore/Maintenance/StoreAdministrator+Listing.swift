@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Synchronization
+internal import System
 package import TokenStore
 
 extension StoreAdministrator {
@@ -104,16 +105,11 @@ extension StoreAdministrator {
         }
         return Statistics(
             tokens: tokens, databaseBytes: used + free, freeBytes: free,
-            logBytes: Self.size(of: store.path + "-wal"), isSealed: store.state.sealing.ring != nil,
+            logBytes: FileStatus.size(of: store.path + "-wal"), isSealed: store.state.sealing.ring != nil,
             newestKey: store.state.sealing.ring?.newest.number, sqliteVersion: SQLiteLibrary.version,
             schemaVersion: Schema.version, unreadableReads: store.state.unreadableCount.load(ordering: .relaxed),
             directory: store.directory.path
         )
-    }
-
-    private static func size(of path: String) -> Int {
-        var status = stat()
-        return unsafe stat(path, &status) == 0 ? Int(status.st_size) : 0
     }
 
     // MARK: - Verifying

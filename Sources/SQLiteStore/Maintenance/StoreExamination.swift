@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 internal import TokenStore
 
 /// What a store's files tell while no server has them open, found without changing anything.
@@ -37,15 +38,16 @@ package struct StoreExamination: Sendable {
         } catch {
             throw .directory(.link(error))
         }
-        var status = stat()
-        guard unsafe stat(path, &status) == 0 else {
-            guard errno != ENOENT && errno != ENOTDIR else { return nil }
-            throw .directory(.unusable(path: directory, call: "stat", code: errno))
+        let databaseBytes: Int
+        do throws(SystemError) {
+            databaseBytes = try FileStatus.read(path).size
+        } catch {
+            guard error.code != ENOENT && error.code != ENOTDIR else { return nil }
+            throw .directory(.unusable(path: directory, call: error.call, code: error.code))
         }
-        let databaseBytes = Int(status.st_size)
-        let logBytes = unsafe stat(path + "-wal", &status) == 0 ? Int(status.st_size) : 0
+        let logBytes = FileStatus.size(of: path + "-wal")
         let logDamage = try Schema.opening(path) { () throws(SQLiteError) in
-            try LogExamination.damage(of: PrivateFile.resolved(path) + "-wal")
+            try LogExamination.damage(of: Path.resolved(path) + "-wal")
         }
         let connection = try Schema.opening(path) { () throws(SQLiteError) in
             try SQLiteConnection(path: path, mode: .still)

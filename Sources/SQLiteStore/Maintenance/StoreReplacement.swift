@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 package import TokenStore
 
 /// Puts another database in the place of a store's, which nobody has open.
@@ -44,20 +45,20 @@ package struct StoreReplacement: ~Copyable {
     /// - Parameter path: What `StoreAdministrator.backUp` has written.
     package func restore(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
         defer { database.discardNew() }
-        switch PrivateFile.kind(of: path) {
+        switch FileStatus(path)?.kind {
         case .file: break
-        case .nothing: throw .refused("there is no file \(path)")
-        case .folder, .other: throw .refused("\(path) is no file")
+        case nil: throw .refused("there is no file \(path)")
+        default: throw .refused("\(path) is no file")
         }
-        guard !PrivateFile.areSame(path, database.path) else { throw .refused("\(path) is the store itself") }
-        guard PrivateFile.size(path + "-wal") == 0 else {
+        guard !FileIdentity.areSame(path, database.path) else { throw .refused("\(path) is the store itself") }
+        guard FileStatus.size(of: path + "-wal") == 0 else {
             throw .refused(
                 "\(path)-wal belongs to it and would be left out; restore a file that token-cache backup has written"
             )
         }
         // An empty one, as a broken transfer leaves it, would do for a new store.
-        guard PrivateFile.size(path) > 0 else { throw .refused("\(path) is empty; nothing was replaced") }
-        guard PrivateFile.head(of: path, count: 1) != nil else { throw PrivateFile.refused("read", path) }
+        guard FileStatus.size(of: path) > 0 else { throw .refused("\(path) is empty; nothing was replaced") }
+        guard TextFile.head(of: path, count: 1) != nil else { throw PrivateFile.refused("read", path) }
         guard BackupFile.isOne(path) else { throw notABackup(path) }
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
@@ -66,12 +67,12 @@ package struct StoreReplacement: ~Copyable {
         try PrivateFile.synchronize(database.new)
         try keepDamagedLog()
         try database.replace(mayBeDamaged: true)
-        return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: options.isSealed)
+        return Outcome(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed)
     }
 
     /// Raises the backup's counts of seals to those of the store that it replaces, as the same keys have made both.
     private func keepSealCounts() throws(StoreError) {
-        guard PrivateFile.size(database.path) > 0 else { return }
+        guard FileStatus.size(of: database.path) > 0 else { return }
         // With its WAL, which counts further and may even hold all there is; without it where that cannot be read. What
         // cannot be read at all is lost, as it is when there is no store.
         guard let (seals, ring) = sealCounts(.readOnly) ?? sealCounts(.still), !seals.isEmpty else { return }
@@ -182,7 +183,7 @@ package struct StoreReplacement: ~Copyable {
     ///
     /// - Parameter isSealed: As it is to be; `options` otherwise apply.
     package func convert(isSealed: Bool, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
-        guard PrivateFile.exists(database.path) else { throw .unusable(.missing(path: database.path)) }
+        guard FileStatus.exists(database.path) else { throw .unusable(.missing(path: database.path)) }
         defer { database.discardNew() }
         var (from, to) = (options, options)
         (from.isSealed, to.isSealed) = (!isSealed, isSealed)
@@ -224,7 +225,7 @@ package struct StoreReplacement: ~Copyable {
         try database.replace(erasing: isSealed)
         let copies = KeptLog.all(of: database.path)
         if isSealed && !copies.isEmpty { report(.clearCopiesKept(paths: copies)) }
-        return Outcome(tokens: tokens, bytes: PrivateFile.size(database.path), isSealed: isSealed)
+        return Outcome(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: isSealed)
     }
 
     /// Says of errors what they mean for a conversion.

@@ -1,6 +1,6 @@
 internal import Dispatch
-internal import Foundation
 internal import Synchronization
+internal import System
 internal import TokenStore
 
 /// Reads a database once from end to end, so that the system has it in its memory before requests ask for its pages.
@@ -47,11 +47,10 @@ final class Preloader: Sendable {
             return
         }
         let handedOver = HandedOver(connection)
-        Thread { [self] in
-            Thread.current.name = "preloader"
+        NamedThread.start("preloader") { [self] in
             run(handedOver.take())
             finished.signal()
-        }.start()
+        }
     }
 
     /// Returns when it has ended, which it does within a moment.
@@ -80,7 +79,6 @@ final class Preloader: Sendable {
     }
 
     private func pause(_ duration: Duration) {
-        let (seconds, attoseconds) = duration.components
-        _ = stopping.wait(timeout: .now() + .nanoseconds(Int(seconds * 1_000_000_000 + attoseconds / 1_000_000_000)))
+        _ = stopping.wait(timeout: .now() + .nanoseconds(Int(clamping: Nanoseconds(duration).count)))
     }
 }

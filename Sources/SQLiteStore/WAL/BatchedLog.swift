@@ -1,6 +1,7 @@
 internal import CSQLite
 internal import Glibc
 internal import Metrics
+internal import System
 internal import TokenStore
 
 /// A log that takes pieces and writes them to its file in one.

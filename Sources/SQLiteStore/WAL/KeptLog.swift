@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 internal import TokenStore
 
 /// Copies of damaged WALs, kept beside the WAL because commits that SQLite does not read may be recovered from them by hand.
@@ -9,25 +10,17 @@ enum KeptLog {
 
     /// The copies beside a database.
     static func all(of database: String) -> [String] {
-        let path = PrivateFile.resolved(database) + "-wal"
-        let (folder, prefix) = (PrivateFile.folder(of: path), path.split(separator: "/").last.map { "\($0)\(mark)" })
-        guard let prefix, let entries = unsafe opendir(folder) else { return [] }
-        defer { unsafe closedir(entries) }
-        var found: [String] = []
-        while let entry = unsafe readdir(entries) {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { name in
-                unsafe name.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
-            }
-            if name.hasPrefix(prefix) { found.append(folder + "/" + name) }
-        }
-        return found.sorted()
+        let path = Path.resolved(database) + "-wal"
+        let (folder, prefix) = (Path.folder(of: path), path.split(separator: "/").last.map { "\($0)\(mark)" })
+        guard let prefix, let names = Folder.names(in: folder) else { return [] }
+        return names.filter { $0.hasPrefix(prefix) }.map { folder + "/" + $0 }.sorted()
     }
 
     /// Keeps a synced copy of a database's WAL, unless there is one already.
     ///
     /// - Returns: The copy's path.
     static func keep(of database: String) throws(StoreError) -> String {
-        let path = PrivateFile.resolved(database) + "-wal"
+        let path = Path.resolved(database) + "-wal"
         if let copy = all(of: database).first(where: { haveSameContent(path, $0) }) { return copy }
         var now = time(nil)
         var parts = unsafe tm()
@@ -37,7 +30,7 @@ enum KeptLog {
         let name = path + mark + String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         var (copy, number) = (name, 1)
         // Another WAL was kept in the same second.
-        while PrivateFile.exists(copy) {
+        while FileStatus.exists(copy) {
             number += 1
             copy = "\(name)-\(number)"
         }
@@ -51,7 +44,7 @@ enum KeptLog {
     }
 
     private static func haveSameContent(_ first: String, _ second: String) -> Bool {
-        guard PrivateFile.size(first) == PrivateFile.size(second) else { return false }
+        guard FileStatus.size(of: first) == FileStatus.size(of: second) else { return false }
         let one = unsafe open(first, O_RDONLY | O_CLOEXEC)
         guard one >= 0 else { return false }
         defer { close(one) }

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 
 /// Where a WAL is damaged, and how many commits that clients were told are stored can no longer be read.
 package struct LogDamage: Hashable, Sendable, Codable, CustomStringConvertible {
@@ -148,20 +149,11 @@ struct LogExamination {
 
     /// Fewer bytes at the end of the file.
     private static func read(_ descriptor: Int32, at offset: Int, count: Int) throws(SQLiteError) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: count)
-        var received = 0
-        while received < count {
-            let part = unsafe bytes.withUnsafeMutableBytes { bytes in
-                let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[received...])
-                return unsafe pread(descriptor, rest.baseAddress, rest.count, offset + received)
-            }
-            if part < 0 && errno == EINTR { continue }
-            guard part >= 0 else { throw .system("read", of: "log") }
-            if part == 0 { break }
-            received += part
+        do throws(SystemError) {
+            return try BlockingIO.read(from: descriptor, at: offset, count: count)
+        } catch {
+            throw .system("read", of: "log", code: error.code)
         }
-        bytes.removeLast(count - received)
-        return bytes
     }
 
     private static func number(_ bytes: [UInt8], _ offset: Int) -> UInt32 {

@@ -1,5 +1,6 @@
 internal import CSQLite
 internal import Glibc
+internal import System
 internal import TokenStore
 
 /// What SQLite's index says of the WAL, and the repairs for when the two no longer agree.
@@ -147,7 +148,7 @@ extension SQLiteConnection {
     /// - Returns: What is lost; nil when the two agree.
     func forgetLostLog(_ path: String) throws(SQLiteError) -> LogLoss? {
         try withKeptIndex { (index) throws(SQLiteError) in
-            guard PrivateFile.size(path) < index.size else { return nil }
+            guard FileStatus.size(of: path) < index.size else { return nil }
             guard unsafe truncate(path, 0) == 0 || errno == ENOENT else { throw .system("cut", of: "log") }
             try forgetIndex()
             return index.movedFrames == index.frames ? LogLoss.none : .pages

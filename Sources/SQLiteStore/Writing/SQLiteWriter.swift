@@ -1,8 +1,8 @@
 internal import Dispatch
-internal import Foundation
 internal import Glibc
 internal import Metrics
 internal import Synchronization
+internal import System
 internal import TokenStore
 
 /// Rows that wait to be committed together.
@@ -50,12 +50,11 @@ final class SQLiteWriter: Sendable {
         self.report = report
         // The database is opened by whoever makes this, so that its errors stop the start; from now on it is the thread's.
         let handedOver = HandedOver(database)
-        Thread { [self] in
-            Thread.current.name = "writer"
+        NamedThread.start("writer") { [self] in
             run(handedOver.take())
             // The database has gone, and its connection with it.
             finished.signal()
-        }.start()
+        }
         lookForStalls()
     }
 
@@ -189,9 +188,7 @@ final class SQLiteWriter: Sendable {
     }
 
     private func wait(until moment: ContinuousClock.Instant) {
-        let (seconds, attoseconds) = (moment - .now).components
-        let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
-        _ = available.wait(timeout: .now() + .nanoseconds(Int(max(0, nanoseconds))))
+        _ = available.wait(timeout: .now() + .nanoseconds(Int(clamping: Nanoseconds(moment - .now).count)))
     }
 
     /// All batches, one job, whether nothing else waits, and whether nothing else will come.

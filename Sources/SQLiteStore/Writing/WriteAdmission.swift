@@ -1,5 +1,5 @@
-internal import Glibc
 internal import Synchronization
+internal import System
 internal import TokenStore
 
 /// Decides whether another row may wait for the writer: within limits of bytes and of time.
@@ -50,7 +50,7 @@ final class WriteAdmission: Sendable {
 
     /// Notes that the writer begins a step.
     func noteBusy() {
-        note(Self.now)
+        note(MonotonicTime.now.nanoseconds)
     }
 
     /// Notes that the writer waits for work.
@@ -67,18 +67,12 @@ final class WriteAdmission: Sendable {
     ///
     /// - Parameter now: In nanoseconds on the monotonic clock.
     /// - Returns: `stall`.
-    func lookForStall(at now: UInt64 = WriteAdmission.now) -> StoreOverload? {
+    func lookForStall(at now: UInt64 = MonotonicTime.now.nanoseconds) -> StoreOverload? {
         let since = busySince.load(ordering: .sequentiallyConsistent)
         guard since != 0, now > since, Duration.nanoseconds(now - since) > timeLimit else { return nil }
         isStalled.store(true, ordering: .sequentiallyConsistent)
         // A step that ended in between could not take this back.
         if busySince.load(ordering: .sequentiallyConsistent) != since { isStalled.store(false, ordering: .relaxed) }
         return stall
-    }
-
-    static var now: UInt64 {
-        var time = timespec()
-        _ = unsafe clock_gettime(CLOCK_MONOTONIC, &time)
-        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }
 }

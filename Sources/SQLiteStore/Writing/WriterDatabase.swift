@@ -1,5 +1,6 @@
 internal import Metrics
 internal import Synchronization
+internal import System
 internal import TokenStore
 
 /// The writer's database and its recovery from faults.
@@ -379,7 +380,7 @@ final class WriterDatabase {
 
     /// Goes on without a WAL that was removed or cut while no connection of the writer had it open.
     private func forgetLostLog() throws(SQLiteOpenError) {
-        guard PrivateFile.exists(opener.database) else { return }
+        guard FileStatus.exists(opener.database) else { return }
         try Schema.opening(opener.database) { () throws(SQLiteError) in
             let connection = try SQLiteConnection(path: opener.database, mode: .readWrite)
             guard let loss = try connection.forgetLostLog(files.log) else { return }

@@ -2,6 +2,7 @@ internal import EventLoop
 internal import Logging
 internal import Metrics
 internal import Synchronization
+internal import System
 
 /// Accepts connections on all loops and has each served on the loop that has the fewest.
 ///

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP
+internal import System
 internal import TokenService
 
 extension Connection {

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP
+internal import System
 
 extension Connection {
     /// Whether nothing of the next request is there.

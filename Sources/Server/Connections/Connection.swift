@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import HTTP
 internal import Metrics
+internal import System
 internal import TokenService
 internal import TokenStore
 

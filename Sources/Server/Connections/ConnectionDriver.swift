@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import HTTP
 internal import Metrics
+internal import System
 internal import TokenService
 
 /// Has a connection go on whenever there is something for it to do, and owns it until it is over.

@@ -1,6 +1,7 @@
 package import EventLoop
 internal import HTTP
 package import Metrics
+internal import System
 package import TokenStore
 
 /// What one loop counts.

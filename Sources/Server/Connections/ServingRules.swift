@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import HTTP
 internal import Settings
+internal import System
 internal import TokenService
 
 /// What one reading of the settings asks of a loop's connections.

@@ -5,6 +5,7 @@ internal import Logging
 internal import Metrics
 internal import Settings
 package import Synchronization
+internal import System
 internal import TokenService
 internal import TokenStore
 

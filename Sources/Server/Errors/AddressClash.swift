@@ -1,5 +1,6 @@
 internal import EventLoop
 package import Settings
+internal import System
 
 /// Two addresses of the settings of which only one can be listened on; says so.
 package struct AddressClash: Error, Hashable, CustomStringConvertible {

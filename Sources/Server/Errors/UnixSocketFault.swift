@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Glibc
+internal import System
 
 /// Why a Unix socket cannot be listened on; says what to do about it.
 package struct UnixSocketFault: Error, CustomStringConvertible {
@@ -43,7 +44,7 @@ package struct UnixSocketFault: Error, CustomStringConvertible {
             }
     }
 
-    private var folder: String { FileStatus.folder(of: path) }
+    private var folder: String { Path.folder(of: path) }
 
     package var description: String {
         switch reason {

@@ -1,6 +1,7 @@
 package import EventLoop
 internal import Glibc
 package import Settings
+internal import System
 
 /// A listener with what the settings ask of its connections.
 package struct ClientListener: Sendable {

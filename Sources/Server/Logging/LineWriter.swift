@@ -1,8 +1,8 @@
 internal import Dispatch
 internal import EventLoop
-internal import Foundation
 internal import Glibc
 internal import Synchronization
+internal import System
 
 /// Writes lines to standard output or to a file by a thread of its own, so that a slow reader or disk stops no loop.
 ///
@@ -114,11 +114,10 @@ final class LineWriter: Sendable {
     }
 
     private func start() {
-        Thread { [self] in
-            Thread.current.name = "access log"
+        NamedThread.start("access log") { [self] in
             run()
             finished.signal()
-        }.start()
+        }
     }
 
     private func run() {
@@ -140,22 +139,12 @@ final class LineWriter: Sendable {
     }
 
     private func write(_ bytes: [UInt8], to destination: Destination) {
-        var written = 0
-        while written < bytes.count {
-            let count = unsafe bytes.withUnsafeBytes { bytes in
-                unsafe Glibc.write(
-                    destination.number, bytes.baseAddress?.advanced(by: written), bytes.count - written)
-            }
-            if count < 0 && errno == EINTR { continue }
-            guard count > 0 else {
-                // Requests are answered all the same. Of standard output nobody reads any more.
-                let error = SystemError.last("write")
-                if !destination.path.isEmpty {
-                    failures.note("lines of the access log are lost, \(destination.path) takes none: \(error)")
-                }
-                return
-            }
-            written += count
+        do throws(SystemError) {
+            try BlockingIO.write(bytes, to: destination.number)
+        } catch {
+            // Requests are answered all the same. If standard output fails nobody reads it any more.
+            guard !destination.path.isEmpty else { return }
+            failures.note("lines of the access log are lost, \(destination.path) takes none: \(error)")
         }
     }
 }

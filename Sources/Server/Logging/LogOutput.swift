@@ -3,6 +3,7 @@ internal import Glibc
 package import Logging
 package import Settings
 internal import Synchronization
+internal import System
 
 /// Where the server's log goes and how: lines on standard error, from a level on, which may change while it runs.
 ///
@@ -50,21 +51,9 @@ package final class LogOutput: Sendable {
                 unixMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1_000), level: "\(event.level)",
                 message: "\(event.message)", fields: fields.map { ($0, "\($1)") }.sorted { $0.0 < $1.0 }
             )
-            LogOutput.write(Array(line.text(output.state.withLock(\.format)).utf8))
-        }
-    }
-
-    /// In one call where the system takes it all, so that lines of several threads do not mix.
-    private static func write(_ bytes: [UInt8]) {
-        var written = 0
-        while written < bytes.count {
-            let count = unsafe bytes.withUnsafeBytes { bytes in
-                unsafe Glibc.write(STDERR_FILENO, bytes.baseAddress?.advanced(by: written), bytes.count - written)
-            }
-            if count < 0 && errno == EINTR { continue }
-            // Nobody reads any more, or the disk is full: there is nobody to tell.
-            guard count > 0 else { return }
-            written += count
+            // In one call if the system takes it all, so that lines of several threads do not mix. If it fails there is no
+            // place to report it: nobody reads any more, or the disk is full.
+            try? BlockingIO.write(Array(line.text(output.state.withLock(\.format)).utf8), to: STDERR_FILENO)
         }
     }
 }

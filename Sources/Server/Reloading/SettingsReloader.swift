@@ -4,6 +4,7 @@ internal import Logging
 internal import SQLiteStore
 internal import Settings
 internal import Synchronization
+internal import System
 internal import TokenService
 internal import TokenStore
 

@@ -1,6 +1,7 @@
-package import EventLoop
+internal import EventLoop
 internal import Logging
 internal import Synchronization
+package import System
 
 /// Tells the service manager how the server is getting on (sd_notify(3)); does nothing where none listens.
 ///

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 
 /// The settings' file: its keys and values, and where each stands for error messages.
 struct SettingsFile {
@@ -40,35 +41,25 @@ struct SettingsFile {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw unreadable(reason(errno)) }
         defer { close(descriptor) }
-        var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0 else { throw unreadable(reason(errno)) }
-        switch status.st_mode & S_IFMT {
-        case S_IFREG: break
-        case S_IFDIR: throw unreadable("it is a folder")
+        guard let status = try? FileStatus.read(descriptor) else { throw unreadable(reason(errno)) }
+        switch status.kind {
+        case .file: break
+        case .folder: throw unreadable("it is a folder")
         default: throw unreadable("it is no regular file, but a pipe or a device; write the settings into one")
         }
-        guard status.st_size <= largestInBytes else { throw unreadable("it is larger than 1 MiB") }
-        var bytes = [UInt8](repeating: 0, count: Int(status.st_size))
-        var count = 0
-        while count < bytes.count {
-            let received = unsafe bytes.withUnsafeMutableBytes { buffer in
-                let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[count...])
-                return unsafe Glibc.read(descriptor, rest.baseAddress, rest.count)
-            }
-            if received < 0 && errno == EINTR { continue }
-            guard received >= 0 else { throw unreadable(reason(errno)) }
-            // Somebody has shortened it meanwhile.
-            if received == 0 { break }
-            count += received
+        guard status.size <= largestInBytes else { throw unreadable("it is larger than 1 MiB") }
+        do throws(SystemError) {
+            return try BlockingIO.read(from: descriptor, limit: status.size)
+        } catch {
+            throw unreadable(reason(error.code))
         }
-        return Array(bytes[..<count])
     }
 
     private static func reason(_ code: Int32) -> String {
         switch code {
         case ENOENT, ENOTDIR: "there is no such file"
         case EACCES, EPERM: "permission denied"
-        default: unsafe String(cString: strerror(code))
+        default: SystemError.reason(code)
         }
     }
 }

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 
 /// Decides whether the wall clock may be trusted to delete tokens whose time is over, which cannot be undone.
 ///
@@ -20,9 +21,7 @@ package struct ExpiryClock {
         package var running: Int64
 
         package static var now: Reading {
-            var time = timespec()
-            _ = unsafe clock_gettime(CLOCK_BOOTTIME, &time)
-            return Reading(wall: Int64(Glibc.time(nil)), running: Int64(time.tv_sec))
+            Reading(wall: Int64(time(nil)), running: SystemUptime.seconds)
         }
     }
 

@@ -1,4 +1,5 @@
 internal import Glibc
+package import System
 
 /// The file that holds a key ring.
 package struct KeyRingFile: Hashable, Sendable {
@@ -36,26 +37,20 @@ package struct KeyRingFile: Hashable, Sendable {
 
     /// Reads the ring; nil when there is no such file.
     package func load() throws(KeyRingError) -> KeyRing? {
-        let descriptor = unsafe open(try followed, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            if errno == ENOENT { return nil }
-            throw .file(path: path, call: "open", code: errno)
-        }
-        defer { close(descriptor) }
-        var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0 else {
+        guard let descriptor = try open() else { return nil }
+        guard let status = try? FileStatus.read(descriptor.number) else {
             throw .file(path: path, call: "fstat", code: errno)
         }
-        guard status.st_mode & S_IFMT == S_IFREG else {
+        guard status.isFile else {
             throw .malformed(path: path, line: 0, reason: "it is no regular file")
         }
-        guard isCredential || status.st_mode & 0o077 == 0 else {
-            throw .open(path: path, mode: status.st_mode & 0o777)
+        guard isCredential || status.mode & 0o077 == 0 else {
+            throw .open(path: path, mode: status.mode & 0o777)
         }
-        guard status.st_size <= Self.sizeLimit else { throw .malformed(path: path, line: 0, reason: "it is too long") }
-        var bytes = [UInt8](repeating: 0, count: Int(status.st_size) + 1)
+        guard status.size <= Self.sizeLimit else { throw .malformed(path: path, line: 0, reason: "it is too long") }
+        var bytes = [UInt8](repeating: 0, count: status.size + 1)
         defer { SecretKey.wipe(&bytes) }
-        let count = unsafe pread(descriptor, &bytes, bytes.count, 0)
+        let count = unsafe pread(descriptor.number, &bytes, bytes.count, 0)
         guard count >= 0 else { throw .file(path: path, call: "read", code: errno) }
         do throws(KeyRingText.Malformed) {
             var text = Array(bytes[..<count])
@@ -63,6 +58,17 @@ package struct KeyRingFile: Hashable, Sendable {
             return try KeyRingText.ring(of: text)
         } catch {
             throw .malformed(path: path, line: error.line, reason: error.reason)
+        }
+    }
+
+    /// Nil if there is no such file.
+    private func open() throws(KeyRingError) -> FileDescriptor? {
+        let target = try followed
+        do throws(SystemError) {
+            return try FileDescriptor(opening: target, O_RDONLY | O_NOFOLLOW)
+        } catch {
+            if error.code == ENOENT { return nil }
+            throw .file(path: path, call: error.call, code: error.code)
         }
     }
 
@@ -77,6 +83,15 @@ package struct KeyRingFile: Hashable, Sendable {
         }
     }
 
+    private func create(_ temporary: String) throws(KeyRingError) -> FileDescriptor {
+        do throws(SystemError) {
+            return try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        } catch {
+            if error.code == ENOENT { throw .noFolder(path: path) }
+            throw .file(path: temporary, call: error.call, code: error.code)
+        }
+    }
+
     /// Writes a ring: beside the old file, synced, then in its place, so that one of the two is there whatever happens.
     ///
     /// Where a symbolic link leads to the old file, that is replaced and not the link.
@@ -85,25 +100,22 @@ package struct KeyRingFile: Hashable, Sendable {
         let target = try followed
         let temporary = target + ".new"
         _ = unsafe unlink(temporary)
-        let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else {
-            if errno == ENOENT { throw .noFolder(path: path) }
-            throw .file(path: temporary, call: "open", code: errno)
-        }
+        let descriptor = try create(temporary)
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
-        PrivateFile.adoptOwner(descriptor, of: target)
+        descriptor.adoptOwner(of: target)
         let isWritten =
-            unsafe write(descriptor, text, text.count) == text.count && fsync(descriptor) == 0
+            unsafe write(descriptor.number, text, text.count) == text.count && fsync(descriptor.number) == 0
             && rename(temporary, target) == 0
         let code = errno
-        close(descriptor)
         guard isWritten else {
             _ = unsafe unlink(temporary)
             throw .file(path: path, call: "write", code: code)
         }
-        guard PrivateFile.synchronizeFolder(PrivateFile.folder(of: target)) else {
-            throw .notDurable(path: path, code: errno)
+        do throws(SystemError) {
+            try Folder.synchronize(Path.folder(of: target))
+        } catch {
+            throw .notDurable(path: path, code: error.code)
         }
     }
 }
@@ -136,13 +148,13 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .file(let path, let call, let code):
             """
-            the key ring \(path) cannot be used (\(call): \(unsafe String(cString: strerror(code)))); \
+            the key ring \(path) cannot be used (\(call): \(SystemError.reason(code))); \
             give the server's user access to it
             """
         case .notDurable(let path, let code):
             """
             the key ring \(path) was changed, and may be as it was before after a power cut \
-            (fsync: \(unsafe String(cString: strerror(code)))); back it up at once
+            (fsync: \(SystemError.reason(code))); back it up at once
             """
         case .noFolder(let path):
             """

@@ -1,4 +1,5 @@
 import Glibc
+internal import System
 
 /// What a command reads from standard input: ids and token infos that would otherwise stand in the list of processes.
 enum StandardInput {
@@ -14,14 +15,10 @@ enum StandardInput {
     }
 
     private static func bytes() throws(Failure) -> [UInt8] {
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 1 << 16)
-        while true {
-            let count = unsafe read(STDIN_FILENO, &buffer, buffer.count)
-            if count < 0 && errno == EINTR { continue }
-            guard count >= 0 else { throw Failure(reason: unsafe String(cString: strerror(errno))) }
-            if count == 0 { return bytes }
-            bytes += buffer[..<count]
+        do throws(SystemError) {
+            return try BlockingIO.read(from: STDIN_FILENO)
+        } catch {
+            throw Failure(reason: error.reason)
         }
     }
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import System
 
 /// What a command prints.
 ///
@@ -18,33 +19,17 @@ enum StandardOutput {
 
     /// Prints a text and a line end, or ends the command with status 1.
     static func print(_ text: String) throws {
-        let bytes = Array((text + "\n").utf8)
-        var written = 0
-        while written < bytes.count {
-            let count = unsafe bytes.withUnsafeBytes { bytes in
-                unsafe write(STDOUT_FILENO, bytes.baseAddress?.advanced(by: written), bytes.count - written)
-            }
-            if count < 0 && errno == EINTR { continue }
-            if count < 0 && errno == EAGAIN {
-                waitForRoom()
-                continue
-            }
-            guard count >= 0 else { throw fault(errno) }
-            written += count
+        do throws(SystemError) {
+            try BlockingIO.write(Array((text + "\n").utf8), to: STDOUT_FILENO, waitsForRoom: true)
+        } catch {
+            throw fault(error)
         }
     }
 
-    /// Somebody else has made the pipe one that does not wait.
-    private static func waitForRoom() {
-        var state = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
-        _ = unsafe poll(&state, 1, -1)
-    }
-
-    private static func fault(_ code: Int32) -> ExitCode {
+    private static func fault(_ error: SystemError) -> ExitCode {
         // Whoever reads has read enough.
-        if code != EPIPE {
-            let reason = unsafe String(cString: strerror(code))
-            StandardError.tell("standard output cannot be written: \(reason)")
+        if error.code != EPIPE {
+            StandardError.tell("standard output cannot be written: \(error.reason)")
         }
         return ExitCode.failure
     }

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@testable import TokenStore
+@testable import System
 
 @Suite struct SystemMemoryTests {
     @Test(

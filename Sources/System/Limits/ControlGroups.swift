@@ -1,5 +1,3 @@
-internal import Foundation
-
 /// Where the limits of a process's control groups are (cgroups(7)).
 ///
 /// A group's limit holds for all groups below it, so that the least of the group's own and its ancestors' counts.
@@ -11,7 +9,7 @@ package struct ControlGroups {
 
     /// Those of this process; nil where the system tells of none.
     package static var own: ControlGroups? {
-        guard let text = try? String(contentsOfFile: "/proc/self/cgroup", encoding: .utf8) else { return nil }
+        guard let text = TextFile.contents(of: "/proc/self/cgroup") else { return nil }
         return ControlGroups(text, under: "/sys/fs/cgroup")
     }
 
@@ -62,7 +60,7 @@ package struct ControlGroups {
     }
 
     private static func text(_ path: String) -> String? {
-        guard let text = try? String(contentsOfFile: path, encoding: .utf8) else { return nil }
-        return text.trimmingCharacters(in: .whitespacesAndNewlines)
+        guard let text = TextFile.contents(of: path) else { return nil }
+        return text.last == "\n" ? String(text.dropLast()) : text
     }
 }

@@ -1,7 +1,7 @@
-internal import Glibc
+package import Glibc
 
 /// An IPv4 or IPv6 address with a port, or the nameless other end of a Unix socket.
-package struct SocketAddress: Sendable, CustomStringConvertible {
+package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConvertible {
     // The larger of the two families' structures; every connection keeps one, so not the 128 bytes of sockaddr_storage.
     private var storage: sockaddr_in6
     private let length: socklen_t
@@ -55,7 +55,7 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
     }
 
     /// Fills an address by a system call such as `getsockname` or `accept4`.
-    init(
+    package init(
         _ call: String,
         _ fill: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
     ) throws(SystemError) {
@@ -69,14 +69,13 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         self.length = length
     }
 
-    /// Lends the address in the shape that `bind` and `connect` take.
-    func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
+    package func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         unsafe withUnsafePointer(to: storage) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe body($0, length) }
         }
     }
 
-    var family: Int32 { Int32(storage.sin6_family) }
+    package var family: Int32 { Int32(storage.sin6_family) }
 
     /// The address without brackets, for example `127.0.0.1` or `::1`; `unix` for a Unix socket.
     package var host: String { isUnix ? "unix" : numeric.host }

@@ -11,7 +11,7 @@ package struct FileDescriptor: ~Copyable, Sendable {
     }
 
     deinit {
-        // EINTR included, Linux has freed the number by the time close returns (close(2)): a retry could hit a stranger's.
+        // Even after EINTR Linux has freed the number when close returns (close(2)): a retry could close another file.
         _ = close(number)
     }
 }

@@ -3,7 +3,7 @@ internal import CLinux
 /// Has the C library give memory that is no longer used back to the system.
 ///
 /// After a moment with many large requests it would otherwise keep all of it, spread over free pieces of all sizes.
-struct HeapMemory {
+package struct HeapMemory {
     /// Blocks from this size on are the system's own mappings, which go back to it when they are freed.
     private static let mappedBlock: Int32 = 256 << 10
     /// Free bytes at the end of a heap that are kept for what comes next.
@@ -15,12 +15,12 @@ struct HeapMemory {
     private var knownFree = 0
 
     /// Sets the sizes above, for the whole process; before there are threads.
-    init() {
+    package init() {
         clinux_set_heap(Self.mappedBlock, Self.keptEnd)
     }
 
     /// Gives free memory back if there is much more of it than before; takes some milliseconds then.
-    mutating func giveBackFree() {
+    package mutating func giveBackFree() {
         let free = Int(clinux_free_heap_bytes())
         knownFree = min(knownFree, free)
         guard free - knownFree > Self.worthwhile else { return }

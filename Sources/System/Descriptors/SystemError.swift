@@ -18,8 +18,11 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
     }
 
     /// The text of the code alone: `Address already in use`.
-    package var reason: String {
-        // strerror's text is glibc's own and stays valid until this thread's next call.
+    package var reason: String { Self.reason(code) }
+
+    /// The system's text for an `errno`.
+    package static func reason(_ code: Int32) -> String {
+        // strerror's text belongs to glibc and stays valid until this thread's next call.
         unsafe String(cString: strerror(code))
     }
 
@@ -33,13 +36,4 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
 
     /// Ports below 1024 need a capability.
     package var isPermissionDenied: Bool { code == EACCES || code == EPERM }
-}
-
-/// Calls again as long as a signal interrupts; every other result is the caller's to judge.
-@inline(__always)
-func retryingInterrupts<Result: FixedWidthInteger>(_ call: () -> Result) -> Result {
-    while true {
-        let result = call()
-        if result != -1 || errno != EINTR { return result }
-    }
 }

@@ -1,10 +1,9 @@
 internal import CLinux
-internal import TokenStore
 
 /// How many cores this process may use.
-enum Processors {
+package enum Processors {
     /// The cores of the affinity mask (`taskset`), or fewer where a control group allows less time (containers, `CPUQuota=`).
-    static var usable: Int {
+    package static var usable: Int {
         let processors = max(1, affinityCount)
         guard let quota = ControlGroups.own.flatMap(quota) else { return processors }
         return min(processors, max(1, Int(quota.rounded(.up))))

@@ -1,9 +1,8 @@
 import Foundation
 import TestSupport
 import Testing
-import TokenStore
 
-@testable import Server
+@testable import System
 
 @Suite struct ProcessorTests {
     /// Writes files below a folder that stands for `/sys/fs/cgroup`, and asks for the quota of a process.

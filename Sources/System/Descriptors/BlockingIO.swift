@@ -1,0 +1,75 @@
+internal import Glibc
+
+/// Reads and writes whole texts and files on descriptors that block, across interrupts and partial transfers.
+///
+/// Takes plain numbers, as the standard streams have no owner.
+package enum BlockingIO {
+    /// Writes all bytes.
+    ///
+    /// - Parameters:
+    ///   - bytes: What to write.
+    ///   - descriptor: Where to.
+    ///   - waitsForRoom: Whether to wait for a descriptor that another program has made non-blocking; otherwise `EAGAIN` is
+    ///     an error like any other.
+    package static func write(
+        _ bytes: [UInt8], to descriptor: Int32, waitsForRoom: Bool = false
+    ) throws(SystemError) {
+        var written = 0
+        while written < bytes.count {
+            let count = unsafe bytes.withUnsafeBytes { bytes in
+                retryingInterrupts {
+                    unsafe Glibc.write(descriptor, bytes.baseAddress?.advanced(by: written), bytes.count - written)
+                }
+            }
+            if count < 0 && errno == EAGAIN && waitsForRoom {
+                waitForRoom(descriptor)
+                continue
+            }
+            guard count >= 0 else { throw SystemError.last("write") }
+            written += count
+        }
+    }
+
+    private static func waitForRoom(_ descriptor: Int32) {
+        var state = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        _ = unsafe poll(&state, 1, -1)
+    }
+
+    /// Reads to the end of a file or stream.
+    ///
+    /// - Parameter limit: The most bytes that are read.
+    package static func read(from descriptor: Int32, limit: Int = .max) throws(SystemError) -> [UInt8] {
+        var bytes: [UInt8] = []
+        while bytes.count < limit {
+            let room = min(1 << 16, limit - bytes.count)
+            var count = 0
+            bytes.append(addingCapacity: room) { span in
+                unsafe span.withUnsafeMutableBufferPointer { free, initialized in
+                    let target = free.baseAddress
+                    count = retryingInterrupts { unsafe Glibc.read(descriptor, target, room) }
+                    initialized = max(0, count)
+                }
+            }
+            guard count >= 0 else { throw SystemError.last("read") }
+            if count == 0 { break }
+        }
+        return bytes
+    }
+
+    /// Reads a part of a file without moving its position; returns fewer bytes only at the end of the file.
+    package static func read(from descriptor: Int32, at offset: Int, count: Int) throws(SystemError) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        var received = 0
+        while received < count {
+            let part = unsafe bytes.withUnsafeMutableBytes { bytes in
+                let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[received...])
+                return retryingInterrupts { unsafe pread(descriptor, rest.baseAddress, rest.count, offset + received) }
+            }
+            guard part >= 0 else { throw SystemError.last("pread") }
+            if part == 0 { break }
+            received += part
+        }
+        bytes.removeLast(count - received)
+        return bytes
+    }
+}

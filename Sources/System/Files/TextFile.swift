@@ -1,0 +1,20 @@
+internal import Glibc
+
+/// Small text files, such as those of the kernel below /proc and /sys, whose size is known only by reading them.
+package enum TextFile {
+    /// The whole text; nil if the file cannot be read or is not UTF-8.
+    package static func contents(of path: String) -> String? {
+        guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY),
+            let bytes = try? BlockingIO.read(from: descriptor.number)
+        else { return nil }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    /// The first bytes of a file; nil if it cannot be read.
+    ///
+    /// Does not wait for the writer of a pipe.
+    package static func head(of path: String, count: Int) -> [UInt8]? {
+        guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK) else { return nil }
+        return try? BlockingIO.read(from: descriptor.number, limit: count)
+    }
+}

@@ -1,0 +1,118 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+@testable import System
+
+@Suite struct FileTests {
+    private let temporary: TemporaryDirectory
+    private var folder: String { temporary.path }
+
+    init() throws {
+        temporary = try TemporaryDirectory()
+    }
+
+    private func makeFile(_ name: String, _ text: String = "") throws -> String {
+        let path = folder + "/" + name
+        try Data(text.utf8).write(to: URL(filePath: path))
+        return path
+    }
+
+    @Test(arguments: [("/a/b", "/a"), ("/a", "/"), ("a", "."), ("a/b", "a"), ("/", "/"), ("", ".")])
+    func `a path's folder is what stands before its last slash`(_ path: String, _ expected: String) {
+        #expect(Path.folder(of: path) == expected)
+    }
+
+    @Test func `a status tells kind, size, mode and names`() throws {
+        let file = try makeFile("file", "12345")
+        #expect(chmod(file, 0o640) == 0)
+        #expect(link(file, folder + "/second") == 0)
+        #expect(symlink("file", folder + "/link") == 0)
+        let status = try #require(FileStatus(folder + "/link"))
+        #expect((status.kind, status.size, status.linkCount) == (.file, 5, 2))
+        #expect(status.permissions == "0640")
+        #expect(FileStatus(folder + "/link", followingLinks: false)?.kind == .link)
+        #expect(FileStatus(folder)?.kind == .folder)
+        #expect(FileStatus(folder + "/nothing") == nil)
+        #expect(FileStatus.size(of: folder + "/nothing") == 0)
+        #expect(FileStatus.size(of: file) == 5)
+    }
+
+    @Test func `two paths to one file are the same file`() throws {
+        let file = try makeFile("file", "123")
+        #expect(symlink("file", folder + "/link") == 0)
+        #expect(FileIdentity.areSame(file, folder + "/link"))
+        #expect(!FileIdentity.areSame(file, try makeFile("other", "123")))
+        #expect(!FileIdentity.areSame(folder + "/nothing", folder + "/nothing"))
+        let found = try #require(FileIdentity.find(file))
+        #expect(found.size == 3)
+        #expect(found.identity == FileStatus(file)?.identity)
+    }
+
+    @Test func `a stamp changes when a file is written or replaced`() throws {
+        let file = try makeFile("file", "1")
+        let first = try #require(FileStamp(path: file))
+        #expect(FileStamp(path: file) == first)
+        _ = try makeFile("file", "12")
+        #expect(FileStamp(path: file) != first)
+        #expect(FileStamp(path: folder + "/nothing") == nil)
+    }
+
+    @Test func `folders are created with those above them, for their owner alone`() throws {
+        try Folder.create(folder + "/a/b/c")
+        #expect(FileStatus(folder + "/a/b/c")?.isFolder == true)
+        #expect(FileStatus(folder + "/a")?.permissions == "0700")
+        try Folder.create(folder + "/a/b/c")
+        let file = try makeFile("file")
+        #expect(throws: SystemError(call: "mkdir", code: ENOTDIR)) { try Folder.create(file) }
+        #expect(throws: SystemError(call: "mkdir", code: ENOTDIR)) { try Folder.create(file + "/a") }
+    }
+
+    @Test func `a folder lists its names, and the nearest one is found`() throws {
+        _ = try makeFile("a")
+        _ = try makeFile("b")
+        #expect(Folder.names(in: folder)?.sorted() == ["a", "b"])
+        #expect(Folder.names(in: folder + "/nothing") == nil)
+        #expect(Folder.nearest(to: folder + "/x/y") == folder)
+    }
+
+    @Test func `a file is opened or created, and not through a link`() throws {
+        let path = folder + "/new"
+        _ = try FileDescriptor(openingOrCreating: path)
+        #expect(FileStatus(path)?.permissions == "0600")
+        _ = try FileDescriptor(openingOrCreating: path)
+        #expect(symlink("elsewhere", folder + "/link") == 0)
+        #expect(throws: SystemError(call: "open", code: ELOOP)) {
+            _ = try FileDescriptor(openingOrCreating: folder + "/link")
+        }
+        #expect(!FileStatus.exists(folder + "/elsewhere"))
+    }
+
+    @Test func `a lock keeps a second one out, and names its process`() throws {
+        let path = folder + "/lock"
+        let lock = try FileLock(path)
+        #expect(FileLock.process(.wholeFile, path) == Int(getpid()))
+        do throws(FileLock.Failure) {
+            _ = try FileLock(path)
+            Issue.record("it was locked twice")
+        } catch {
+            guard case .held(Int(getpid())) = error else {
+                Issue.record("\(error)")
+                return
+            }
+        }
+        let isInPlace = lock.isInPlace
+        #expect(isInPlace)
+        #expect(unlink(path) == 0)
+        let isStillInPlace = lock.isInPlace
+        #expect(!isStillInPlace)
+    }
+
+    @Test func `files of the kernel, whose size is not known, are read whole`() {
+        #expect(TextFile.contents(of: "/proc/self/status")?.contains("VmRSS") == true)
+        #expect(TextFile.contents(of: folder + "/nothing") == nil)
+        #expect(TextFile.head(of: "/proc/self/status", count: 5) == Array("Name:".utf8))
+        #expect(TextFile.head(of: folder, count: 5) == nil)
+    }
+}

@@ -1,0 +1,27 @@
+import System
+import Testing
+
+@Suite struct TimeTests {
+    @Test(
+        arguments: [
+            (Duration.seconds(-1), 0), (.zero, 0), (.nanoseconds(1), 1), (.milliseconds(1_500), 1_500_000_000),
+        ] as [(Duration, UInt64)]
+    )
+    func `a duration is counted in nanoseconds and is never negative`(_ duration: Duration, _ expected: UInt64) {
+        #expect(Nanoseconds(duration).count == expected)
+    }
+
+    @Test func `times add up to never and differ by nothing below zero`() {
+        let (early, late) = (MonotonicTime(nanoseconds: 1), MonotonicTime(nanoseconds: 5))
+        #expect((late - early).count == 4)
+        #expect((early - late).count == 0)
+        #expect(early + Nanoseconds(count: 4) == late)
+        #expect(late + Nanoseconds(count: .max) == .never)
+    }
+
+    @Test func `the clock goes on`() {
+        let before = MonotonicTime.now
+        #expect(MonotonicTime.now >= before)
+        #expect(SystemUptime.seconds > 0)
+    }
+}

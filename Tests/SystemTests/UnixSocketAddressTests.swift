@@ -1,0 +1,43 @@
+import Glibc
+import TestSupport
+import Testing
+
+@testable import System
+
+@Suite struct UnixSocketAddressTests {
+    @Test(
+        arguments: [
+            ("/run/token-cache.sock", "/run/token-cache.sock"), ("@name", "@name"),
+            ("/" + String(repeating: "p", count: 106), "/" + String(repeating: "p", count: 106)),
+            ("@" + String(repeating: "n", count: 107), "@" + String(repeating: "n", count: 107)),
+        ]
+    )
+    func `a path and an abstract name are kept whole`(_ given: String, _ expected: String) throws {
+        #expect(try UnixSocketAddress(name: given, call: "bind").name == expected)
+    }
+
+    @Test(arguments: ["/" + String(repeating: "p", count: 107), "@" + String(repeating: "n", count: 108)])
+    func `a name that is too long is an error of the caller's call`(_ name: String) {
+        #expect(throws: SystemError(call: "connect", code: ENAMETOOLONG)) {
+            _ = try UnixSocketAddress(name: name, call: "connect")
+        }
+    }
+
+    @Test func `a bound socket knows its path, and another one connects to it`() throws {
+        let folder = try TemporaryDirectory()
+        let address = try UnixSocketAddress(path: folder.path + "/socket")
+        let listener = try FileDescriptor(socket: AF_UNIX, SOCK_STREAM.rawValue)
+        try address.bind(listener)
+        #expect(try UnixSocketAddress(boundBy: listener.number).name == folder.path + "/socket")
+        #expect(throws: SystemError(call: "connect", code: ECONNREFUSED)) {
+            _ = try address.connect(timeoutInSeconds: 1)
+        }
+        #expect(listen(listener.number, 1) == 0)
+        _ = try address.connect(timeoutInSeconds: nil)
+    }
+
+    @Test func `a socket without a name has none`() throws {
+        let socket = try FileDescriptor(socket: AF_UNIX, SOCK_STREAM.rawValue)
+        #expect(try UnixSocketAddress(boundBy: socket.number).name == nil)
+    }
+}

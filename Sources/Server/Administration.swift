@@ -1,17 +1,17 @@
 package import EventLoop
 
-/// What answers the people and programs that run the server, beside its clients' connections.
+/// Serves operators and their tools, separately from the clients' connections.
 ///
-/// The server knows it only by this protocol, so that clients are served without knowing how the server is administered.
+/// `Server` knows the administration only by this protocol, so that it does not depend on how the server is administered.
 package protocol Administration: Sendable {
-    /// Where it listens, for the log: `http://127.0.0.1:9090`.
+    /// The addresses it listens on, for the log: `http://127.0.0.1:9090`.
     var listenerNames: [String] { get }
 
-    /// What an operator should know about these listeners, a sentence each; empty when all is well.
+    /// Warnings about these listeners for the operator, one sentence each; empty when there are none.
     var warnings: [String] { get }
 
-    /// Answers until the loop is abandoned, and returns when every request is answered or given up.
+    /// Answers requests until the loop is abandoned, and returns when every request is answered or abandoned.
     ///
-    /// - Parameter loop: The loop of the calling task, which serves nothing else.
+    /// - Parameter loop: The calling task's loop, which serves nothing else.
     func serve(on loop: EventLoop) async
 }

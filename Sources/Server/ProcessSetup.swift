@@ -2,11 +2,12 @@ internal import Glibc
 package import Logging
 internal import System
 
-/// Prepares the process before the server opens anything: signals, memory, limits, and what its service manager left for it.
+/// Prepares the process before the server opens anything: signals, memory, limits, and the environment from the service
+/// manager.
 package struct ProcessSetup: Sendable {
     /// What a service manager such as systemd passed in the environment.
     let service: ServiceEnvironment
-    /// Sockets that it listens on for us.
+    /// Listening sockets that the service manager has opened.
     package var passedSockets: [PassedSocket] { service.passedSockets }
     package let notifier: ServiceNotifier
     let heapMemory: HeapMemory
@@ -16,10 +17,10 @@ package struct ProcessSetup: Sendable {
     /// Changes the whole process; call it once, before other threads run.
     ///
     /// - Parameters:
-    ///   - connectionLimit: `limits.connections`, which a low limit of open files makes unreachable.
+    ///   - connectionLimit: `limits.connections`; a limit of open files that is too low for it causes a warning.
     ///   - logger: Receives warnings.
     package init(connectionLimit: Int, logger: Logger) throws(StartError) {
-        // When the reader of the log goes away, or its file may not grow, that write fails; the process goes on.
+        // When the log's reader has ended or its file has reached a size limit, the write fails, and the process goes on.
         _ = signal(SIGPIPE, SIG_IGN)
         _ = signal(SIGXFSZ, SIG_IGN)
         heapMemory = HeapMemory()

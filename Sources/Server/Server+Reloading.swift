@@ -7,9 +7,9 @@ extension Server {
     private static let fileCheckInterval = Duration.seconds(2)
     private static let ticketKeyLifetime = Duration.seconds(86_400)
 
-    /// Reads settings and files again, and applies what can change while the server runs.
+    /// Reads settings and files again, and applies the settings that can change while the server runs.
     ///
-    /// - Parameter reason: Who asks; begins the line in the log.
+    /// - Parameter reason: What caused the reload, such as `SIGHUP received`; begins the line in the log.
     package func reload(_ reason: String) async -> ReloadOutcome {
         notifier.send(.reloading(since: .now))
         let outcome = await reloader.reload(reason)
@@ -22,7 +22,7 @@ extension Server {
         for await _ in hangUps { _ = await reload("SIGHUP received") }
     }
 
-    /// Loads certificates when their files change, and makes new keys for session tickets once a day.
+    /// Loads certificates when their files change, and creates new session ticket keys once a day.
     func reloadChangedCertificates() async {
         guard let tls = listeners.tls else { return }
         var lastReload = ContinuousClock.now

@@ -6,7 +6,7 @@ internal import TokenService
 internal import TokenStore
 
 extension Server {
-    /// Whether the server can answer and store.
+    /// Whether the server can answer requests and store tokens.
     package var readiness: ServiceReadiness {
         var reasons: [String] = []
         if isDraining.load(ordering: .relaxed) { reasons.append("the server is stopping") }
@@ -20,22 +20,22 @@ extension Server {
     /// The settings in force, as of the last reload.
     package var settingsInForce: Settings { reloader.settings }
 
-    /// Where clients connect, as the log shows it: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
+    /// The addresses that clients connect to, for the log: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
     package var listenerNames: [String] { listeners.all.map(\.name) }
 
     /// Nil without a TLS listener.
     package var tls: TLSContext? { listeners.tls }
 
-    /// Warns about certificates that clients refuse, or will refuse soon.
+    /// Warnings about certificates that clients refuse now or within 14 days.
     package var certificateWarnings: [String] { reloader.certificateWarnings }
 
-    /// Warns about what lets others read tokens on their way.
+    /// Warnings about settings with which tokens may cross a network in plain text.
     package var exposureWarnings: [String] {
         var warnings: [String] = []
         for listener in listeners.all where !listener.listener.isLocal && listener.tls == nil {
             warnings.append(
                 """
-                \(listener.name) takes plain HTTP from other machines; \
+                \(listener.name) accepts plain HTTP from other machines; \
                 let only a proxy that speaks HTTPS reach it, over a network that you trust
                 """
             )

@@ -21,30 +21,30 @@ package final class Server: Sendable {
     package let answers: AnswerCache
     let listeners: ClientListeners
     package let workers: [Worker]
-    /// The administration has a loop of its own: nothing that clients do keeps operators waiting.
+    /// The administration has its own loop, so that operators get answers however busy the clients' loops are.
     package let administrationLoop: EventLoop
     private let accessLog: LineWriter
     let reloader: SettingsReloader
     let notifier: ServiceNotifier
-    /// How often the service manager expects a sign of life; nil when it expects none.
+    /// How often the service manager expects a watchdog message; nil when it expects none.
     private let watchdogInterval: Duration?
     private let distributor: ConnectionDistributor
-    /// The last descriptors, which connections leave alone.
+    /// Descriptors that are kept free of client connections.
     package let reserve: DescriptorReserve
     private let heapMemory: HeapMemory
-    /// Set once, by whoever begins the stop.
+    /// Set once, when the stop begins.
     let isDraining = Atomic<Bool>(false)
-    /// Why the server stops, and who asked for it; empty before.
-    let reasonOfEnd = Mutex("")
+    /// Why the server stops, such as `SIGTERM received`; empty before.
+    let stopReason = Mutex("")
 
-    /// Makes the loops; nothing is answered before `run`.
+    /// Creates the loops; connections are not accepted before `run`.
     ///
     /// - Parameters:
-    ///   - settings: What `loader` has read.
-    ///   - loader: Reads them again at a reload.
-    ///   - log: Where messages go.
-    ///   - setup: The process's.
-    ///   - listeners: Accepted from when the server runs.
+    ///   - settings: The settings that `loader` has read.
+    ///   - loader: Reads the settings again at a reload.
+    ///   - log: Where log messages go.
+    ///   - setup: The prepared process.
+    ///   - listeners: The clients' listeners.
     ///   - store: Closed when the server ends.
     package init(
         _ settings: Settings, from loader: SettingsLoader, log: LogOutput, _ setup: ProcessSetup,
@@ -88,48 +88,50 @@ package final class Server: Sendable {
             tls: listeners.tls
         )
         reloader = SettingsReloader(settings, from: loader, parts, workers)
-        // Last, as it counts the descriptors that are open for good.
+        // Last, when all descriptors that stay open are open.
         reserve = DescriptorReserve(limit: setup.descriptorLimit, acceptors: workers.count * listeners.all.count)
         distributor = ConnectionDistributor(workers, connectionCount, reserve, logger)
     }
 
-    /// Serves until SIGTERM, SIGINT or `drain`, answers what has been received, and returns when everything is closed.
+    /// Serves until SIGTERM, SIGINT or `drain`, answers the requests received by then, and returns when all is closed.
     ///
     /// - Parameters:
-    ///   - version: For the log.
-    ///   - administration: Runs for as long as the clients' loops, and is the last to stop.
+    ///   - version: The program's version, for the log.
+    ///   - administration: Runs at least as long as the clients' loops, and stops last.
     package func run(version: String, beside administration: some Administration) async {
         // Before the first request, so that no signal is missed.
         let signals = await Signal.caught(.terminate, .interrupt)
         let hangUps = await Signal.caught(.hangUp)
         Self.startThread("administration", of: administrationLoop)
-        let administering = Task(executorPreference: administrationLoop) { [administrationLoop] in
+        let administrationTask = Task(executorPreference: administrationLoop) { [administrationLoop] in
             await administration.serve(on: administrationLoop)
         }
-        let tasks = workers.enumerated().map { index, worker in
+        let acceptingTasks = workers.enumerated().map { index, worker in
             Self.startThread("loop \(index)", of: worker.loop)
             return Task(executorPreference: worker.loop) { await self.accept(on: worker) }
         }
         announce(version, administration)
-        // On the administration's loop, as Swift's shared threads may all be waiting for a disk.
-        let proving = Task(executorPreference: administrationLoop) { await self.giveSignsOfLife() }
-        let stopping = Task { await self.stop(by: signals) }
-        let reloading = Task { await self.reload(on: hangUps) }
-        let watching = Task { await self.reloadChangedCertificates() }
-        let trimming = Task { await self.giveBackMemory() }
-        for task in tasks { await task.value }
-        // Only now, as each loop hands connections to the others.
+        let periodicTasks = [
+            // On the administration's loop, as all of Swift's shared threads may be blocked by a slow disk.
+            Task(executorPreference: administrationLoop) { await self.notifyWatchdog() },
+            Task { await self.stop(by: signals) },
+            Task { await self.reload(on: hangUps) },
+            Task { await self.reloadChangedCertificates() },
+            Task { await self.trimHeap() },
+        ]
+        for task in acceptingTasks { await task.value }
+        // Only now, as each loop assigns connections to the others.
         for worker in workers {
             await Task(executorPreference: worker.loop) { await worker.waitForConnections() }.value
         }
-        // Until here operators could ask what the server is waiting for.
+        // Until here operators can ask what the server is waiting for.
         administrationLoop.abandon()
-        await administering.value
-        for task in [stopping, reloading, watching, proving, trimming] { task.cancel() }
+        await administrationTask.value
+        for task in periodicTasks { task.cancel() }
         for loop in loops { loop.stop() }
         store.close()
         accessLog.close()
-        logger.info("token-cache has stopped: \(reasonOfEnd.withLock(\.self))")
+        logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")
     }
 
     private func announce(_ version: String, _ administration: some Administration) {
@@ -168,14 +170,14 @@ package final class Server: Sendable {
 
     // MARK: - Periodic work
 
-    private func giveBackMemory() async {
+    private func trimHeap() async {
         var heapMemory = heapMemory
         while (try? await Task.sleep(for: Self.heapTrimInterval)) != nil { heapMemory.giveBackFree() }
     }
 
     private static let heapTrimInterval = Duration.seconds(10)
 
-    private func giveSignsOfLife() async {
+    private func notifyWatchdog() async {
         guard let watchdogInterval else { return }
         await Watchdog(loops: loops, interval: watchdogInterval) { [notifier] in
             notifier.send(.watchdog)

@@ -1,7 +1,7 @@
-/// Whether the server can do what it is there for.
+/// Whether the server can serve clients: read and store tokens, and accept requests.
 package struct ServiceReadiness: Codable, Sendable {
     package let isReady: Bool
-    /// Why it cannot; empty when it can.
+    /// Why the server is not ready; empty when it is.
     package let reasons: [String]
 
     package init(reasons: [String]) {

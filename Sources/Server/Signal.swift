@@ -19,10 +19,10 @@ enum Signal: String, CustomStringConvertible {
 
     private static let queue = DispatchQueue(label: "signals")
 
-    /// Catches signals for as long as the process lives; without this they end it.
+    /// Catches signals for the rest of the process's life; their default action would end it.
     ///
-    /// - Returns: The signals that arrive, from the moment of the return at the latest. Several of one kind that arrive at
-    ///   once can become one.
+    /// - Returns: The signals that arrive, at the latest from the return on. Several of one kind that arrive at the same
+    ///   time can appear as one.
     static func caught(_ signals: Signal...) async -> AsyncStream<Signal> {
         let (stream, continuation) = AsyncStream.makeStream(of: Signal.self)
         for signal in signals { await signal.catch { continuation.yield(signal) } }
@@ -30,8 +30,8 @@ enum Signal: String, CustomStringConvertible {
     }
 
     private func `catch`(_ action: @escaping @Sendable () -> Void) async {
-        // Only the queue's handlers touch the source once it is active, one after the other. The handler holds the source,
-        // which would otherwise be given up at the end of this function.
+        // Once the source is active, only the queue's handlers use it, one after the other. The handler keeps the source
+        // alive, which would otherwise be released at the end of this function.
         nonisolated(unsafe) let source = DispatchSource.makeSignalSource(signal: number, queue: Self.queue)
         unsafe source.setEventHandler {
             withExtendedLifetime(unsafe source) { action() }

@@ -50,7 +50,7 @@ def test_without_an_access_log_there_is_no_file(serve, tmp_path):
 
 def test_a_file_that_cannot_be_opened_stops_the_start(tmp_path, serve):
     path = tmp_path / "missing" / "access.log"
-    with pytest.raises(AssertionError, match="access_log_file is .*No such file or directory; its folder has to exist"):
+    with pytest.raises(AssertionError, match="access_log_file cannot be opened: .*No such file or directory; its folder has to exist"):
         serve({"access_log": "json", "access_log_file": str(path)})
 
 
@@ -110,4 +110,4 @@ def test_a_full_disk_is_told_and_requests_are_answered(serve):
     server = serve({"access_log": "combined", "access_log_file": "/dev/full"})
     for _ in range(3):
         assert exchange(server.address, get("a")).status == 200
-    until(lambda: "lines of the access log are lost, /dev/full takes none" in server.log())
+    until(lambda: "lines of the access log are lost, as /dev/full cannot be written to" in server.log())

@@ -157,7 +157,7 @@ def test_a_path_that_is_taken_is_left_alone(serve, tmp_path, kind):
     )
     assert result.returncode == 1
     if kind == "a file":
-        assert f"{path} is there and is no socket" in result.stderr
+        assert f"{path} exists and is not a socket" in result.stderr
         assert path.read_text() == "precious"
     else:
         assert f"unix:{path} is in use by another program" in result.stderr and "ss -lxp" in result.stderr
@@ -197,7 +197,7 @@ def test_what_keeps_a_socket_from_being_made_is_named(of_nobody):
         assert f"may not write in {closed}" in refused_as_nobody(of_nobody, f"unix:{path}")
         other.bind(str(path))
         path.chmod(0o600)
-        assert f"unix:{path} is there, and this user may not see" in refused_as_nobody(of_nobody, f"unix:{path}")
+        assert f"unix:{path} exists, and this user may not see" in refused_as_nobody(of_nobody, f"unix:{path}")
         assert path.exists()
     missing = of_nobody / "none" / "http.sock"
     assert f"the folder of unix:{missing} is missing" in refused_as_nobody(of_nobody, f"unix:{missing}")
@@ -235,5 +235,5 @@ def test_without_systemd_its_sockets_are_missed(tmp_path):
 
 
 def test_plain_http_beyond_loopback_is_warned_of(serve):
-    assert "takes plain HTTP from other machines" in serve({"listen": ["127.0.0.1:0", "0.0.0.0:0"]}).log()
-    assert "takes plain HTTP from other machines" not in serve().log()
+    assert "accepts plain HTTP from other machines" in serve({"listen": ["127.0.0.1:0", "0.0.0.0:0"]}).log()
+    assert "accepts plain HTTP from other machines" not in serve().log()

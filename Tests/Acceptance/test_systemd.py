@@ -230,7 +230,7 @@ def test_sockets_that_cannot_be_served_are_told_of(tmp_path, make, variables, ex
         with Service(tmp_path / "service", sockets=[passed], variables=variables) as service:
             message = service.refusal()
     assert expected in message and message.count("\n") == 1
-    assert "the sockets that systemd has passed cannot be served" in message
+    assert "the sockets that systemd has passed cannot be used" in message
     assert not (tmp_path / "service" / "data").exists()
 
 

@@ -7,7 +7,7 @@ struct CertificateDatesTests {
     /// 2026-11-21.
     private let now: Int64 = 1_795_219_200
 
-    @Test func `a running server warns of a certificate that clients refuse or soon will`() {
+    @Test func `a running server warns about certificates that clients refuse now or within 14 days`() {
         let warning = { (start: Int64, end: Int64) in
             CertificateDates("a.pem", from: now + start * day, to: now + end * day).warning(at: now) ?? ""
         }

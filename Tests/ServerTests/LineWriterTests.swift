@@ -7,11 +7,11 @@ import Testing
 @testable import Server
 
 @Suite struct LineWriterTests {
-    @Test("a line goes to the destination that was in force when it was written, however late it is written out")
+    @Test("a queued line goes to the destination that was set when it was queued")
     func changes() throws {
         let folder = try TemporaryDirectory()
         let path = { (name: String) in "\(folder.path)/\(name)" }
-        // A pipe that nobody has read from yet holds the writer up, once it is full.
+        // The writer blocks when the pipe is full, until the test reads from it.
         #expect(mkfifo(path("pipe"), 0o600) == 0)
         let reader = open(path("pipe"), O_RDONLY | O_NONBLOCK)
         #expect(reader >= 0)
@@ -20,7 +20,7 @@ import Testing
         let writer = LineWriter(try LineWriter.Destination(path("pipe")), failures: failures)
         let filling = [UInt8](repeating: UInt8(ascii: "x"), count: 1 << 20)
         writer.append(filling)
-        // It waits with what it has taken; what follows stays where a change finds it.
+        // The writer blocks with the lines that it has taken; the lines that follow stay in its queue.
         var piped = read(1, from: reader)
         writer.append(Array("before\n".utf8))
         writer.change(to: try LineWriter.Destination(path("first")))
@@ -28,7 +28,7 @@ import Testing
         writer.change(to: try LineWriter.Destination(path("unused")))
         writer.change(to: try LineWriter.Destination(path("second")))
         writer.append(Array("second\n".utf8))
-        // To the end of the pipe, which is there when the writer has closed it after the change.
+        // Reads to the end of the pipe, which comes when the writer closes it after the change.
         while true {
             let count = read(1 << 16, from: reader)
             if count == 0 { break }
@@ -44,7 +44,7 @@ import Testing
 
     private func text(_ path: String) throws -> String { try String(contentsOfFile: path, encoding: .utf8) }
 
-    /// Waits for something to read, and returns how much that was; 0 at the end.
+    /// Waits for bytes, and returns how many were read; 0 at the end.
     private func read(_ most: Int, from descriptor: Int32) -> Int {
         var piece = [UInt8](repeating: 0, count: most)
         while true {

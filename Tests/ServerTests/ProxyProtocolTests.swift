@@ -11,7 +11,7 @@ import TokenService
         return signature + [command, family, UInt8(length >> 8), UInt8(length & 0xff)] + rest
     }
 
-    @Test("version 1 tells the client, or that it is not known")
+    @Test("a version 1 header has the client's address, or says that it is unknown")
     func lines() {
         let four = "PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n"
         #expect(
@@ -25,12 +25,12 @@ import TokenService
         }
     }
 
-    @Test("version 2 tells the client, or speaks for the proxy itself")
+    @Test("a version 2 header has the client's address, or belongs to the proxy's own connection")
     func blocks() {
         let addresses: [UInt8] = [192, 0, 2, 1, 198, 51, 100, 1, 1, 2, 3, 4]
         let client = IPAddress("192.0.2.1")
         #expect(ProxyProtocol.read(block(0x21, 0x11, addresses)) == .header(length: 28, client: client))
-        // Extensions stand behind the addresses.
+        // Extensions follow the addresses.
         #expect(ProxyProtocol.read(block(0x21, 0x11, addresses + [4, 0, 1, 0])) == .header(length: 32, client: client))
         let six = [UInt8](repeating: 0, count: 15) + [1] + [UInt8](repeating: 0, count: 20)
         #expect(ProxyProtocol.read(block(0x21, 0x21, six)) == .header(length: 52, client: IPAddress("::1")))
@@ -38,7 +38,7 @@ import TokenService
         #expect(ProxyProtocol.read(block(0x21, 0x31, [1, 2])) == .header(length: 18, client: nil))
     }
 
-    @Test("every beginning of a header needs more")
+    @Test("every prefix of a header needs more bytes")
     func prefixes() {
         for header in [Array("PROXY TCP4 192.0.2.1 198.51.100.1 1 2\r\n".utf8), block(0x21, 0x11, Array(1...12))] {
             for length in 0..<header.count {
@@ -61,7 +61,7 @@ import TokenService
         #expect(ProxyProtocol.read(Array(text.utf8)) == .malformed)
     }
 
-    @Test("a block of another version, too long or too short is refused")
+    @Test("a binary header of another version, too long or too short is refused")
     func malformedBlocks() {
         #expect(ProxyProtocol.read(block(0x11, 0x11, Array(1...12))) == .malformed)
         #expect(ProxyProtocol.read(block(0x22, 0x11, Array(1...12))) == .malformed)

@@ -26,7 +26,7 @@ import Testing
         #expect(try sockets("1", "").map(\.description) == ["socket 3"])
     }
 
-    @Test("sockets that were meant for another process are not ours")
+    @Test("sockets that were meant for another process are ignored")
     func othersSockets() throws {
         #expect(try sockets("2", process: "8").isEmpty)
         #expect(try sockets("2", process: "").isEmpty)
@@ -40,7 +40,7 @@ import Testing
         #expect(throws: StartError.self) { try sockets(count, names) }
     }
 
-    @Test("the variables are taken away")
+    @Test("the variables are removed from the environment")
     func taken() throws {
         setenv("LISTEN_PID", "1", 1)
         setenv("WATCHDOG_USEC", "30000000", 1)
@@ -49,7 +49,7 @@ import Testing
         #expect(try ServiceEnvironment.take().watchdogInterval == nil)
     }
 
-    @Test("the watchdog's time counts when it is for this process or for any")
+    @Test("the watchdog's interval applies when it is for this process or for any process")
     func watchdog() throws {
         func interval(_ variables: [String: String]) throws -> Duration? {
             try ServiceEnvironment(variables, processID: 7).watchdogInterval
@@ -62,7 +62,7 @@ import Testing
 }
 
 @Suite struct ListenPlanTests {
-    /// A plan as text: what is bound, then each socket's number with what it is.
+    /// A plan as text: the addresses to bind, then each socket's descriptor with its address.
     private func plan(_ listen: [String], _ names: [String]) throws -> String {
         let sockets = names.enumerated().map { PassedSocket(descriptor: Int32(3 + $0), name: $1) }
         let plan = try ListenPlan(listen.compactMap(ListenAddress.init), sockets)
@@ -70,7 +70,7 @@ import Testing
         return (plan.bound.map(\.description) + adopted).joined(separator: " ")
     }
 
-    @Test("without sockets everything is bound")
+    @Test("without sockets all addresses are bound")
     func nothingPassed() throws {
         #expect(try plan(["127.0.0.1:80", "https://[::]:443"], []) == "127.0.0.1:80 https://[::]:443")
     }
@@ -104,7 +104,7 @@ import Testing
         #expect(try plan(listen, names) == expected)
     }
 
-    @Test("a name that stands for nothing, and sockets that are missed, are told of")
+    @Test("unknown names and missing sockets are errors")
     func faults() {
         for name in ["htpp", "HTTP", "ssh"] {
             #expect(throws: StartError.self) { try plan(["127.0.0.1:80"], [name]) }
@@ -128,7 +128,7 @@ import Testing
         #expect(message.text == expected)
     }
 
-    @Test("without a socket, or with one that is of no use, nothing happens")
+    @Test("a missing or unusable notification socket is ignored")
     func nobodyListens() {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let long = "/" + String(repeating: "a", count: 200)
@@ -139,7 +139,7 @@ import Testing
 }
 
 @Suite struct WatchdogTests {
-    @Test("signs of life are given while every loop runs, and not while one hangs", .timeLimit(.minutes(1)))
+    @Test("watchdog messages are sent while every loop runs, and not while one hangs", .timeLimit(.minutes(1)))
     func signs() async throws {
         let loops = [try EventLoop(), try EventLoop()]
         for loop in loops { Thread { loop.run() }.start() }
@@ -155,7 +155,7 @@ import Testing
             release.wait()
         }
         await Task.detached { hanging.wait() }.value
-        // One may have been on its way.
+        // One message may have been on its way.
         try await Task.sleep(for: .milliseconds(50))
         let before = count.withLock(\.self)
         try await Task.sleep(for: .milliseconds(200))

@@ -5,7 +5,7 @@ import Testing
 @testable import System
 
 @Suite struct ProcessorTests {
-    /// Writes files below a folder that stands for `/sys/fs/cgroup`, and asks for the quota of a process.
+    /// Writes files below a folder that takes the place of `/sys/fs/cgroup`, and returns the quota of a process.
     private func quota(_ groups: String, _ files: [String: String]) throws -> Double? {
         let folder = try TemporaryDirectory()
         for (name, text) in files {
@@ -21,7 +21,7 @@ import Testing
         "the least quota of a process's own control group and its ancestors counts",
         arguments: [
             ("0::/\n", ["cpu.max": "max 100000\n"], nil), ("0::/\n", ["cpu.max": "150000 100000\n"], 1.5),
-            // CPUQuota= of a service, which the root of the hierarchy knows nothing of.
+            // CPUQuota= of a service; the root of the hierarchy has no limit.
             ("0::/system.slice/a.service\n", ["system.slice/a.service/cpu.max": "50000 100000\n"], 0.5),
             (
                 "0::/system.slice/a.service\n",
@@ -31,7 +31,7 @@ import Testing
                 "0::/a/b\n",
                 ["cpu.max": "400000 100000\n", "a/cpu.max": "100000 100000\n", "a/b/cpu.max": "300000 100000\n"], 1
             ),
-            // Another service's.
+            // The quota of another service.
             ("0::/a/b\n", ["a/c/cpu.max": "100000 100000\n", "b/cpu.max": "100000 100000\n"], nil),
             ("0::/../../a\n", ["a/cpu.max": "100000 100000\n"], 1),
             ("0::/a:b\n", ["a:b/cpu.max": "100000 100000\n"], 1),

@@ -73,7 +73,7 @@ final class AdministrationListener: Sendable {
             while !loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, _):
-                    let limit = reserve.has(descriptor) ? Self.scarceLimit : Self.connectionLimit
+                    let limit = reserve.contains(descriptor) ? Self.scarceLimit : Self.connectionLimit
                     guard let connection = connections.admit(descriptor, limit: limit) else {
                         _ = FileDescriptor(owning: descriptor)
                         continue

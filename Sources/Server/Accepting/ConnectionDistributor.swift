@@ -4,7 +4,7 @@ internal import Metrics
 internal import Synchronization
 internal import System
 
-/// Accepts connections on all loops and has each served on the loop that has the fewest.
+/// Accepts connections on all loops and assigns each to the loop that has the fewest connections.
 ///
 /// Any thread.
 final class ConnectionDistributor: Sendable {
@@ -14,11 +14,11 @@ final class ConnectionDistributor: Sendable {
     private let failures: RateLimitedLog
     private let logger: Logger
 
-    /// Beyond the limit this many more connections are told so; any further ones are closed at once.
+    /// How many connections beyond the limit receive a 503; any further ones are closed at once.
     private static let refusedLimit = 1_000
-    /// Connections that a loop accepts between two looks at the clock.
-    private static let acceptsPerLook = 16
-    /// Between two looks for descriptors that have come back.
+    /// How many connections a loop accepts before it reads the clock again.
+    private static let acceptsPerClockRead = 16
+    /// How long to wait before checking for free descriptors again.
     private static let pause = Nanoseconds(.milliseconds(100))
 
     init(_ workers: [Worker], _ count: ConnectionCount, _ reserve: DescriptorReserve, _ logger: Logger) {
@@ -33,24 +33,24 @@ final class ConnectionDistributor: Sendable {
     ///
     /// - Parameters:
     ///   - listener: The listener.
-    ///   - worker: Of the calling task's loop.
+    ///   - worker: The worker of the calling task's loop.
     func accept(from listener: ClientListener, on worker: Worker) async {
         let acceptor: Acceptor
         do throws(SystemError) {
             acceptor = try Acceptor(listener.listener, on: worker.loop)
         } catch {
-            logger.critical("\(listener.name) cannot be accepted from: \(error)")
+            logger.critical("\(listener.name) cannot accept connections: \(error)")
             return
         }
         var (streak, budget) = (0, TurnBudget(began: .now))
         while !worker.loop.isAbandoned {
             switch await acceptor.next() {
             case .accepted(let descriptor, let peer):
-                hand(descriptor, from: peer, through: listener, by: worker)
-                if reserve.has(descriptor), !(await waitForDescriptors(on: worker)) { return }
-                // What is open has its turn, however many want to get in.
+                assign(descriptor, from: peer, through: listener, by: worker)
+                if reserve.contains(descriptor), !(await waitForDescriptors(on: worker)) { return }
+                // Open connections get their turn, however many new ones arrive.
                 streak += 1
-                if streak % Self.acceptsPerLook == 0 && budget.isSpent {
+                if streak % Self.acceptsPerClockRead == 0 && budget.isSpent {
                     await Task.yield()
                     budget = TurnBudget(began: .now)
                 }
@@ -63,23 +63,23 @@ final class ConnectionDistributor: Sendable {
         }
     }
 
-    /// Waits until there are descriptors for connections again; false when the loop is draining.
+    /// Waits until descriptors for connections are free again; returns false when the loop is draining.
     private func waitForDescriptors(on worker: Worker) async -> Bool {
         repeat {
             if worker.loop.isDraining { return false }
             await pause("the limit of open files is reached; raise it with ulimit -n or LimitNOFILE=", on: worker)
-        } while reserve.isNext
+        } while reserve.isReached
         return true
     }
 
-    /// Connections that end give their descriptors back; until then trying would only spin.
+    /// Waits for connections to end and release descriptors; retrying at once would only spin.
     private func pause(_ reason: String, on worker: Worker) async {
         worker.metrics.acceptFailures.add()
-        failures.note("no connections are accepted for now: \(reason)")
+        failures.log("no connections are accepted for now: \(reason)")
         await worker.loop.sleep(until: worker.loop.now + Self.pause)
     }
 
-    private func hand(
+    private func assign(
         _ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, by acceptor: Worker
     ) {
         acceptor.metrics.accepted.add()

@@ -81,7 +81,7 @@ package final class Worker: @unchecked Sendable {
                 metrics.storeFailures.add(error.cause)
                 // The store itself tells when writes begin to fail, and when they are over it.
                 if !error.isReportedByStore {
-                    failures.note("the store failed, the client was told so: \(error)", requestID: requestID)
+                    failures.log("the store failed, the client was told so: \(error)", requestID: requestID)
                 }
             },
             noteRead: { metrics.storeReads.add() }

@@ -2,22 +2,23 @@ internal import EventLoop
 package import Settings
 internal import System
 
-/// Two addresses of the settings of which only one can be listened on; says so.
+/// Two addresses in the settings that cannot both be bound, such as one address written twice, or a wildcard and one of
+/// its addresses.
 package struct AddressClash: Error, Hashable, CustomStringConvertible {
     private let first: Entry
     private let second: Entry
 
-    /// An address, and the setting that has it.
+    /// An address, and the setting that names it.
     private struct Entry: Hashable {
         let key: String
         let name: String
-        /// It stands for all addresses of its family.
+        /// Whether it stands for all addresses of its family.
         let isWildcard: Bool
     }
 
-    /// Looks for the first such pair, by the addresses that names stand for; nil when there is none.
+    /// Finds the first such pair after resolving host names; nil when there is none.
     ///
-    /// A name that is not known is passed over, for that is told of by itself.
+    /// Skips names that cannot be resolved: `StartError.resolution` reports these.
     package static func find(listen: [ListenAddress], administration: [ListenAddress]) -> AddressClash? {
         var seen: [(entry: Entry, address: SocketAddress?)] = []
         for (key, address) in listen.map({ ("listen", $0) }) + administration.map({ ("admin.listen", $0) }) {

@@ -1,22 +1,22 @@
 package import TokenStore
 
-/// Why the server does not start; says what to do about it.
+/// Why the server cannot start; the description says what to do.
 package enum StartError: Error, CustomStringConvertible {
     case store(StoreOpenError)
-    /// An address cannot be bound: taken, not permitted, or what the system says.
+    /// An address cannot be bound: it is in use, not permitted, or fails for the given reason.
     case listen(address: String, _ isInUse: Bool, _ isPermissionDenied: Bool, String)
     /// A Unix socket cannot be listened on.
     case unixSocket(UnixSocketFault)
     /// An address of `admin.listen` cannot be bound.
     case administration(address: String, isInUse: Bool, reason: String)
-    /// The settings name an address twice.
+    /// Two addresses in the settings exclude each other.
     case clash(AddressClash)
     case resolution(address: String, reason: String)
     /// The user or group of a Unix socket's file does not exist.
     case owner(path: String, name: String)
     /// `listen: systemd` without a socket unit.
     case noPassedSockets
-    /// systemd's sockets cannot be served.
+    /// The sockets that systemd passed cannot be used.
     case passedSockets(String)
     /// Certificates or keys cannot be used.
     case tls(String)
@@ -24,7 +24,7 @@ package enum StartError: Error, CustomStringConvertible {
     case accessLog(path: String, reason: String)
     case system(String)
 
-    /// Somebody has the address, which may be the server itself.
+    /// Whether the address is in use, possibly by this server itself.
     var isAddressInUse: Bool {
         switch self {
         case .listen(_, true, _, _), .administration(_, true, _): true
@@ -38,7 +38,7 @@ package enum StartError: Error, CustomStringConvertible {
         case .store(let error): "\(error)"
         case .listen(let address, true, _, _):
             """
-            \(address) is in use by another program; stop that one (ss -ltnp shows it), \
+            \(address) is in use by another program; stop that program (ss -ltnp shows it), \
             or listen elsewhere with --listen
             """
         case .listen(let address, _, true, _):
@@ -51,24 +51,24 @@ package enum StartError: Error, CustomStringConvertible {
         case .unixSocket(let fault): "\(fault)"
         case .administration(let address, true, _):
             """
-            admin.listen: \(address) is in use by another program, perhaps another token-cache; stop that one \
+            admin.listen: \(address) is in use by another program, perhaps another token-cache; stop that program \
             (ss -ltnp shows it), or set admin.listen to another address, or to off
             """
         case .administration(let address, _, let reason):
             "admin.listen: \(address) cannot be listened on: \(reason); choose an address of this machine, or off"
         case .clash(let clash): "\(clash)"
         case .resolution(let address, let reason):
-            "the address \(address) of --listen is not known: \(reason)"
+            "the address \(address) of --listen cannot be resolved: \(reason)"
         case .owner(let path, let name):
             "unix:\(path): there is no user or group \(name)"
         case .noPassedSockets:
-            "listen has systemd, and systemd has passed no sockets; start the server through its socket unit"
-        case .passedSockets(let reason): "the sockets that systemd has passed cannot be served: \(reason)"
+            "listen names systemd, but systemd has passed no sockets; start the server through its socket unit"
+        case .passedSockets(let reason): "the sockets that systemd has passed cannot be used: \(reason)"
         case .tls(let reason): reason
         case .accessLog(let path, let reason):
             """
-            access_log_file is "\(path)", and that cannot be opened: \(reason); its folder has to exist, and the server's \
-            user has to be allowed to write there
+            the file "\(path)" of access_log_file cannot be opened: \(reason); its folder has to exist, and the server's \
+            user needs write access to it
             """
         case .system(let reason): "the server cannot be set up: \(reason)"
         }

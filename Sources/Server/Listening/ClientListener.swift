@@ -3,20 +3,20 @@ internal import Glibc
 package import Settings
 internal import System
 
-/// A listener with what the settings ask of its connections.
+/// A listener, and the protocols that its connections speak: PROXY protocol, TLS or plain HTTP.
 package struct ClientListener: Sendable {
     package let listener: Listener
     let requiresProxyProtocol: Bool
     /// Nil for plain HTTP.
     let tls: TLSContext?
 
-    /// As the log shows it.
+    /// The address with its scheme, for the log.
     var name: String {
         if tls != nil { return "https://\(listener.name)" }
         return listener.name.hasPrefix("unix") ? listener.name : "http://\(listener.name)"
     }
 
-    /// The entrances of one entry of `listen`: a name may stand for several addresses.
+    /// Opens the listeners of one entry of `listen`; a host name may resolve to several addresses.
     package static func open(_ address: ListenAddress, tls: TLSContext?) throws(StartError) -> [ClientListener] {
         var listeners: [Listener] = []
         switch address.place {
@@ -41,7 +41,7 @@ package struct ClientListener: Sendable {
         }
     }
 
-    /// The entrance through a socket that systemd has passed on.
+    /// Takes over a listening socket that systemd has passed.
     static func adopt(
         _ socket: PassedSocket, as address: ListenAddress, tls: TLSContext?
     ) throws(StartError) -> ClientListener {
@@ -78,7 +78,7 @@ package struct ClientListener: Sendable {
         }
     }
 
-    /// Looks up `user` or `user:group`; without a group it is the user's own.
+    /// Looks up the numeric ids of `user` or `user:group`; without a group, returns the user's primary group.
     package static func owner(_ name: String, _ path: String) throws(StartError) -> (user: UInt32, group: UInt32) {
         let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
         guard let user = unsafe getpwnam(parts[0]) else { throw .owner(path: path, name: parts[0]) }

@@ -1,7 +1,7 @@
 package import EventLoop
 package import Settings
 
-/// All listeners for clients, and the certificates of those that speak TLS.
+/// All listeners for clients, and the TLS context that they share.
 package struct ClientListeners: Sendable {
     package let all: [ClientListener]
     /// Nil without a TLS listener.
@@ -10,10 +10,10 @@ package struct ClientListeners: Sendable {
     /// Takes over the sockets that the service manager passed, and binds the other addresses of `listen`.
     ///
     /// - Parameters:
-    ///   - settings: Name the addresses and certificates.
-    ///   - passedSockets: From the service manager.
-    ///   - openOthers: Opens listeners that are not for clients, so that an address which the settings name twice is
-    ///     recognized whichever of both is opened second.
+    ///   - settings: The addresses and certificates.
+    ///   - passedSockets: The sockets that the service manager passed.
+    ///   - openOthers: Opens the listeners that are not for clients. It is called here so that an address which the
+    ///     settings name twice is recognized whichever listener is opened second.
     package static func open<Others>(
         _ settings: Settings, _ passedSockets: [PassedSocket], openOthers: () throws(StartError) -> Others
     ) throws(StartError) -> (ClientListeners, Others) {
@@ -27,7 +27,7 @@ package struct ClientListeners: Sendable {
             for address in plan.bound { listeners += try ClientListener.open(address, tls: tls) }
             return (ClientListeners(all: listeners, tls: tls), try openOthers())
         } catch {
-            // The program that has the address may be this one, through an earlier entry of the settings.
+            // The program that uses the address may be this one, through an earlier entry of the settings.
             guard error.isAddressInUse,
                 let clash = AddressClash.find(listen: plan.bound, administration: settings.admin.listen)
             else { throw error }
@@ -35,10 +35,10 @@ package struct ClientListeners: Sendable {
         }
     }
 
-    /// The certificates of all `https://` listeners.
+    /// Loads the certificates of all `https://` listeners.
     private static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext {
         guard !settings.tls.certificates.isEmpty else {
-            throw .passedSockets("one is for https, and tls.certificate and tls.private_key name no files for it")
+            throw .passedSockets("one is for https, but tls.certificate and tls.private_key name no files")
         }
         do throws(TLSConfigurationError) {
             return try TLSContext(TLSFiles(settings))

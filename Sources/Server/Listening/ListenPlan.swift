@@ -1,18 +1,18 @@
 internal import Settings
 
-/// Which addresses the server binds itself and which sockets it takes over, from `listen` and what systemd has passed on.
+/// Which addresses the server binds itself and which sockets it takes over, given `listen` and the sockets from systemd.
 ///
-/// A passed socket's name says what is spoken on it: `http`, `https`, `proxy` (HTTP behind a PROXY protocol header) or
-/// `https-proxy`; that is `FileDescriptorName=` of its unit (systemd.socket(5)). Without that the name is the unit's own,
-/// and the socket is what `listen` says: with an entry such as `systemd` or `https://systemd` what that entry is, otherwise
-/// `http`.
+/// A passed socket's name selects the protocol spoken on it: `http`, `https`, `proxy` (HTTP behind a PROXY protocol header)
+/// or `https-proxy`. `FileDescriptorName=` in the socket's unit sets the name (systemd.socket(5)); without it the name is
+/// that of the unit, and the socket speaks the protocol of the `systemd` or `https://systemd` entry in `listen`, or `http`
+/// if there is no such entry.
 ///
-/// Without such an entry, the passed sockets take the place of the entries of their kind: the same settings serve with and
-/// without the socket unit.
+/// Without such an entry, the passed sockets replace the entries of `listen` that speak the same protocol, so that the same
+/// settings work with and without the socket unit.
 struct ListenPlan: Sendable {
     /// The addresses to bind.
     private(set) var bound: [ListenAddress] = []
-    /// The sockets to take over, each with what is spoken on it.
+    /// The sockets to take over, each with the protocol that is spoken on it.
     private(set) var adopted: [(socket: PassedSocket, address: ListenAddress)] = []
 
     /// Whether certificates are needed.
@@ -30,7 +30,7 @@ struct ListenPlan: Sendable {
         }
     }
 
-    /// The names of sockets, and what an entry of `listen` with the same meaning is.
+    /// The names that a socket can have, each with the equivalent entry of `listen`.
     private static let kinds: KeyValuePairs = [
         "http": "systemd",
         "https": "https://systemd",
@@ -41,12 +41,13 @@ struct ListenPlan: Sendable {
     private static func address(
         of socket: PassedSocket, otherwise standard: ListenAddress
     ) throws(StartError) -> ListenAddress {
-        // Unnamed: sd_listen_fds_with_names(3) has "unknown" for nameless ones, systemd.socket(5) the name of the unit.
+        // A socket without FileDescriptorName= is called "unknown" (sd_listen_fds_with_names(3)) or by its unit's name
+        // (systemd.socket(5)).
         if socket.name.isEmpty || socket.name == "unknown" || socket.name.hasSuffix(".socket") { return standard }
         guard let kind = kinds.first(where: { $0.key == socket.name }), let address = ListenAddress(kind.value) else {
             throw .passedSockets(
                 """
-                \(socket) has a name that stands for nothing here; \
+                \(socket) has a name that token-cache does not know; \
                 FileDescriptorName= in its unit can be \(kinds.map(\.key).joined(separator: ", "))
                 """
             )
@@ -56,7 +57,7 @@ struct ListenPlan: Sendable {
 }
 
 extension ListenAddress {
-    /// A socket that says nothing about itself.
+    /// A passed socket without a name: plain HTTP.
     fileprivate static let passed = ListenAddress(place: .systemd)
 
     fileprivate func speaksLike(_ other: ListenAddress) -> Bool {

@@ -1,10 +1,9 @@
 internal import HTTP
 internal import Settings
 
-/// One line a request, in one format.
+/// Writes one line per request to the access log.
 ///
-/// Any thread. What clients may fill with anything does not get in: of the target only the known paths, and of the
-/// methods only the registered ones; the rest is `-`.
+/// Any thread. Text that clients choose freely is not logged: a path or method that the server does not know appears as `-`.
 struct AccessLog: Sendable {
     struct Entry {
         let client: String
@@ -12,13 +11,13 @@ struct AccessLog: Sendable {
         /// Nil for a path that the server does not know.
         let path: String?
         let minorVersion: UInt8
-        /// Nil where requests have none.
+        /// Nil when request ids are turned off.
         let requestID: String?
-        // Set when it is answered:
+        // Set when the request is answered:
         var status: UInt16 = 0
-        /// Bytes of the answer's body.
+        /// The length of the answer's body.
         var bytes = 0
-        /// From the request's last byte to the answer.
+        /// The time from the request's last byte to the answer.
         var microseconds: UInt64 = 0
         var unixTime: Int64 = 0
     }
@@ -63,7 +62,7 @@ struct AccessLog: Sendable {
         }
     }
 
-    /// As in `21/Nov/2026:02:03:04 +0000`.
+    /// A time in the common log format: `21/Nov/2026:02:03:04 +0000`.
     private static func commonTime(_ unixTime: Int64) -> String {
         let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
         let day = "\(HTTPDate.twoDigits(Int64(date.day)))/\(HTTPDate.months[date.month - 1])/\(date.year)"

@@ -4,35 +4,36 @@ internal import Glibc
 internal import Synchronization
 internal import System
 
-/// Writes lines to standard output or to a file by a thread of its own, so that a slow reader or disk stops no loop.
+/// Writes lines to standard output or to a file on its own thread, so that a slow reader or disk does not block a loop.
 ///
 /// Any thread.
 final class LineWriter: Sendable {
     private struct State {
-        /// What waits to be written: the last is what further lines are added to.
+        /// The lines waiting to be written; new lines are added to the last batch.
         var batches: [Batch]
-        /// Of all batches together.
+        /// The bytes in all batches together.
         var count = 0
+        /// Lines dropped since the last write.
         var dropped = 0
         var isRunning = false
         var isClosed = false
     }
 
-    /// Lines of one destination.
+    /// Lines for one destination.
     private struct Batch {
         let destination: Destination
         var lines: [UInt8] = []
     }
 
-    /// Where lines go; a file that was opened is closed with the last reference.
+    /// Standard output, or an open file, which is closed with the last reference.
     final class Destination: Sendable {
         /// Empty for standard output.
         let path: String
         fileprivate let number: Int32
-        /// What closes it.
+        /// Owns the file's descriptor; nil for standard output.
         private let file: FileDescriptor?
 
-        /// Opens a file for appending, and makes it when it is not there.
+        /// Opens a file for appending, and creates it if it does not exist.
         ///
         /// - Parameter path: Empty for standard output.
         init(_ path: String) throws(SystemError) {
@@ -42,28 +43,29 @@ final class LineWriter: Sendable {
                 file = nil
                 return
             }
-            // A pipe that nobody reads is an error at once: waiting for a reader, the start or a reload would never end.
+            // O_NONBLOCK makes opening a pipe without a reader fail at once; otherwise the start or reload would hang.
             let flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK
             var number = unsafe open(path, flags)
-            // Not through a link that leads nowhere: whoever may write to the folder could have one lead to anywhere.
+            // O_EXCL does not follow a dangling link, with which another user who may write to the folder could make us
+            // create a file anywhere.
             if number < 0 && errno == ENOENT { number = unsafe open(path, flags | O_CREAT | O_EXCL, 0o640) }
-            // One that has come in between, as logrotate makes them.
+            // Another process, such as logrotate, has created the file in between.
             if number < 0 && errno == EEXIST { number = unsafe open(path, flags) }
             guard number >= 0 else { throw SystemError.last("open") }
             self.number = number
             file = FileDescriptor(owning: number)
-            // Writing has a thread of its own, which may wait.
+            // Remove O_NONBLOCK: the writing thread may block.
             guard fcntl(number, F_SETFL, O_APPEND) == 0 else { throw SystemError.last("fcntl") }
         }
     }
 
-    /// Lines that wait to be written are dropped beyond this many bytes, and counted.
+    /// How many bytes may wait to be written; lines beyond that are dropped and counted.
     private static let limit = 4 << 20
 
     private let state: Mutex<State>
     private let available = DispatchSemaphore(value: 0)
     private let finished = DispatchSemaphore(value: 0)
-    /// Told of lines that are lost.
+    /// Reports lost lines.
     private let failures: RateLimitedLog
 
     init(_ destination: Destination, failures: RateLimitedLog) {
@@ -71,7 +73,7 @@ final class LineWriter: Sendable {
         self.failures = failures
     }
 
-    /// Takes one line with its end.
+    /// Queues one line, which includes its newline.
     func append(_ line: [UInt8]) {
         let (isFirst, starts) = state.withLock { state in
             guard state.count + line.count <= Self.limit else {
@@ -87,12 +89,12 @@ final class LineWriter: Sendable {
         if isFirst { available.signal() }
     }
 
-    /// Has all lines from now on go elsewhere; those that are there still go where they were meant to go.
+    /// Sends all further lines to another destination; lines already queued still go to the previous one.
     ///
-    /// The same path opened again is how a file is left to who has renamed it.
+    /// After logrotate has renamed the file, pass the same path opened again.
     func change(to destination: Destination) {
         let starts = state.withLock { state in
-            // A destination that has got no line yet gets none any more.
+            // Drop the previous destination if no lines wait for it, so that its file is closed.
             if state.batches[state.batches.count - 1].lines.isEmpty { state.batches.removeLast() }
             state.batches.append(Batch(destination: destination))
             defer { state.isRunning = true }
@@ -102,7 +104,7 @@ final class LineWriter: Sendable {
         available.signal()
     }
 
-    /// Writes what is left, unless its reader does not take it: a stop does not wait for that.
+    /// Writes the remaining lines, and returns after a second at the latest, even if the reader does not accept them.
     func close() {
         let isRunning = state.withLock { state in
             state.isClosed = true
@@ -125,14 +127,14 @@ final class LineWriter: Sendable {
             available.wait()
             let (batches, dropped, isClosed) = state.withLock { state in
                 let taken = state.batches
-                // What comes from now on goes to the last destination, if there is no further change.
+                // Further lines go to the last destination, until the next change.
                 state.batches = taken.suffix(1).map { Batch(destination: $0.destination) }
                 defer { (state.count, state.dropped) = (0, 0) }
                 return (taken, state.dropped, state.isClosed)
             }
             for batch in batches { write(batch.lines, to: batch.destination) }
             if dropped > 0 {
-                failures.note("\(dropped) lines of the access log were dropped, its reader or its disk is too slow")
+                failures.log("\(dropped) lines of the access log were dropped, its reader or its disk is too slow")
             }
             if isClosed { return }
         }
@@ -142,9 +144,9 @@ final class LineWriter: Sendable {
         do throws(SystemError) {
             try BlockingIO.write(bytes, to: destination.number)
         } catch {
-            // Requests are answered all the same. If standard output fails nobody reads it any more.
+            // Requests are answered all the same. An error on standard output means that its reader has ended.
             guard !destination.path.isEmpty else { return }
-            failures.note("lines of the access log are lost, \(destination.path) takes none: \(error)")
+            failures.log("lines of the access log are lost, as \(destination.path) cannot be written to: \(error)")
         }
     }
 }

@@ -1,16 +1,16 @@
 internal import HTTP
 internal import Settings
 
-/// A line of the server's log before it becomes text.
+/// One entry of the server's log, before formatting.
 struct LogLine {
-    /// Since 1970.
+    /// Milliseconds since 1970.
     let unixMilliseconds: Int64
     let level: String
     let message: String
-    /// What is known besides the message, by its name.
+    /// Further information beside the message, by name.
     let fields: [(name: String, value: String)]
 
-    /// The line with its end.
+    /// The formatted line, with its newline.
     ///
     /// Text: `2026-11-21T02:03:04.567Z info: the message name=value`. JSON: an object with `time`, `level`, `message` and
     /// the fields.
@@ -31,7 +31,7 @@ struct LogLine {
         return LogTime.text(second, fraction: ".\(digits)")
     }
 
-    /// The text on one line: nothing in a message may look like a line of its own.
+    /// The text with control characters replaced by spaces, so that no part of it can pass for a line of its own.
     private static func visible(_ text: String) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }
         return String(String.UnicodeScalarView(text.unicodeScalars.map { isControl($0) ? " " : $0 }))
@@ -41,7 +41,7 @@ struct LogLine {
         scalar.properties.generalCategory == .control || scalar == "\u{2028}" || scalar == "\u{2029}"
     }
 
-    /// A string of JSON (RFC 8259, section 7).
+    /// The text as a JSON string, with its quotation marks (RFC 8259, section 7).
     private static func quoted(_ text: String) -> String {
         var quoted = "\""
         for scalar in text.unicodeScalars {
@@ -61,20 +61,20 @@ struct LogLine {
     }
 }
 
-/// Times as RFC 3339 writes them, in UTC.
+/// Formats times as RFC 3339 defines them, in UTC.
 package enum LogTime {
-    /// As in `2026-11-21T02:03:04Z`.
+    /// A time such as `2026-11-21T02:03:04Z`.
     ///
     /// - Parameters:
     ///   - unixTime: Seconds since 1970.
-    ///   - fraction: Stands behind the seconds, such as `.567`.
+    ///   - fraction: Appended to the seconds, such as `.567`.
     package static func text(_ unixTime: Int64, fraction: String = "") -> String {
         let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
         let day = "\(date.year)-\(HTTPDate.twoDigits(Int64(date.month)))-\(HTTPDate.twoDigits(Int64(date.day)))"
         return "\(day)T\(clock(unixTime))\(fraction)Z"
     }
 
-    /// As in `02:03:04`.
+    /// The time of day: `02:03:04`.
     static func clock(_ unixTime: Int64) -> String {
         let second = unixTime % 86_400
         let (hour, minute) = (HTTPDate.twoDigits(second / 3_600), HTTPDate.twoDigits(second / 60 % 60))

@@ -5,7 +5,7 @@ package import Settings
 internal import Synchronization
 internal import System
 
-/// Where the server's log goes and how: lines on standard error, from a level on, which may change while it runs.
+/// Writes the server's log to standard error, in a format and from a level on that can change at run time.
 ///
 /// Any thread.
 package final class LogOutput: Sendable {
@@ -20,17 +20,17 @@ package final class LogOutput: Sendable {
         state = Mutex(State(level: level, format: format))
     }
 
-    /// A logger that writes here, whose level is the one in force here.
+    /// A logger that writes to this output and follows its level.
     package var logger: Logger {
         Logger(label: "token-cache") { _ in Handler(output: self) }
     }
 
-    /// Changes the level and the format of all lines from now on.
+    /// Sets the level and the format of all further lines.
     package func set(level: Logger.Level, format: LogFormat) {
         state.withLock { $0 = State(level: level, format: format) }
     }
 
-    /// For a `Logger`: its level cannot be set by itself, for it is the operator's choice for the whole program.
+    /// Connects a `Logger` to the output; setting the level of one logger sets it for all.
     private struct Handler: LogHandler {
         let output: LogOutput
         var metadata: Logger.Metadata = [:]
@@ -51,8 +51,8 @@ package final class LogOutput: Sendable {
                 unixMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1_000), level: "\(event.level)",
                 message: "\(event.message)", fields: fields.map { ($0, "\($1)") }.sorted { $0.0 < $1.0 }
             )
-            // In one call if the system takes it all, so that lines of several threads do not mix. If it fails there is no
-            // place to report it: nobody reads any more, or the disk is full.
+            // In one call where the system accepts all bytes, so that the lines of several threads do not mix. An error
+            // means that the reader has ended or the disk is full, and there is nowhere else to report that.
             try? BlockingIO.write(Array(line.text(output.state.withLock(\.format)).utf8), to: STDERR_FILENO)
         }
     }

@@ -2,8 +2,8 @@ internal import HTTP
 internal import Logging
 internal import Synchronization
 
-/// Logs a fault that may come with every request: the first at once, then one line in ten seconds with the number of those
-/// in between.
+/// Logs an error that can occur with every request: the first at once, then at most one line in ten seconds, with the number
+/// of errors that were not logged in between.
 ///
 /// Any thread.
 final class RateLimitedLog: Sendable {
@@ -22,8 +22,8 @@ final class RateLimitedLog: Sendable {
         self.level = level
     }
 
-    /// - Parameter requestID: Of the request that met the fault.
-    func note(_ text: @autoclosure () -> String, requestID: RequestID = .none) {
+    /// - Parameter requestID: The id of the request in which the error occurred.
+    func log(_ text: @autoclosure () -> String, requestID: RequestID = .none) {
         let now = ContinuousClock.now
         let unlogged: Int? = recent.withLock { recent in
             if let last = recent.lastLine, now - last < Self.interval {

@@ -1,7 +1,7 @@
 internal import EventLoop
 internal import Glibc
 
-/// When a certificate in use counts, for those who have to renew it.
+/// From when until when a certificate in use is valid.
 struct CertificateDates: Sendable {
     private let path: String
     private let start: Int64
@@ -13,7 +13,7 @@ struct CertificateDates: Sendable {
         self.expiry = expiry
     }
 
-    /// Reads the files of certificates once more; what cannot be read is told of elsewhere.
+    /// Reads the dates from the certificate files; skips files that cannot be read, which loading them reports.
     static func read(_ files: TLSFiles) -> [CertificateDates] {
         ([files.standard] + files.others).compactMap { pair in
             guard let found = try? TLSExamination(pair, clientAuthorities: nil) else { return nil }
@@ -21,14 +21,16 @@ struct CertificateDates: Sendable {
         }
     }
 
-    /// What is to be done about it, if anything.
+    /// A warning if the certificate has expired, is not yet valid, or expires within 14 days; otherwise nil.
+    ///
+    /// - Parameter now: Seconds since 1970.
     func warning(at now: Int64 = Int64(time(nil))) -> String? {
-        let renewal = "put a new one in the place of \(path)"
+        let renewal = "replace \(path) with a new one"
         if now < start {
             let first = LogTime.text(start).prefix { $0 != "T" }
             return """
-                a certificate is not valid before \(first): clients refuse it; see whether the clock is right, \
-                or put another one in the place of \(path)
+                a certificate is not valid before \(first): clients refuse it; check that the clock is right, \
+                or replace \(path)
                 """
         }
         if now >= expiry { return "a certificate has expired: clients refuse it; \(renewal)" }

@@ -1,8 +1,8 @@
-/// What came of a reload.
+/// The result of a reload.
 package struct ReloadOutcome: Codable, Sendable {
-    /// Whether what can change without a restart is as the files have it now.
+    /// Whether the settings that can change without a restart are now as the files have them.
     package let isReloaded: Bool
-    /// What has changed and what waits for a restart, or why nothing has changed.
+    /// Which settings have changed and which need a restart, or why nothing has changed.
     package let outcome: String
 
     private enum CodingKeys: String, CodingKey {

@@ -4,7 +4,7 @@ package import Settings
 extension TLSFiles {
     /// The files that `tls.certificate`, `tls.private_key` and `tls.client_authorities` name.
     ///
-    /// - Parameter settings: With at least one pair of certificate and key.
+    /// - Parameter settings: Must name at least one pair of certificate and key.
     package init(_ settings: Settings) {
         var pairs: [Pair] = []
         for (certificate, key) in zip(settings.tls.certificates, settings.tls.privateKeys) {

@@ -2,13 +2,13 @@ internal import EventLoop
 internal import Glibc
 internal import System
 
-/// The socket on which the service manager hears from its services (sd_notify(3)).
+/// The socket on which the service manager receives messages from its services (sd_notify(3)).
 struct NotificationSocket: ~Copyable, Sendable {
     private let socket: FileDescriptor
     private let address: UnixSocketAddress
 
     /// - Parameter text: `NOTIFY_SOCKET`: the path of a Unix socket, or `@` and a name in the abstract namespace.
-    ///   `vsock:...`, by which a virtual machine tells its host, is not supported.
+    ///   `vsock:...`, with which a virtual machine reaches its host, is not supported.
     init(_ text: String) throws(SystemError) {
         guard text.hasPrefix("/") || text.hasPrefix("@") else {
             throw SystemError(call: "NOTIFY_SOCKET", code: EAFNOSUPPORT)
@@ -20,12 +20,12 @@ struct NotificationSocket: ~Copyable, Sendable {
 
     private static func socket() throws(SystemError) -> FileDescriptor {
         let socket = try FileDescriptor(socket: AF_UNIX, SOCK_DGRAM.rawValue)
-        // A manager that has stopped reading must not stop us.
+        // A service manager that has stopped reading must not block us.
         try socket.setTimeout(seconds: 1)
         return socket
     }
 
-    /// Sends one message; waits a second at most.
+    /// Sends one message; blocks for a second at most.
     func send(_ message: String) throws(SystemError) {
         let bytes = Array(message.utf8)
         let number = socket.number

@@ -3,23 +3,23 @@ internal import Logging
 internal import Synchronization
 package import System
 
-/// Tells the service manager how the server is getting on (sd_notify(3)); does nothing where none listens.
+/// Reports the server's state to the service manager (sd_notify(3)); does nothing without one.
 ///
 /// Any thread.
 package final class ServiceNotifier: Sendable {
-    /// What can be told.
+    /// A state or an event of the server.
     package enum Message: Equatable {
-        /// It has yet to do something before it serves, and tells of itself again within this time.
+        /// The server is still starting, and sends the next message within this time.
         case starting(within: Duration)
-        /// It serves, or serves with new settings.
+        /// The server has started, or has finished a reload.
         case ready
-        /// It reads its settings again; `ready` has to follow.
+        /// The server reads its settings again; `ready` must follow.
         case reloading(since: MonotonicTime)
-        /// It has begun to end, and will have ended after this time.
+        /// The server is stopping, and ends within this time.
         case stopping(within: Duration)
         /// A line for `systemctl status`.
         case status(String)
-        /// It is alive, and so is every loop.
+        /// All loops are running.
         case watchdog
 
         /// Variables of sd_notify(3), each on a line.
@@ -27,9 +27,9 @@ package final class ServiceNotifier: Sendable {
             switch self {
             case .starting(let duration): "EXTEND_TIMEOUT_USEC=\(Nanoseconds(duration).count / 1_000)"
             case .ready: "READY=1"
-            // The moment lets the manager tell this reload from one that it asked for later (Type=notify-reload).
+            // The time lets the manager distinguish this reload from one that it requests later (Type=notify-reload).
             case .reloading(let start): "RELOADING=1\nMONOTONIC_USEC=\(start.nanoseconds / 1_000)"
-            // With a drain_timeout beyond TimeoutStopSec= it would be killed otherwise.
+            // Without this, a drain_timeout longer than TimeoutStopSec= would end with SIGKILL.
             case .stopping(let duration):
                 "STOPPING=1\nEXTEND_TIMEOUT_USEC=\(Nanoseconds(duration).count / 1_000)"
             case .status(let line): "STATUS=" + line.replacing("\n", with: " ")
@@ -50,20 +50,20 @@ package final class ServiceNotifier: Sendable {
             do throws(SystemError) {
                 socket = try NotificationSocket(address)
             } catch {
-                logger.warning("the service manager cannot be told anything over \(address): \(error)")
+                logger.warning("the service manager cannot be notified over \(address): \(error)")
             }
         }
         self.socket = socket
     }
 
-    /// Sends all of them at once; a fault is logged the first time.
+    /// Sends the messages in one datagram; logs only the first error.
     package func send(_ messages: Message...) {
         guard socket != nil else { return }
         do throws(SystemError) {
             try socket?.send(messages.map(\.text).joined(separator: "\n"))
         } catch {
             guard !hasFailed.exchange(true, ordering: .relaxed) else { return }
-            logger.warning("the service manager could not be told something: \(error)")
+            logger.warning("the service manager could not be notified: \(error)")
         }
     }
 }

@@ -1,30 +1,30 @@
 internal import EventLoop
 
-/// Gives the service manager a sign of life for as long as every loop does its work (sd_watchdog_enabled(3)).
+/// Sends the service manager watchdog messages as long as every loop runs (sd_watchdog_enabled(3)).
 ///
-/// Before each sign every loop is asked for a turn, all of them at once. A loop that hangs keeps the sign from being given, and
-/// the manager restarts the server.
+/// Before each message, every loop has to complete a turn. When a loop hangs, no message is sent, and the manager restarts
+/// the server.
 struct Watchdog: Sendable {
     let loops: [EventLoop]
-    /// The time after which the manager gives the server up.
+    /// The time without a message after which the manager restarts the server.
     let interval: Duration
-    let giveSign: @Sendable () -> Void
+    let notify: @Sendable () -> Void
 
-    /// Between two looks at loops that have yet to make a turn, as a part of the interval.
-    private static let looksPerInterval = 40
+    /// How often per interval to check the loops that have not completed a turn yet.
+    private static let checksPerInterval = 40
 
     /// Runs until its task is cancelled.
     func run() async {
         while !Task.isCancelled {
             let turns = loops.map(\.turnCount)
-            // This wakes a loop at rest. One at work makes turns anyway, and any of them will do, even before this job.
+            // The empty job wakes an idle loop. A busy loop completes turns anyway, and any of these counts.
             for loop in loops { loop.execute {} }
             while !Task.isCancelled, zip(loops, turns).contains(where: { $0.turnCount == $1 }) {
-                try? await Task.sleep(for: interval / Self.looksPerInterval)
+                try? await Task.sleep(for: interval / Self.checksPerInterval)
             }
             guard !Task.isCancelled else { return }
-            giveSign()
-            // Half of the time, as sd_watchdog_enabled(3) recommends: a sign may come late without harm.
+            notify()
+            // sd_watchdog_enabled(3) recommends half of the interval, so that a late message does no harm.
             try? await Task.sleep(for: interval / 2)
         }
     }

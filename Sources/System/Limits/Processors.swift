@@ -2,14 +2,15 @@ internal import CLinux
 
 /// How many cores this process may use.
 package enum Processors {
-    /// The cores of the affinity mask (`taskset`), or fewer where a control group allows less time (containers, `CPUQuota=`).
+    /// The number of cores in the affinity mask (taskset(1)), or the quota of the control group if that is lower
+    /// (containers, `CPUQuota=`).
     package static var usable: Int {
         let processors = max(1, affinityCount)
         guard let quota = ControlGroups.own.flatMap(quota) else { return processors }
         return min(processors, max(1, Int(quota.rounded(.up))))
     }
 
-    /// The bits of the affinity mask (sched_getaffinity(2)); `ProcessInfo` counts the machine's cores instead.
+    /// The number of cores in the affinity mask (sched_getaffinity(2)); `ProcessInfo` counts all cores of the machine.
     private static var affinityCount: Int {
         // Room for 4,096 cores.
         var mask = [UInt64](repeating: 0, count: 64)
@@ -17,10 +18,10 @@ package enum Processors {
         return size < 0 ? 1 : mask.reduce(0) { $0 + $1.nonzeroBitCount }
     }
 
-    /// The processor time that control groups allow, in cores; nil for no limit.
+    /// The processor time that control groups allow, in cores; nil without a limit.
     ///
-    /// `cpu.max` is quota and period in microseconds, or `max` for no quota (kernel: admin-guide/cgroup-v2); in version 1 both
-    /// have a file, and -1 is no quota (kernel: scheduler/sched-bwc).
+    /// `cpu.max` contains quota and period in microseconds, or `max` for no quota (kernel: admin-guide/cgroup-v2). In
+    /// version 1 each has its own file, and a quota of -1 means none (kernel: scheduler/sched-bwc).
     static func quota(_ groups: ControlGroups) -> Double? {
         let pairs =
             groups.texts(of: "cpu.max").map { $0.split { $0.isWhitespace }.map(String.init) }

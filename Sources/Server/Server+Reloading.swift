@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import Synchronization
 internal import System
-internal import UnixSignals
 
 extension Server {
     private static let fileCheckInterval = Duration.seconds(2)

@@ -62,7 +62,7 @@ def test_prometheus_can_read_every_query_of_the_dashboard(promtool, tmp_path):
 
 def test_the_dashboard_shows_errors_while_there_is_but_one_kind_of_them(promtool, tmp_path):
     """Statuses other than 200 have no samples until they occur."""
-    panel = next(panel for panel in PANELS if panel["title"] == "Server's failures")
+    panel = next(panel for panel in PANELS if panel["title"] == "Server errors")
     query = panel["targets"][0]["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
     (tmp_path / "queries.yaml").write_text(json.dumps(
         {"groups": [{"name": "dashboard", "rules": [{"record": "query", "expr": query}]}]}))

@@ -226,7 +226,7 @@ def long_answers(binary: Path, folder: Path, plan: Plan) -> None:
                 time.sleep(plan.seconds)
             print(
                 f"long answers, {name}, {plan.long_answers} connections: {others}; {health}; "
-                f"longest time without a sign of life {target.longest_silence(begin):.1f} s; "
+                f"longest time without a watchdog notification {target.longest_silence(begin):.1f} s; "
                 f"resident {target.resident_mebibytes():.0f} MiB",
                 flush=True,
             )

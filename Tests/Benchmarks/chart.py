@@ -32,7 +32,7 @@ def as_svg(report: Report) -> str:
     groups = {title: sorted(report.rows[name], key=cost) for name, title in TITLES.items()}
     scale = (WIDTH - NAMES - VALUES) / max(cost(results[-1]) for results in groups.values())
     lines, y = [], 20
-    lines.append(text(0, y, "Processor time a request in µs, on one core: shorter is better", "title"))
+    lines.append(text(0, y, "Processor time per request in µs, on one core: shorter is better", "title"))
     for title, results in groups.items():
         y += 34
         lines.append(text(0, y, title, "title"))

@@ -73,17 +73,17 @@ def remarks(report: Report) -> list[str]:
     memory = report.memory
     many = report.starts[-1].tokens
     return [
-        "Ratios are medians of the pairs of runs, of processor time a request where nothing else is said. "
-        "wrk corrects latencies for what was not asked while an answer was late.",
-        "p99 at half of the saturating rate: both servers get half of the lower one of their two rates, and the same "
-        "one; wrk's delay() paces it, whose timers count milliseconds: what is due within one comes together.",
-        "Two loops: each core has a loop and a wrk of its own, one core in the one case and two in the other, so that "
-        "the load is the same on each; what wrk takes is counted out, as everywhere.",
+        "Ratios are medians of the pairs of runs, of processor time per request unless stated otherwise. "
+        "wrk corrects latencies for requests that it did not send while it waited for a late answer.",
+        "p99 at half of the saturating rate: both servers get the same rate, half of the lower of their two maxima. "
+        "wrk's timers count milliseconds, so requests due within one are sent together.",
+        "Two loops: each core runs a loop and a wrk, one core in one case and two in the other, so that the load on each "
+        "core is the same; the time of wrk is not counted, as everywhere.",
         f"Resident memory of idle connections, each with one answer: {'; '.join(idle)}.",
         f"Memory: random GETs of {many:,} tokens fill the cache, which may take {memory.cache_bytes >> 20} MiB; "
         f"largest {memory.first_half_bytes / (1 << 20):.1f} MiB in the first half, "
         f"{memory.second_half_bytes / (1 << 20):.1f} MiB in the second.",
-        f"The store of {many:,} tokens was made and sealed in {report.making_seconds:.0f} s; while it was asked, "
+        f"The store of {many:,} tokens was made and sealed in {report.making_seconds:.0f} s; during its requests "
         f"{report.disk_bytes / (1 << 20):,.0f} MiB were read from the disk.",
     ]
 

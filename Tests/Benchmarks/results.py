@@ -35,7 +35,7 @@ Written by `Tests/Benchmarks/run`, which measures and replaces all of this.
 
 {promises}
 
-![Processor time a request of token-cache and its peers]({CHART})
+![Processor time per request of token-cache and its peers]({CHART})
 
 ## Everything that was compared
 

@@ -9,7 +9,7 @@ GROUP_TITLES = [
     "sync delay", "connections", "requests/s", "p50 ms", "p99 ms", "requests/commit", "ms/sync", "CPU µs/request",
     "stolen",
 ]
-CHECKPOINT_TITLES = ["load", "", "requests/s", "p50 ms", "p99 ms", "max ms", "database syncs/s", "largest log MiB"]
+CHECKPOINT_TITLES = ["load", "", "requests/s", "p50 ms", "p99 ms", "max ms", "database syncs/s", "largest WAL MiB"]
 
 
 def milliseconds(microseconds: float) -> str:
@@ -35,7 +35,7 @@ def group_cells(result: GroupResult) -> list[str]:
 
 def checkpoint_rows(result: CheckpointResult) -> list[list[str]]:
     """A line for POST and one for GET."""
-    load = f"{result.pause_milliseconds} ms between requests" if result.pause_milliseconds else "as fast as it goes"
+    load = f"{result.pause_milliseconds} ms between requests" if result.pause_milliseconds else "full load"
     store = f"{load}, {mebibytes(result.database_bytes)}"
 
     def cells(name: str, figures: Figures) -> list[str]:
@@ -63,9 +63,9 @@ def as_text(found: StorageReport) -> str:
     rows = [row for result in found.checkpoints for row in checkpoint_rows(result)]
     return (
         f"{report.head(found.machine)}\n\n{found.method}\n\n"
-        f"POST with syncs that take longer by a delay (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}\n\n"
-        f"POST and GET beside each other, {CONNECTIONS} connections each; the log is to be moved into the database "
+        f"POST with delayed syncs (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}\n\n"
+        f"POST and GET at the same time, {CONNECTIONS} connections each; the WAL is checkpointed "
         "at 16 MiB, or at\n32 MiB when readers or the disk hold that up "
-        f"(medians of {plan.checkpoint_rounds} x {plan.checkpoint_seconds} s, and the largest max and log)\n\n"
+        f"(medians of {plan.checkpoint_rounds} x {plan.checkpoint_seconds} s, and the largest max and WAL)\n\n"
         f"{report.table([CHECKPOINT_TITLES, *rows])}"
     )

@@ -66,7 +66,7 @@ package final class Server: Sendable {
             try SettingsReloader.destination(settings), failures: RateLimitedLog(logger, .error))
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
-        let bufferBudget = BufferBudget(limit: settings.heldLimit)
+        let bufferBudget = BufferBudget(limit: settings.bufferLimit)
         do {
             var workers: [Worker] = []
             for _ in 0..<(settings.loops ?? Processors.usable) {

@@ -1,7 +1,7 @@
 internal import HTTP
 
 extension Settings {
-    /// Checks the values that are allowed each but may contradict each other.
+    /// Refuses values that contradict each other although each is allowed.
     func checkTogether() throws(SettingsError) {
         guard limits.head >= limits.requestLine else {
             throw .contradiction(
@@ -11,11 +11,11 @@ extension Settings {
                 """
             )
         }
-        // A body whose buffer has just doubled, and the row that is made of it.
-        guard heldLimit >= 4 * limits.body else {
+        // A body whose buffer has just doubled in size, and the row that is made from it.
+        guard bufferLimit >= 4 * limits.body else {
             throw .contradiction(
                 """
-                limits.buffers is \(Quantities.text(bytes: heldLimit)), too little for limits.body with \
+                limits.buffers is \(Quantities.text(bytes: bufferLimit)), too little for limits.body with \
                 \(Quantities.text(bytes: limits.body)): one client can take four times a body
                 """
             )

@@ -1,4 +1,4 @@
-internal import Foundation
+internal import FoundationEssentials
 
 extension Settings {
     /// The absolute path of the data folder, so that messages name it whatever folder the program was started in.

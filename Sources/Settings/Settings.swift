@@ -3,9 +3,9 @@ package import Logging
 package import TokenService
 package import TokenStore
 
-/// Everything that can be set, each with its default.
+/// The value of every setting; a new value has the defaults.
 ///
-/// Immutable once the server has started.
+/// `Setting.all` gives each of them its key and its description.
 package struct Settings: Sendable {
     package var listen: [ListenAddress] = [.default]
     package var admin = Admin()
@@ -13,29 +13,29 @@ package struct Settings: Sendable {
     package var sealing = Sealing()
     package var store = Store()
     package var retention = Retention()
-    /// Bytes of memory for answers to ids that were asked for lately.
+    /// Memory of the answer cache, in bytes.
     package var cacheLimit = 64 << 20
-    /// Nil means one for each usable core.
+    /// The number of event loops; nil means one for each usable core.
     package var loops: Int?
     package var paths = ["/token", "/token.php"]
     package var readsJSON = false
     package var https = HTTPS()
     package var tls = TLS()
-    /// Whose forwarded headers and PROXY headers are believed.
+    /// The peers whose forwarded headers and PROXY headers are believed.
     package var trustedProxies = [TrustedProxy("127.0.0.0/8"), TrustedProxy("::1"), .unixSockets].compactMap(\.self)
     package var logLevel = Logger.Level.info
     package var logFormat = LogFormat.text
     package var accessLog = AccessLogFormat.off
     /// The access log's path; empty for standard output.
     package var accessLogFile = ""
-    /// Whether each request has an id, in the logs and in its answer.
+    /// Whether each request has an id, in its log lines and in its answer.
     package var hasRequestIDs = true
-    /// How long a stop waits for requests under way.
+    /// How long a stop waits for requests that have begun.
     package var drainTimeout = Duration.seconds(10)
     package var limits = RequestLimits()
     package var connectionLimit = 10_000
-    /// Bytes that may wait in buffers for clients that are slow to send or to take them.
-    package var heldLimit = 256 << 20
+    /// Bytes that all connections together may hold in buffers.
+    package var bufferLimit = 256 << 20
     package var timeouts = Timeouts()
 
     package init() {}
@@ -45,51 +45,53 @@ package struct Settings: Sendable {
         logFormat == .json && accessLog != .off ? .json : accessLog
     }
 
-    /// Where those who run the server reach it.
+    /// The listeners for monitoring and administration.
     package struct Admin: Sendable {
-        /// Plain HTTP over TCP; empty for nowhere but the control socket.
+        /// Plain HTTP over TCP; if empty, only the control socket is there.
         package var listen = [ListenAddress(place: .tcp(host: "127.0.0.1", port: 9090))]
-        /// Names under which it is asked for there, beside `localhost`.
+        /// Host names that requests may have, besides `localhost` and IP addresses.
         package var hosts: [String] = []
     }
 
-    /// Whether and with which keys tokens are encrypted on the disk.
+    /// The encryption of stored tokens.
     package struct Sealing: Sendable {
         package var isEnabled = true
-        /// The path of the key ring's file; empty for systemd's credential, or otherwise for a file in the data directory.
+        /// The path of the key ring; if empty, systemd's credential or a file in the data folder is the key ring.
         package var keyRing = ""
     }
 
-    /// How much the store may hold; nil for no limit.
+    /// The limits of the store, and how it starts.
     package struct Store: Sendable {
+        /// Nil for no limit.
         package var tokenLimit: Int?
+        /// Size of the database in bytes; nil for no limit.
         package var byteLimit: Int?
-        /// Whether a log with a damaged end is used, which loses what was acknowledged.
-        package var acceptsDamagedLog = false
-        /// Whether a start has the system take the database into its memory.
+        /// Whether a WAL with a damaged end is used, which loses acknowledged tokens.
+        package var acceptsDamagedWAL = false
+        /// Whether a start reads the database into the system's page cache.
         package var isPreloaded = true
         /// Bytes of tokens that may wait to be written.
         package var queueLimit = 128 << 20
-        /// How long the disk may take for one write before others fail.
+        /// How long the disk may take for one write before waiting writes fail.
         package var queueTime = Duration.seconds(10)
     }
 
-    /// What is asked of the way that requests come.
+    /// How requests have to come, and what answers say about https.
     package struct HTTPS: Sendable {
         package var mode = HTTPSPolicy.Mode.strict
-        /// The host of redirects to https; empty for the request's own.
+        /// The host of redirects to https; if empty, the request's own.
         package var publicHost = ""
-        /// How long browsers are told to use https only; zero tells them nothing.
-        package var transportSecurityAge = Duration.seconds(365 * 86_400)
+        /// The age in `Strict-Transport-Security`; zero sends no such header.
+        package var hstsMaxAge = Duration.seconds(365 * 86_400)
     }
 
     /// The files of `https://` listeners, in PEM.
     package struct TLS: Sendable {
-        /// Certificates with their intermediate ones; the first is for clients that ask for no name that is known.
+        /// Paths of certificates with their intermediate ones; the first one is for clients that ask for an unknown name.
         package var certificates: [String] = []
-        /// The certificates' keys, in the same order.
+        /// Paths of the certificates' keys, in the same order.
         package var privateKeys: [String] = []
-        /// The authorities that clients' certificates have to come from; empty asks for none.
+        /// The path of the authorities that must have issued clients' certificates; if empty, clients need none.
         package var clientAuthorities = ""
     }
 

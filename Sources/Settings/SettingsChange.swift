@@ -1,18 +1,18 @@
-/// What becomes of settings that are read while the server runs: some take effect at once, the rest at the next start.
+/// The effect of settings that are read while the server runs: some change at once, the others at the next start.
 package struct SettingsChange: Sendable {
-    /// What is in force once the change has been made.
+    /// The settings in effect after the change.
     package let settings: Settings
-    /// The settings that change now, such as `limits.body from 1 MiB to 2 MiB`.
+    /// The settings that change at once, such as `limits.body from 1 MiB to 2 MiB`.
     package let made: [String]
     /// Those that need a restart, such as `loops stays 2 until a restart, not 4`.
     package let postponed: [String]
 
     /// - Parameters:
-    ///   - running: What is in force.
-    ///   - wanted: What was read.
-    ///   - takesTLS: Whether certificates can be changed: there are listeners that have some.
+    ///   - running: The settings in effect.
+    ///   - wanted: The settings that were read.
+    ///   - takesTLS: Whether there are listeners with certificates, which then can change.
     package init(from running: Settings, to wanted: Settings, takesTLS: Bool) {
-        // The listeners cannot do without.
+        // These listeners need at least one certificate.
         let takesCertificates = takesTLS && !wanted.tls.certificates.isEmpty
         var settings = running
         for setting in Setting.all {

@@ -183,7 +183,7 @@ package enum StoreAccess: Sendable {
         options.byteLimit = settings.store.byteLimit
         options.queueLimit = settings.store.queueLimit
         options.queueTime = settings.store.queueTime
-        options.acceptsDamagedLog = settings.store.acceptsDamagedLog
+        options.acceptsDamagedLog = settings.store.acceptsDamagedWAL
         return options
     }
 

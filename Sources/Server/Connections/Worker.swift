@@ -89,7 +89,7 @@ package final class Worker: @unchecked Sendable {
         return (
             ServingRules(settings, service: service, accessLog: accessLog),
             ResponseEncoder(
-                unixTime: unixTime, secureForSeconds: Int(settings.https.transportSecurityAge.components.seconds)
+                unixTime: unixTime, secureForSeconds: Int(settings.https.hstsMaxAge.components.seconds)
             )
         )
     }

@@ -120,7 +120,7 @@ final class SettingsReloader: Sendable {
     private func apply(_ settings: Settings) {
         running.withLock { $0 = settings }
         parts.connectionCount.setLimit(settings.connectionLimit)
-        parts.bufferBudget.setLimit(settings.heldLimit)
+        parts.bufferBudget.setLimit(settings.bufferLimit)
         let accessLog = AccessLog(settings.accessLogFormat, to: parts.accessLog)
         for worker in workers { worker.loop.execute { worker.apply(settings, accessLog: accessLog) } }
     }

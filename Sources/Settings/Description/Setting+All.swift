@@ -3,7 +3,7 @@ extension Setting {
     package static let all: [Setting] =
         listening + administration + storage + serving + security + logging + limits + timeouts
 
-    /// The keys whose change needs a restart; a section stands for its keys when all of them do.
+    /// The keys whose change needs a restart; a section's name stands for its keys if all of them do.
     package static var keysThatNeedRestart: [String] {
         var names: [String] = []
         for setting in all where setting.effect == .atStart {

@@ -1,7 +1,7 @@
 internal import HTTP
 
 extension Setting {
-    /// How much clients may send, take and keep.
+    /// Limits of requests and connections.
     static let limits = [
         Setting(
             "limits.request_line", \.limits.requestLine, .bytes(256...1 << 20),
@@ -20,7 +20,7 @@ extension Setting {
             "The largest body; beyond it 413. No token info can be larger than this."
         ),
         Setting(
-            "limits.buffers", \.heldLimit, .bytes(1 << 20...64 << 30),
+            "limits.buffers", \.bufferLimit, .bytes(1 << 20...64 << 30),
             """
             The memory for all requests that have not arrived in full, answers that clients have not taken, and tokens that
             are being stored. Beyond it, a request gets 503, a POST 50001, and a long answer is cut off. Without this limit,

@@ -1,7 +1,7 @@
 internal import HTTP
 
 extension Setting {
-    /// Where the server listens, for clients and for those who run it.
+    /// The addresses for clients.
     static let listening = [
         Setting(
             "listen", \.listen, .list(ListenAddress.allowed, ListenAddress.init, \.description),
@@ -28,6 +28,7 @@ extension Setting {
         )
     ]
 
+    /// The addresses for monitoring and administration.
     static let administration = [
         Setting(
             "admin.listen", \.admin.listen,

@@ -1,7 +1,7 @@
 internal import Logging
 
 extension Setting {
-    /// What is logged, and how long a stop takes.
+    /// Logs, and the wait at a stop.
     static let logging = [
         Setting(
             "drain_timeout", \.drainTimeout, .duration(.zero ... .seconds(3_600)),

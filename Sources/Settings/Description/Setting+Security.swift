@@ -1,7 +1,7 @@
 internal import TokenService
 
 extension Setting {
-    /// How requests have to come: over https, with which certificates, through which proxies.
+    /// HTTPS, certificates and trusted proxies.
     static let security = https + tls + proxies
 
     private static let https = [
@@ -29,7 +29,7 @@ extension Setting {
             """
         ),
         Setting(
-            "https.hsts_max_age", \.https.transportSecurityAge, .duration(.zero ... .seconds(10 * 365 * 86_400)),
+            "https.hsts_max_age", \.https.hstsMaxAge, .duration(.zero ... .seconds(10 * 365 * 86_400)),
             """
             How long browsers are told to use only https (Strict-Transport-Security, in answers over https); 0 sends no such
             header.

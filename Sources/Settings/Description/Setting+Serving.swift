@@ -1,5 +1,5 @@
 extension Setting {
-    /// Which requests are served, by how many threads.
+    /// Threads, paths and kinds of bodies.
     static let serving = [
         Setting(
             "loops", \.loops,

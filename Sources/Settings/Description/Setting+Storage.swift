@@ -1,7 +1,7 @@
 internal import TokenStore
 
 extension Setting {
-    /// What is stored where, how safely, how much of it and for how long.
+    /// Where tokens are stored, how they are encrypted, how many there may be and how long they are kept.
     static let storage =
         [
             Setting(
@@ -65,7 +65,7 @@ extension Setting {
             """
         ),
         Setting(
-            "store.accept_damaged_wal", \.store.acceptsDamagedLog, .onOff, takesEffect: .atStart,
+            "store.accept_damaged_wal", \.store.acceptsDamagedWAL, .onOff, takesEffect: .atStart,
             """
             Whether to start although the end of the WAL is damaged, not merely torn by a power cut. That loses acknowledged
             tokens; a copy of the WAL is kept. serve --accept-damaged-wal does the same for a single start.

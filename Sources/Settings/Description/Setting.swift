@@ -1,44 +1,44 @@
-/// One setting: all that the program and its documentation know of it.
+/// The description of one setting.
 ///
-/// The list `all` is the only place that names the settings. It makes the keys of the file and the names of the environment,
-/// the checks of both, what a reload changes, the sample file, the table in config/README.md and the manual page's section.
+/// Only the list `all` names the settings. From it follow the keys of the file, the names of the variables, all checks, what a
+/// reload changes, the sample file, the table in config/README.md and the manual page's section.
 package struct Setting: Sendable {
-    /// As in the file, sections separated by dots: `limits.body`.
+    /// The key in the file, with dots between the names of sections: `limits.body`.
     package let key: String
     package let effect: Effect
-    /// On the command line, for commands that take it there: `--listen`.
+    /// The option of the commands that have one: `--listen`.
     package let option: String?
-    /// Whether it takes several values.
+    /// Whether it has any number of values rather than one.
     package let isList: Bool
     /// What is allowed, to be read after "allowed is".
     package let allowed: String
-    /// What it is for, in paragraphs.
+    /// What the setting is for.
     ///
-    /// The first one is for all documentation, the others are for the sample file alone. One that begins with a blank is to
-    /// be shown as it is, line by line.
+    /// All documentation has the first paragraph, only the sample file has the others. A paragraph that begins with a blank
+    /// keeps its lines.
     package let paragraphs: [String]
 
-    /// Puts the values into the settings; false when they are not allowed.
+    /// Sets the values; returns false if they are not allowed.
     let apply: @Sendable (_ values: [String], _ settings: inout Settings) -> Bool
-    /// Takes the value over from other settings.
+    /// Copies the value from other settings.
     let copy: @Sendable (_ other: Settings, _ settings: inout Settings) -> Void
-    /// The values in effect, one unless it is a list.
+    /// The values as texts; exactly one unless it is a list.
     package let values: @Sendable (Settings) -> [String]
-    /// The value in effect, as the file would have it on one line.
+    /// The value as the file would have it on one line.
     package let show: @Sendable (Settings) -> String
 
     /// When a change of a setting takes effect in a running server.
     package enum Effect: Sendable {
-        /// When the settings are reloaded; for connections that are open, at their next request.
+        /// At a reload; for connections that are open, at their next request.
         case atReload
-        /// As `atReload` if the server has listeners with TLS, otherwise at the next start.
+        /// At a reload if the server has listeners with TLS, otherwise at the next start.
         case atReloadOfCertificates
         case atStart
     }
 
     /// - Parameters:
-    ///   - place: Where the value is in the settings.
-    ///   - text: What it is for; paragraphs have empty lines between them.
+    ///   - place: Where `Settings` has the value.
+    ///   - text: What the setting is for, with empty lines between paragraphs.
     init<Value: Sendable>(
         _ key: String, _ place: any WritableKeyPath<Settings, Value> & Sendable, _ format: SettingFormat<Value>,
         takesEffect effect: Effect = .atReload, option: String? = nil, _ text: String
@@ -70,7 +70,7 @@ package struct Setting: Sendable {
 
     static let environmentPrefix = "TOKEN_CACHE_"
 
-    /// The value without any settings, as `show` has it.
+    /// The default, as `show` writes it.
     package var `default`: String { show(Settings()) }
 
     private static func paragraphs(_ text: String) -> [String] {
@@ -79,7 +79,7 @@ package struct Setting: Sendable {
         }
     }
 
-    /// A string as YAML reads it, in quotes where it would mean something else without.
+    /// A string as YAML has it, in quotes if it would mean something else without.
     package static func quoted(_ text: String) -> String {
         let isPlain =
             text.first.map { $0.isLetter || $0.isNumber || $0 == "/" || $0 == "." } ?? false
@@ -91,7 +91,7 @@ package struct Setting: Sendable {
 }
 
 extension Settings {
-    /// All settings in effect, one a line, as the configuration file would have them.
+    /// All settings with their values, one per line, as a settings file has them.
     package var listing: String {
         Setting.all.map { "\($0.key): \($0.show(self))" }.joined(separator: "\n")
     }

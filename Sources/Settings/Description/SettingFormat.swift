@@ -1,28 +1,28 @@
-/// How a kind of value is written in settings: what is allowed, how its text is read, and how it is shown.
+/// The text form of a kind of value: what is allowed, how it is read and how it is shown.
 struct SettingFormat<Value: Sendable>: Sendable {
-    /// Whether it takes several texts.
+    /// Whether the value has any number of texts rather than one.
     var isList = false
     /// What is allowed, to be read after "allowed is".
     let allowed: String
-    /// How an empty list is shown.
+    /// The text of an empty list.
     var empty = "[]"
-    /// The value of these texts; nil when they are not allowed.
+    /// Reads a value; nil if the texts are not allowed.
     ///
-    /// A format that is not a list gets exactly one text.
+    /// Exactly one text, unless it is a list.
     let read: @Sendable (_ texts: [String]) -> Value?
-    /// The texts of a value, which `read` takes.
+    /// Writes a value as texts that `read` accepts.
     let texts: @Sendable (Value) -> [String]
 }
 
 extension SettingFormat {
-    /// One text.
+    /// A value of one text.
     static func single(
         _ allowed: String, _ read: @escaping @Sendable (String) -> Value?, _ text: @escaping @Sendable (Value) -> String
     ) -> SettingFormat {
         SettingFormat(allowed: allowed, read: { read($0[0]) }, texts: { [text($0)] })
     }
 
-    /// A value between two others.
+    /// A value in a range.
     private static func within(
         _ range: ClosedRange<Value>, _ allowed: String, _ read: @escaping @Sendable (String) -> Value?,
         _ text: @escaping @Sendable (Value) -> String
@@ -30,7 +30,7 @@ extension SettingFormat {
         single(allowed, { read($0).flatMap { range.contains($0) ? $0 : nil } }, text)
     }
 
-    /// A value, or a word in its place.
+    /// A value, or one of some words for none; the first word is the one that is shown.
     static func orWord<Wrapped>(
         _ words: [String], _ allowed: String, _ read: @escaping @Sendable (String) -> Wrapped?,
         _ text: @escaping @Sendable (Wrapped) -> String
@@ -46,7 +46,7 @@ extension SettingFormat {
         _ allowed: String, _ read: @escaping @Sendable (String) -> Wrapped?,
         _ text: @escaping @Sendable (Wrapped) -> String
     ) -> SettingFormat where Value == Wrapped? {
-        // YAML's writers make false of off.
+        // Programs that write YAML turn off into false.
         orWord(["off", "false"], allowed, read, text)
     }
 
@@ -65,7 +65,7 @@ extension SettingFormat {
         )
     }
 
-    /// Any number of values; `words`, one of them alone, stand for none as well.
+    /// Any number of values; each of the words, if alone, stands for none.
     static func listOrNone<Element>(
         _ words: [String], _ allowed: String, showing empty: String = "[]",
         _ read: @escaping @Sendable (String) -> Element?, _ text: @escaping @Sendable (Element) -> String
@@ -108,7 +108,7 @@ extension SettingFormat where Value == Duration {
 
 extension SettingFormat where Value == Bool {
     static var onOff: SettingFormat {
-        // YAML's writers make true and false of on and off.
+        // Programs that write YAML turn on and off into true and false.
         let values = ["on": true, "off": false, "true": true, "false": false]
         return single("on, off", { values[$0] }, { $0 ? "on" : "off" })
     }
@@ -122,7 +122,7 @@ extension SettingFormat where Value: RawRepresentable<String> & CaseIterable {
 }
 
 extension SettingFormat where Value == String {
-    /// A text that fulfils a condition.
+    /// Any text that fulfils a condition.
     static func text(
         _ allowed: String, where isAllowed: @escaping @Sendable (String) -> Bool = { _ in true }
     ) -> SettingFormat {

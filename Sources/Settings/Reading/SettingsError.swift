@@ -1,11 +1,11 @@
-/// What is wrong with the settings: where, which key, what was found, what is allowed.
+/// A fault in the settings: its place, the key, what was found and what is allowed.
 package enum SettingsError: Error, Hashable, CustomStringConvertible {
     case unreadableFile(path: String, reason: String)
-    /// The file is no YAML, or its top level holds no keys. The line is from 1.
+    /// The file is not YAML or has no keys at its top level; lines count from 1.
     case malformedFile(path: String, line: Int, reason: String)
     case unknownKey(source: String, key: String, suggestion: String?)
     case notAllowed(source: String, key: String, found: String, allowed: String)
-    /// Values that are allowed each and contradict each other.
+    /// Two values contradict each other although each is allowed.
     case contradiction(String)
 
     package var description: String {

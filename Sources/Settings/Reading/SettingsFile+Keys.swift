@@ -1,5 +1,5 @@
 extension SettingsFile {
-    /// Refuses what no setting can take: unknown keys, values in the place of sections, and kinds of values that are not read.
+    /// Refuses unknown keys, values in the place of sections, and values that no setting can have.
     func checkKeys() throws(SettingsError) {
         let known = Dictionary(uniqueKeysWithValues: Setting.all.map { ($0.key, $0) })
         for entry in entries {
@@ -25,7 +25,7 @@ extension SettingsFile {
 }
 
 extension YAMLEntries.Entry {
-    /// A scalar counts as a list of one.
+    /// The values of the entry; a scalar is a list of one.
     var texts: [String] {
         switch value {
         case .text(let text): [text]
@@ -34,7 +34,7 @@ extension YAMLEntries.Entry {
         }
     }
 
-    /// What it is, if no setting can take it.
+    /// Describes a value that no setting can have; nil for all others.
     fileprivate var fault: String? {
         switch value {
         case .text, .list: nil

@@ -1,14 +1,14 @@
 internal import Glibc
 internal import System
 
-/// The settings' file: its keys and values, and where each stands for error messages.
+/// A file of settings: its keys and values, with their lines for error messages.
 struct SettingsFile {
     let path: String
-    /// In the file's order; empty when it holds nothing but comments.
+    /// In the file's order; empty if the file has nothing but comments.
     let entries: [YAMLEntries.Entry]
     private let positions: [String: Int]
 
-    /// Far beyond any file of settings.
+    /// Far more than all settings with their comments take.
     private static let largestInBytes = 1 << 20
 
     init(path: String) throws(SettingsError) {
@@ -25,33 +25,38 @@ struct SettingsFile {
         positions = Dictionary(uniqueKeysWithValues: entries.enumerated().map { ($1.key, $0) })
     }
 
-    /// What stands at a key; nil when the file does not have it.
+    /// The entry of a key; nil if the file has none.
     subscript(key: String) -> YAMLEntries.Entry? {
         positions[key].map { entries[$0] }
     }
 
-    /// Where an entry stands, to begin an error message with.
+    /// The file and line of an entry, which begin an error message.
     func place(of entry: YAMLEntries.Entry) -> String {
         "\(path), line \(entry.line)"
     }
 
     private static func read(_ path: String) throws(SettingsError) -> [UInt8] {
-        func unreadable(_ reason: String) -> SettingsError { .unreadableFile(path: path, reason: reason) }
-        // Does not wait for a pipe's writer.
-        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        guard descriptor >= 0 else { throw unreadable(reason(errno)) }
-        defer { close(descriptor) }
-        guard let status = try? FileStatus.read(descriptor) else { throw unreadable(reason(errno)) }
-        switch status.kind {
-        case .file: break
-        case .folder: throw unreadable("it is a folder")
-        default: throw unreadable("it is no regular file, but a pipe or a device; write the settings into one")
-        }
-        guard status.size <= largestInBytes else { throw unreadable("it is larger than 1 MiB") }
+        let reason: String
         do throws(SystemError) {
-            return try BlockingIO.read(from: descriptor, limit: status.size)
+            // Without O_NONBLOCK, open(2) would wait for the writer of a pipe.
+            let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
+            let status = try FileStatus.read(descriptor.number)
+            guard let fault = fault(status) else {
+                return try BlockingIO.read(from: descriptor.number, limit: status.size)
+            }
+            reason = fault
         } catch {
-            throw unreadable(reason(error.code))
+            reason = Self.reason(error.code)
+        }
+        throw .unreadableFile(path: path, reason: reason)
+    }
+
+    /// Why a file cannot hold settings; nil if it can.
+    private static func fault(_ status: FileStatus) -> String? {
+        switch status.kind {
+        case .file: status.size <= largestInBytes ? nil : "it is larger than 1 MiB"
+        case .folder: "it is a folder"
+        default: "it is no regular file, but a pipe or a device; write the settings into one"
         }
     }
 

@@ -1,6 +1,6 @@
-/// Puts the settings together: flags, then the environment, then the file, then the defaults.
+/// Reads the settings: flags override the environment, the environment overrides the file, the file overrides the defaults.
 package struct SettingsLoader: Sendable {
-    /// Values from the command line by key, for example `listen`.
+    /// Values of the command line, by the setting's key.
     package var flags: [String: [String]] = [:]
     package var environment: [String: String] = [:]
     package var filePath: String?
@@ -11,26 +11,26 @@ package struct SettingsLoader: Sendable {
         self.filePath = filePath
     }
 
-    /// The settings, and where each came from.
+    /// The settings, and where each value comes from.
     package struct Loaded: Sendable {
         package var settings = Settings()
         /// By key, such as "environment"; settings with their default are not in it.
         package var origins: [String: String] = [:]
     }
 
-    /// A setting's values in one of the places, with what an error message calls the place and the setting.
+    /// The values of a setting in one place, and the names of the place and the setting for error messages.
     private struct Found {
         let values: [String]
         let place: String
         let name: String
     }
 
-    /// Reads and checks everything; the first fault is thrown.
+    /// Reads and checks all settings; throws the first fault.
     package func load() throws(SettingsError) -> Settings {
         try loadWithOrigins().settings
     }
 
-    /// Reads and checks everything, and remembers which place each value is from.
+    /// Like `load`, and tells where each value comes from.
     package func loadWithOrigins() throws(SettingsError) -> Loaded {
         let file: SettingsFile? = if let filePath { try SettingsFile(path: filePath) } else { nil }
         try file?.checkKeys()
@@ -50,7 +50,7 @@ package struct SettingsLoader: Sendable {
         return loaded
     }
 
-    /// The first place that has a setting; nil leaves it to its default.
+    /// The values of the first place that has the setting; nil if it keeps its default.
     private func find(_ setting: Setting, _ file: SettingsFile?) -> Found? {
         if let values = flags[setting.key] {
             return Found(values: values, place: "command line", name: setting.option ?? setting.key)
@@ -63,7 +63,7 @@ package struct SettingsLoader: Sendable {
         return Found(values: entry.texts, place: file.place(of: entry), name: setting.key)
     }
 
-    /// Several values of a variable have commas between them.
+    /// The values of a variable, which commas separate.
     private static func elements(_ text: String) -> [String] {
         text.split(separator: ",", omittingEmptySubsequences: false).map { part in
             var element = part.drop(while: \.isWhitespace)
@@ -77,7 +77,7 @@ package struct SettingsLoader: Sendable {
         return values.count == 1 ? text : "[\(text)]"
     }
 
-    /// Refuses variables that are no settings: a mistyped one may have been meant to make the server safer.
+    /// Refuses variables with the program's prefix that are no settings: a mistyped one may have been meant for security.
     private func checkEnvironment() throws(SettingsError) {
         let names = Setting.all.map(\.environmentName)
         let known = Set(names)
@@ -87,7 +87,7 @@ package struct SettingsLoader: Sendable {
         }
     }
 
-    /// Kubernetes and Docker links set these for a service that is called token-cache.
+    /// Whether Kubernetes or Docker sets the variable for a service named token-cache.
     private static func isOfKubernetes(_ name: String) -> Bool {
         name == "TOKEN_CACHE_SERVICE_HOST" || name.hasPrefix("TOKEN_CACHE_SERVICE_PORT")
             || name == "TOKEN_CACHE_PORT" || name.hasPrefix("TOKEN_CACHE_PORT_")

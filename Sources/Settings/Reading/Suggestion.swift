@@ -1,6 +1,6 @@
-/// What a mistyped name was meant to be.
+/// Finds the name that a mistyped one was meant to be.
 enum Suggestion {
-    /// The candidate with the fewest edits, when they are few enough for a slip of the hand.
+    /// The candidate with the fewest edits; nil if it takes more edits than a typing error does.
     static func nearest(to text: String, among candidates: [String]) -> String? {
         let ranked = candidates.map { (candidate: $0, distance: distance(text, $0)) }
         guard let best = ranked.min(by: { $0.distance < $1.distance }) else { return nil }

@@ -3,10 +3,10 @@
 /// Reads the part of YAML that settings need: one document of sections, lists of scalars, and scalars, each of which is its
 /// text whatever it looks like. Anchors and aliases are not followed, so that the result is never larger than the text.
 struct YAMLEntries {
-    /// A key and what stands there.
+    /// A key with its value.
     struct Entry: Hashable {
         let key: String
-        /// Where the key stands, from 1.
+        /// The line of the key, from 1.
         let line: Int
         let value: Value
     }
@@ -15,11 +15,11 @@ struct YAMLEntries {
         case text(String)
         case list([String])
         case emptySection
-        /// What no setting can take, such as "an alias".
+        /// A value that no setting can have; describes it, such as "an alias".
         case unusable(String)
     }
 
-    /// The text has no keys and values that could be told.
+    /// The text cannot be read as keys and values.
     struct Fault: Error, Hashable {
         /// From 1.
         let line: Int
@@ -28,7 +28,7 @@ struct YAMLEntries {
 
     /// In the order of the text.
     private(set) var entries: [Entry] = []
-    /// All keys so far, those of sections as well, with their lines.
+    /// The lines of all keys that were read, including those of sections.
     private var lines: [String: Int] = [:]
 
     /// How many sections and lists may be within one another.
@@ -42,11 +42,11 @@ struct YAMLEntries {
         guard try Self.next(&events) == .documentStart else { return }
         switch try Self.next(&events) {
         case .sectionStart: try readSection("", depth: 1, &events)
-        // A document of comments, or of nothing at all.
+        // A document without anything but comments.
         case .scalar(""): break
         default: throw Fault(line: events.line, reason: "found no keys")
         }
-        // The document's own end.
+        // The end of the document.
         _ = try Self.next(&events)
         guard try Self.next(&events) == .end else {
             throw Fault(line: events.line, reason: "a second document begins, and only one is read")
@@ -61,7 +61,7 @@ struct YAMLEntries {
         }
     }
 
-    /// Reads keys and values up to the section's end, after its start.
+    /// Reads the keys and values of a section, whose start has been read.
     private mutating func readSection(_ prefix: String, depth: Int, _ events: inout YAMLEvents) throws(Fault) {
         while true {
             let event = try Self.next(&events)
@@ -80,7 +80,7 @@ struct YAMLEntries {
         }
     }
 
-    /// Reads the value of a key; nil after a section, whose keys are entries of their own.
+    /// Reads the value of a key; nil if it was a section, whose keys have become entries.
     private mutating func readValue(
         _ key: String, depth: Int, _ events: inout YAMLEvents
     ) throws(Fault) -> Value? {
@@ -102,7 +102,7 @@ struct YAMLEntries {
         return isAnchored ? .unusable("a value with an anchor") : value
     }
 
-    /// Reads texts up to the list's end, after its start.
+    /// Reads the values of a list, whose start has been read.
     private static func readList(depth: Int, _ events: inout YAMLEvents) throws(Fault) -> Value {
         var texts: [String] = []
         var unusable: Value?
@@ -123,7 +123,7 @@ struct YAMLEntries {
         }
     }
 
-    /// Reads up to the end of a list or section, after its start.
+    /// Skips the rest of a list or section, whose start has been read.
     private static func skip(depth: Int, _ events: inout YAMLEvents) throws(Fault) {
         var depth = depth
         let outside = depth - 1

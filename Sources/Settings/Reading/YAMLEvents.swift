@@ -4,7 +4,7 @@ internal import CYAML
 ///
 /// The text must be UTF-8. One thread at a time.
 @safe struct YAMLEvents: ~Copyable {
-    /// What libyaml has found next in the text.
+    /// A part of the text.
     enum Event: Equatable {
         case sectionStart
         case sectionEnd
@@ -22,7 +22,7 @@ internal import CYAML
     struct SyntaxError: Error {
         /// From 1.
         let line: Int
-        /// In libyaml's words.
+        /// The words of libyaml.
         let reason: String
     }
 
@@ -31,7 +31,7 @@ internal import CYAML
     /// Whether the value that begins with the last event has an anchor, such as `&name`.
     private(set) var isAnchored = false
 
-    /// libyaml keeps pointers into both.
+    // libyaml keeps pointers into both, so they must not move.
     private let parser: UnsafeMutablePointer<yaml_parser_t>
     private let text: UnsafeMutableBufferPointer<UInt8>
 
@@ -40,7 +40,7 @@ internal import CYAML
         _ = unsafe text.initialize(from: bytes)
         unsafe parser = .allocate(capacity: 1)
         let isReady = unsafe yaml_parser_initialize(parser)
-        // It allocates a few buffers, and nothing else can go wrong.
+        // It fails only if it cannot allocate its buffers.
         precondition(isReady == 1, "out of memory")
         // libyaml would guess UTF-16 otherwise.
         unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
@@ -84,15 +84,15 @@ internal import CYAML
         }
     }
 
-    /// Why libyaml has stopped.
+    /// The reason why libyaml has stopped.
     private var syntaxError: SyntaxError {
         let state = unsafe parser.pointee
         let problem = unsafe state.problem.map { unsafe String(cString: $0) } ?? "out of memory"
-        // What is wrong with single bytes has an offset in the place of a mark.
+        // An error about a single byte has an offset instead of a mark.
         if unsafe state.error == YAML_READER_ERROR {
             return unsafe SyntaxError(line: lineOfByte(state.problem_offset), reason: problem)
         }
-        // What is missing at the end is marked a line behind it.
+        // If something is missing at the end, the mark is one line behind the last line.
         let line = unsafe min(Int(state.problem_mark.line) + 1, lineOfByte(text.count - 1))
         guard let context = unsafe state.context.map({ unsafe String(cString: $0) }) else {
             return SyntaxError(line: line, reason: problem)

@@ -11,18 +11,18 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     }
 
     package let place: Place
-    /// Connections are TLS from their first byte, or from the one behind a PROXY header.
+    /// Whether connections begin with a TLS handshake, after the PROXY header if there is one.
     package private(set) var isTLS = false
-    /// Connections must begin with a PROXY protocol header.
+    /// Whether connections must begin with a PROXY protocol header.
     package private(set) var requiresProxyProtocol = false
-    /// Permission bits of a Unix socket's file.
+    /// The permission bits of a Unix socket's file.
     package private(set) var mode: UInt32 = 0o660
     /// `user` or `user:group` of a Unix socket's file; nil leaves it to the server's user.
     package private(set) var owner: String?
 
     package static let `default` = ListenAddress(place: .tcp(host: "127.0.0.1", port: 8080))
 
-    /// What a listener may look like, for error messages.
+    /// What is allowed, for error messages.
     static let allowed = """
         an address and a port, such as 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket by its \
         absolute path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
@@ -33,7 +33,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         self.place = place
     }
 
-    /// Nil when the text is not such a listener.
+    /// Reads a listener; nil if the text is none.
     package init?(_ text: String) {
         let parts = text.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         var rest = parts[0]
@@ -93,17 +93,17 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         return true
     }
 
-    /// Port 0, of which there can be several.
+    /// Whether the system chooses the port, so that the same text may be listed twice.
     package var isChosenBySystem: Bool {
         if case .tcp(_, port: 0) = place { true } else { false }
     }
 
-    /// An address and a port, for plain HTTP and without options.
+    /// Whether it is an address and a port for plain HTTP, without options.
     package var isPlain: Bool {
         if case .tcp = place { !isTLS && !requiresProxyProtocol } else { false }
     }
 
-    /// As it is written, without what is the default.
+    /// The listener as settings have it, without options that have their default.
     package var description: String {
         var options: [String] = []
         if requiresProxyProtocol { options.append("proxy-protocol=required") }

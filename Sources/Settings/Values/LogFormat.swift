@@ -1,16 +1,16 @@
-/// What a line of the logs looks like.
+/// The format of the server's log.
 package enum LogFormat: String, Sendable, CaseIterable {
-    /// For people: the server's log as text, the access log as `access_log` says.
+    /// Text for people; the access log has the format of `access_log`.
     case text
-    /// One JSON object a line, in the access log as well.
+    /// One JSON object per line, in the access log as well.
     case json
 }
 
-/// What the access log looks like.
+/// The format of the access log.
 package enum AccessLogFormat: String, Sendable, CaseIterable {
     case off
-    /// Apache's and nginx's `combined`, with the microseconds at the end.
+    /// The format `combined` of Apache and nginx, with the microseconds at the end.
     case combined
-    /// One JSON object a line.
+    /// One JSON object per line.
     case json
 }

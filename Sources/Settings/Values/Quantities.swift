@@ -1,13 +1,11 @@
 /// Sizes and times as people write them in settings.
 package enum Quantities {
-    /// Reads a number: digits alone.
+    /// Reads a number of digits alone; nil if the text is none.
     static func number(_ text: String) -> Int? {
         text.allSatisfy { $0.isASCII && $0.isNumber } ? Int(text) : nil
     }
 
-    /// Reads a number of bytes, such as `8192`, `8 KiB`, `1MiB` or `1 GiB`.
-    ///
-    /// Nil when it is none.
+    /// Reads a number of bytes, such as `8192`, `8 KiB`, `1MiB` or `1 GiB`; nil if the text is none.
     static func bytes(_ text: String) -> Int? {
         guard let (number, unit) = split(text) else { return nil }
         let factor: Int
@@ -24,7 +22,7 @@ package enum Quantities {
 
     /// Reads a length of time, such as `500ms`, `10s`, `2m`, `1h` or `30d`.
     ///
-    /// A number alone is seconds. Nil when it is none.
+    /// A number without a unit is in seconds. Nil if the text is no length of time.
     static func duration(_ text: String) -> Duration? {
         guard let (number, unit) = split(text) else { return nil }
         // A century is longer than anything waits, and keeps the sums below from overflowing.
@@ -46,7 +44,7 @@ package enum Quantities {
         return (number, String(unit))
     }
 
-    /// `8 KiB`, `1 MiB`, or the plain number.
+    /// Writes a number of bytes as `bytes` reads it: `8 KiB`, `1 MiB`, or the number alone.
     package static func text(bytes: Int) -> String {
         for (unit, factor) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
         where bytes >= factor && bytes % factor == 0 {
@@ -55,7 +53,7 @@ package enum Quantities {
         return "\(bytes)"
     }
 
-    /// `10s`, `500ms`, `90d`.
+    /// Writes a length of time as `duration` reads it: `10s`, `500ms`, `90d`.
     static func text(_ duration: Duration) -> String {
         let (seconds, attoseconds) = duration.components
         if attoseconds == 0 && seconds > 0 && seconds % 86_400 == 0 { return "\(seconds / 86_400)d" }

@@ -5,7 +5,7 @@ package enum TrustedProxy: Hashable, Sendable, CustomStringConvertible {
     case addresses(AddressRange)
     case unixSockets
 
-    /// Nil when the text is none of these.
+    /// Reads an entry; nil if the text is none.
     package init?(_ text: String) {
         if text == "unix" {
             self = .unixSockets
@@ -25,7 +25,7 @@ package enum TrustedProxy: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension HTTPSPolicy {
-    /// The policy that the settings ask for.
+    /// The policy of the settings.
     package init(_ settings: Settings) {
         var ranges: [AddressRange] = []
         for case .addresses(let range) in settings.trustedProxies { ranges.append(range) }

@@ -86,6 +86,12 @@ extension EventLoop {
         return isIdle && hasEndedIdleWaits ? .draining : nil
     }
 
+    /// Ends the wait on a descriptor, if there is one, without waking whoever waits.
+    func endWait(of id: RegistrationID) {
+        assertCurrent()
+        _ = registrations[Int(id.descriptor)].takeWaiter()
+    }
+
     /// What a wait comes to that has not begun; nil when it has to.
     private func outcome(of direction: Readiness, _ id: RegistrationID, isIdle: Bool) -> WakeReason? {
         assertCurrent()

@@ -127,6 +127,16 @@ package struct TCPStream: ~Copyable {
         return loop.wait(for: needs, of: id, until: deadline, isIdle: isIdle, calling: handler)
     }
 
+    /// Has a handler called when the connection is lost; returns what there is no need to wait for, and then it is not called.
+    package func waitUntilLost(until deadline: MonotonicTime, calling handler: any ReadinessHandler) -> WakeReason? {
+        loop.wait(for: .hangUp, of: id, until: deadline, isIdle: false, calling: handler)
+    }
+
+    /// Ends the wait of a handler, which is then not called.
+    package func endWait() {
+        loop.endWait(of: id)
+    }
+
     /// Suspends until writing may succeed.
     package func waitUntilWritable(until deadline: MonotonicTime) async -> WakeReason {
         await loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, isIdle: false)

@@ -58,45 +58,29 @@ package final class TokenService {
         self.noteRead = noteRead
     }
 
-    /// What a request comes to.
-    package enum Operation: Sendable {
-        case answer(Response)
-        /// Its answer is the one of `store`.
-        case store(tokenInfo: [UInt8], id: [UInt8])
-        /// The token info is long: its answer is the one of `fetchLong`, when there is time for that.
-        case fetchLong(id: [UInt8])
-    }
-
-    /// What `fetchLong` comes to.
-    package enum LongFetch {
-        /// There is nothing long any more.
-        case answer(Response)
-        case found(LongAnswer)
-    }
-
     /// Token infos up to this many bytes are answered at once.
     ///
     /// Escaped for JSON they become six times as long at most.
     package static let shortTokenInfo = 16 << 10
 
-    /// Reads what a request asks for.
+    /// Answers a request, now or later.
     ///
     /// - Parameters:
     ///   - request: A request whose ranges refer to `bytes`.
     ///   - bytes: The request's bytes.
     ///   - requestID: For reports.
-    package func operation(for request: Request, in bytes: Span<UInt8>, requestID: RequestID = .none) -> Operation {
+    package func answer(to request: Request, in bytes: Span<UInt8>, requestID: RequestID = .none) -> Answer {
         guard isKnown(request.head.path, of: request.head.method, in: bytes) else {
-            return .answer(Self.error(.notFound, "There is nothing at this path."))
+            return .now(Self.error(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
         case .get: return get(request, in: bytes, requestID)
         case .post:
             let (uniqueID, tokenInfo) = read(request, in: bytes)
-            return post(tokenInfo, under: uniqueID)
-        case .head: return .answer(Response(body: []))
+            return post(tokenInfo, under: uniqueID, requestID)
+        case .head: return .now(Response(body: []))
         case .connect, .options, .other:
-            return .answer(answer(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
+            return .now(answer(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
         }
     }
 
@@ -122,15 +106,15 @@ package final class TokenService {
         return fields.read(request, in: bytes, readsJSON: readsJSON)
     }
 
-    private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Operation {
+    private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Answer {
         if let literal = Self.literalID(request, in: bytes) {
-            if let known = recall(bytes.extracting(literal.indices)) { return .answer(known) }
+            if let known = recall(bytes.extracting(literal.indices)) { return .now(known) }
             return fetch([UInt8](literal, in: bytes), requestID)
         }
         guard let id = read(request, in: bytes).uniqueID.flatMap(Self.storedID) else {
-            return .answer(answer(.invalidInput))
+            return .now(answer(.invalidInput))
         }
-        if let known = recall(id.span) { return .answer(known) }
+        if let known = recall(id.span) { return .now(known) }
         return fetch(id, requestID)
     }
 
@@ -143,11 +127,11 @@ package final class TokenService {
         return id
     }
 
-    private func post(_ tokenInfo: [UInt8]?, under uniqueID: [UInt8]?) -> Operation {
+    private func post(_ tokenInfo: [UInt8]?, under uniqueID: [UInt8]?, _ requestID: RequestID) -> Answer {
         guard let tokenInfo, Self.isUTF8(tokenInfo), let id = uniqueID.flatMap(Self.storedID) else {
-            return .answer(answer(.invalidInput))
+            return .now(answer(.invalidInput))
         }
-        return .store(tokenInfo: TagRemoval.removeTags(from: tokenInfo), id: id)
+        return .later(PendingWrite(self, TagRemoval.removeTags(from: tokenInfo), under: id, requestID))
     }
 
     // MARK: - The store
@@ -166,69 +150,88 @@ package final class TokenService {
     /// Room for an answer that is kept for the next one, in bytes.
     private static let keptRoom = 64 << 10
 
-    private func fetch(_ id: [UInt8], _ requestID: RequestID) -> Operation {
+    private func fetch(_ id: [UInt8], _ requestID: RequestID) -> Answer {
         noteRead()
         // Before the store is read.
         let ticket = answers?.ticket(for: id.span)
+        var pending: PendingRead?
         do throws(StoreError) {
-            switch try session.fetch(id, upTo: Self.shortTokenInfo) {
-            case .nothing: return .answer(answer(.notFound))
-            case .longer: return .fetchLong(id: id)
-            case .found(let tokenInfo, let deadline):
-                var body: [UInt8] = []
-                ContractAnswer.appendFound(tokenInfo, to: &body)
-                if let ticket { answers?.insert(body.span, under: id.span, ticket, until: deadline) }
-                return .answer(Response(body: body))
+            let fetched = try session.fetch(id, upTo: Self.shortTokenInfo) {
+                let read = PendingRead(self, id, ticket, requestID)
+                pending = read
+                return { read.finish($0) }
+            }
+            if let fetched { return answer(to: id, ticket, requestID, fetched) }
+        } catch {
+            return .now(readFailed(error, requestID))
+        }
+        guard let pending else { preconditionFailure("an outcome that comes later needs a completion") }
+        return .later(pending)
+    }
+
+    /// The answer to a read that has come to an end.
+    func answer(
+        to id: [UInt8], _ ticket: AnswerCache.Ticket?, _ requestID: RequestID, _ outcome: Result<Fetched, StoreError>
+    ) -> Answer {
+        switch outcome {
+        case .success(let fetched): answer(to: id, ticket, requestID, fetched)
+        case .failure(let error): .now(readFailed(error, requestID))
+        }
+    }
+
+    private func answer(
+        to id: [UInt8], _ ticket: AnswerCache.Ticket?, _ requestID: RequestID, _ fetched: Fetched
+    ) -> Answer {
+        switch fetched {
+        case .nothing: return .now(answer(.notFound))
+        case .longer: return .later(PendingLongRead(self, id, requestID))
+        case .found(let tokenInfo, let deadline):
+            var body: [UInt8] = []
+            ContractAnswer.appendFound(tokenInfo, to: &body)
+            if let ticket { answers?.insert(body.span, under: id.span, ticket, until: deadline) }
+            return .now(Response(body: body))
+        }
+    }
+
+    /// Reads a long token info, which takes some milliseconds for each MiB.
+    func fetchLong(_ id: [UInt8], completion: @escaping TokenSession.FetchCompletion) {
+        do throws(StoreError) {
+            if let fetched = try session.fetch(id, upTo: .max, orLater: { completion }) {
+                completion(.success(fetched))
             }
         } catch {
-            report(error, requestID)
-            return .answer(answer(.notFound))
+            completion(.failure(error))
         }
     }
 
-    /// Carries out a `fetchLong` operation, which takes some milliseconds for each MiB.
-    ///
-    /// - Parameters:
-    ///   - id: The operation's id.
-    ///   - requestID: For reports.
-    package func fetchLong(_ id: [UInt8], requestID: RequestID = .none) -> LongFetch {
-        do throws(StoreError) {
-            switch try session.fetch(id, upTo: .max) {
-            case .nothing, .longer: return .answer(answer(.notFound))
-            case .found(let tokenInfo, _): return .found(LongAnswer(tokenInfo))
-            }
-        } catch {
-            report(error, requestID)
-            return .answer(answer(.notFound))
+    /// The answer to a read of `fetchLong`.
+    func answer(toLong requestID: RequestID, _ outcome: Result<Fetched, StoreError>) -> Answer {
+        switch outcome {
+        // It was long a moment ago: now there is nothing, or the store does not do what it was asked for.
+        case .success(.nothing), .success(.longer): .now(answer(.notFound))
+        case .success(.found(let tokenInfo, _)): .inPieces(LongAnswer(tokenInfo))
+        case .failure(let error): .now(readFailed(error, requestID))
         }
     }
 
-    /// Carries out a `store` operation.
-    ///
-    /// - Parameters:
-    ///   - tokenInfo: The operation's token info.
-    ///   - id: The operation's id.
-    ///   - requestID: For reports.
-    ///   - respond: Called once, on this thread, with the answer.
-    package func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], requestID: RequestID = .none, respond: @escaping (Response) -> Void
-    ) {
-        session.store(tokenInfo, under: id) { [self] outcome in
-            switch outcome {
-            case .success: respond(answer(.stored))
-            case .failure(let error):
-                report(error, requestID)
-                respond(answer(.writeFailed))
-            }
-        }
+    /// Hands a token info to the store.
+    func store(_ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void) {
+        session.store(tokenInfo, under: id, completion: completion)
     }
 
-    /// The answer to a `store` operation that is not carried out.
-    ///
-    /// - Parameters:
-    ///   - error: Why not.
-    ///   - requestID: For the report.
-    package func refuse(_ error: StoreError, requestID: RequestID = .none) -> Response {
+    /// How long a client waits for the store; nil when the store ends every wait by itself.
+    var timeLimit: Duration? { session.timeLimit }
+
+    var stored: Response { answer(.stored) }
+
+    /// Reports a failed read and returns its answer.
+    func readFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
+        report(error, requestID)
+        return answer(.notFound)
+    }
+
+    /// Reports a failed write and returns its answer.
+    func writeFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
         report(error, requestID)
         return answer(.writeFailed)
     }

@@ -1,4 +1,4 @@
-/// Why a write is refused at once rather than made to wait.
+/// Why a request is refused at once, or not waited for any longer.
 package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     /// Requests and answers that wait take all of `limits.buffers`.
     case buffers
@@ -6,11 +6,13 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     case queue(bytes: Int)
     /// The disk has been at one write for longer than `store.queue.max_wait`.
     case stalled(limit: Duration)
+    /// The store has not given an outcome within its time limit.
+    case unanswered(limit: Duration)
 
     package var description: String {
         switch self {
         case .buffers:
-            "requests and answers under way take all the memory that limits.buffers allows; the token was not stored"
+            "requests and answers under way take all the memory that limits.buffers allows; this one was refused"
         case .queue(let bytes):
             """
             tokens that wait for the disk take the \(bytes) bytes that store.queue.max_bytes allows; \
@@ -21,6 +23,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
             a write to the disk has taken longer than the \(limit) that store.queue.max_wait allows; \
             tokens are refused until it has ended
             """
+        case .unanswered(let limit): "the store has not answered within \(limit)"
         }
     }
 }

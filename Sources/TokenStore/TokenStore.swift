@@ -44,12 +44,26 @@ package enum Fetched: Sendable {
 ///
 /// Belongs to that thread.
 package protocol TokenSession: AnyObject {
-    /// Reads the token info of an id.
+    /// Takes the outcome of a read that is not known at once.
+    typealias FetchCompletion = (Result<Fetched, StoreError>) -> Void
+
+    /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that ends every
+    /// wait by itself.
+    var timeLimit: Duration? { get }
+
+    /// Reads the token info of an id, now or later.
+    ///
+    /// An outcome that is known at once is returned, so that it costs no allocation for a completion.
     ///
     /// - Parameters:
     ///   - id: The unique id, any bytes.
     ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
-    func fetch(_ id: [UInt8], upTo limit: Int) throws(StoreError) -> Fetched
+    ///   - makeCompletion: Makes the completion that takes an outcome which comes later. Called before this returns, once, and
+    ///     only in that case; the completion is called once, on this thread, after this has returned.
+    /// - Returns: Nil if the outcome comes later.
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+    ) throws(StoreError) -> Fetched?
 
     /// Stores a token info under an id, replacing what was there.
     ///

@@ -22,7 +22,10 @@ actor SessionActor {
     func get(_ id: String) async throws -> String? {
         // As at the end of a turn: no read transaction stays open.
         defer { flush() }
-        guard let session, case .found(let tokenInfo, _) = try session.fetch(Array(id.utf8), upTo: .max) else {
+        guard let session,
+            case .found(let tokenInfo, _) = try session.fetch(
+                Array(id.utf8), upTo: .max, orLater: { fatalError("SQLite reads at once") })
+        else {
             return nil
         }
         return String(decoding: tokenInfo, as: UTF8.self)

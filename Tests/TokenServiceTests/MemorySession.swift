@@ -11,7 +11,11 @@ final class MemorySession: TokenSession {
     /// The ids that were asked for.
     private(set) var fetched: [[UInt8]] = []
 
-    func fetch(_ id: [UInt8], upTo limit: Int) throws(StoreError) -> Fetched {
+    var timeLimit: Duration? { nil }
+
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+    ) throws(StoreError) -> Fetched? {
         fetched.append(id)
         if let failure { throw failure }
         guard let found = echoesIDs ? id : tokens[id] else { return .nothing }

@@ -10,21 +10,7 @@ extension TokenService {
         while true {
             switch reader.next() {
             case .request:
-                switch operation(for: reader.request, in: reader.requestBytes) {
-                case .answer(let response): return response
-                case .fetchLong(let id):
-                    switch fetchLong(id) {
-                    case .answer(let response): return response
-                    case .found(var answer):
-                        var body: [UInt8] = []
-                        while !answer.isComplete { answer.appendPiece(to: &body) }
-                        return Response(body: body)
-                    }
-                case .store(let tokenInfo, let id):
-                    return await withCheckedContinuation { continuation in
-                        store(tokenInfo, under: id) { continuation.resume(returning: $0) }
-                    }
-                }
+                return await response(answer(to: reader.request, in: reader.requestBytes))
             case .refused(let refusal): return answer(refusal)
             case .sendContinue: continue
             case .needsMore(let part): fatalError("the test's request is not whole: \(part) is missing")
@@ -32,8 +18,40 @@ extension TokenService {
         }
     }
 
+    /// The answer when it is here and whole.
+    private func response(_ answer: Answer) async -> Response {
+        switch answer {
+        case .now(let response): return response
+        case .inPieces(var answer):
+            var body: [UInt8] = []
+            while !answer.isComplete { answer.appendPiece(to: &body) }
+            return Response(body: body)
+        case .later(let answer):
+            let taker = Taker()
+            if let answer = answer.begin(for: taker) { return await response(answer) }
+            return await response(await taker.answer())
+        }
+    }
+
     func body(_ request: String) async -> String {
         String(decoding: await answer(Array(request.utf8)).body, as: UTF8.self)
+    }
+}
+
+/// Suspends a test until its answer comes.
+private final class Taker: AnswerTaker {
+    private var taken: Answer?
+    private var waiting: CheckedContinuation<Void, Never>?
+
+    func take(_ answer: Answer) {
+        taken = answer
+        waiting.take()?.resume()
+    }
+
+    func answer() async -> Answer {
+        if taken == nil { await withCheckedContinuation { waiting = $0 } }
+        guard let taken else { preconditionFailure("the test goes on when there is an answer") }
+        return taken
     }
 }
 

@@ -46,7 +46,12 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         self.deliver = deliver
     }
 
-    func fetch(_ id: [UInt8], upTo limit: Int) throws(StoreError) -> Fetched {
+    /// Reads are done at once, and `WriteAdmission` fails writes that wait behind a stalled disk.
+    var timeLimit: Duration? { nil }
+
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+    ) throws(StoreError) -> Fetched? {
         while true {
             try refreshReader()
             var tokenInfo: [UInt8] = []

@@ -4,11 +4,63 @@ internal import System
 internal import TokenService
 
 extension Connection {
-    /// Bytes that a client has to take of an answer to have its time for the rest begin anew: one that takes a byte now and
-    /// then does not hold the answer for hours.
-    private static let renewal = 256 << 10
-    /// Bytes that a row takes in the store's queue beside its token info and its id.
-    private static let rowOverhead = 512
+    /// Answers the request at hand, unless the answer has to be waited for.
+    mutating func answerRequest(on worker: Worker, for driver: ConnectionDriver) -> Pause? {
+        handle(readRequest(on: worker), on: worker, for: driver)
+    }
+
+    /// Writes an answer to the request at hand, or waits for it.
+    mutating func handle(_ answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) -> Pause? {
+        switch consume answer {
+        case .now(let response):
+            write(response, on: worker)
+            return nil
+        case .inPieces(let answer):
+            write(Response(body: [], laterBytes: answer.length), on: worker)
+            // While the pieces go out the client may send what is never read, such as a stray line end: closing then cuts the
+            // answer off.
+            lingers = true
+            longWork = .pieces(answer)
+            return nil
+        case .later(let answer):
+            guard answer.takesLong else { return begin(answer, on: worker, for: driver) }
+            longWork = .beginning(answer, until: longWorkDeadline(on: worker))
+            return nil
+        }
+    }
+
+    private mutating func readRequest(on worker: Worker) -> Answer {
+        if rules.accessLog != nil { started = .now }
+        let answer: Answer
+        (answer, asked, requestID, isSecure) = Self.answer(to: reader, from: origin, by: rules, on: worker)
+        return answer
+    }
+
+    private static func answer(
+        to reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, by rules: ServingRules, on worker: Worker
+    ) -> (Answer, RequestTraits, RequestID, isSecure: Bool) {
+        let (request, bytes) = (reader.request, reader.requestBytes)
+        let asked = RequestTraits(request.head)
+        let requestID = requestID(request.head, in: bytes, from: origin, by: rules, on: worker)
+        switch rules.https.decision(on: request.head, in: bytes, from: origin) {
+        case .served(let isSecure):
+            return (rules.service.answer(to: request, in: bytes, requestID: requestID), asked, requestID, isSecure)
+        case .redirected:
+            let redirect = rules.https.redirect(request.head, in: bytes) ?? rules.service.answer(.missingHost)
+            return (.now(redirect), asked, requestID, false)
+        case .refused(let refusal):
+            return (.now(rules.service.answer(refusal)), asked, requestID, false)
+        }
+    }
+
+    static func requestID(
+        _ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, by rules: ServingRules,
+        on worker: Worker
+    ) -> RequestID {
+        rules.hasRequestIDs ? worker.requestID(head.forwarding.requestID, in: bytes, from: origin) : .none
+    }
+
+    // MARK: - Writing
 
     /// Writes the answer to the request at hand and leaves that behind.
     mutating func write(_ response: consuming Response, on worker: Worker) {
@@ -21,40 +73,11 @@ extension Connection {
         lingers = asked.keepsAlive || !reader.isEmpty
     }
 
-    /// Writes the answer of the store, and lets others have their turn before it goes on with what else the client has sent.
-    ///
-    /// Answers of the store come many at a time, and those of writes that it refuses at once, in the middle of `proceed`.
-    mutating func writeLater(_ response: consuming Response, on worker: Worker) {
-        write(response, on: worker)
-        // Where nothing more has been received there is no need for a turn, but receiving ends this one.
-        streak = reader.hasFurtherBytes ? Self.streakLimit : Self.streakLimit - 1
-    }
-
-    /// Drops the request at hand, whose token is to be stored, and counts the memory that is held until then.
-    ///
-    /// - Returns: False when `limits.buffers` leaves no room for it; then the request is still at hand.
-    mutating func leaveRequest(toStore tokenInfo: [UInt8], under id: [UInt8], on worker: Worker) -> Bool {
-        let row = tokenInfo.count + id.count + Self.rowOverhead
-        let isLarge = reader.bytes.capacity > 2 * BufferPool.bufferSize
-        // Further requests and answers stay where they are, and so does a large body while the row is made of it.
-        // Otherwise the buffers go back at once.
-        let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
-        guard account(for: row + (keepsBuffers ? waitingBytes : 0), on: worker) else { return false }
-        if rules.accessLog != nil { pendingEntry = logEntry() }
-        reader.finishRequest()
-        hasLeftRequest = true
-        releaseBuffers(to: worker)
-        if isLarge { reader.releaseRoom() }
-        // Never more than was counted above.
-        _ = account(for: row + waitingBytes, on: worker)
-        return true
-    }
-
     /// Whether more than the request at hand has been received, be it by the kernel: while draining that is answered.
     private mutating func hasFurtherInput(on worker: Worker) -> Bool {
         if reader.hasFurtherBytes { return true }
-        if case .received = receiveNow(on: worker) { return true }
-        return false
+        guard case .received = receiveNow(on: worker) else { return false }
+        return true
     }
 
     mutating func writeContinue(on worker: Worker) {
@@ -73,71 +96,6 @@ extension Connection {
         if rules.accessLog != nil { log(response) }
     }
 
-    // MARK: - Sending
-
-    /// Sends what has been gathered: nil when the socket has taken all of it, `output` when the rest has to
-    /// wait.
-    mutating func send(on worker: Worker) -> Pause? {
-        while sent < output.count {
-            guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else {
-                dropOutput()
-                return .end
-            }
-            if count == 0 {
-                // The client reads slowly: closing without waiting for it could cut the answer off.
-                lingers = true
-                if reader.bytes.capacity > 2 * BufferPool.bufferSize { reader.releaseRoom() }
-                // Now, not when the wait begins: until then other connections may have written as much.
-                if account(for: waitingBytes, on: worker) { return .output }
-                dropOutput()
-                return .end
-            }
-            sent += count
-            sentInTime += count
-        }
-        // A large answer takes as long as several short ones.
-        if sent > Self.outputLimit {
-            streak += sent / Self.outputLimit
-            worker.loop.noteLongStep()
-        }
-        output.removeAll(keepingCapacity: true)
-        sent = 0
-        return nil
-    }
-
-    /// A client that did not read this will not read more.
-    private mutating func dropOutput() {
-        output.removeAll(keepingCapacity: true)
-        sent = 0
-        lingers = false
-        longWork = .none
-    }
-
-    /// Sends what is left after a pause for output; false when the client does not take it, and then nothing more is sent.
-    mutating func flush(on worker: Worker) async -> Bool {
-        // A long answer comes here again and again, and has one time for all of that.
-        if sendDeadline == .never { renewSendDeadline(on: worker) }
-        while true {
-            if sentInTime >= Self.renewal { renewSendDeadline(on: worker) }
-            guard await stream.waitUntilWritable(until: sendDeadline) == .ready else {
-                dropOutput()
-                return false
-            }
-            switch send(on: worker) {
-            case nil:
-                if !longWork.isPending { sendDeadline = .never }
-                return true
-            case .output: break
-            default: return false
-            }
-        }
-    }
-
-    private mutating func renewSendDeadline(on worker: Worker) {
-        sendDeadline = worker.loop.now + rules.deadlines.send
-        sentInTime = 0
-    }
-
     // MARK: - Logging
 
     private mutating func log(_ response: borrowing Response) {
@@ -150,7 +108,7 @@ extension Connection {
     }
 
     /// What the access log says of the request at hand, without its answer.
-    private func logEntry() -> AccessLog.Entry {
+    func logEntry() -> AccessLog.Entry {
         let (head, bytes) = (reader.partialHead, reader.requestBytes)
         let isKnown = rules.service.isKnown(head.path, of: head.method, in: bytes)
         return AccessLog.Entry(

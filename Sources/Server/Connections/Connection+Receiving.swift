@@ -10,16 +10,16 @@ extension Connection {
 
     /// Sends what was gathered and receives; nil when something has come.
     mutating func receive(
-        _ part: RequestReader.Part, on worker: Worker, calling handler: any ReadinessHandler
+        _ part: RequestReader.Part, on worker: Worker, for driver: ConnectionDriver
     ) -> Pause? {
         if case .head = part, isTLSHello(on: worker) { return .end }
         if let pause = send(on: worker) { return pause }
         startDeadline(of: part, on: worker)
-        return waitForInput(on: worker, calling: handler)
+        return waitForInput(on: worker, for: driver)
     }
 
     /// Receives unless that has to be waited for; nil when something has come.
-    private mutating func waitForInput(on worker: Worker, calling handler: any ReadinessHandler) -> Pause? {
+    private mutating func waitForInput(on worker: Worker, for driver: ConnectionDriver) -> Pause? {
         let isIdle = isBetweenRequests
         if isIdle {
             releaseBuffers(to: worker)
@@ -29,15 +29,15 @@ extension Connection {
             shrinkBuffers(on: worker)
         }
         guard account(for: waitingBytes, on: worker) else { return .refusal(.outOfBuffers) }
-        guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: handler) else {
+        guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: driver) else {
             return .input
         }
-        return receive(after: reason, on: worker, calling: handler)
+        return receive(after: reason, on: worker, for: driver)
     }
 
     /// Receives after a wait; nil when something has come.
     mutating func receive(
-        after reason: WakeReason, on worker: Worker, calling handler: any ReadinessHandler
+        after reason: WakeReason, on worker: Worker, for driver: ConnectionDriver
     ) -> Pause? {
         switch reason {
         case .ready:
@@ -47,7 +47,7 @@ extension Connection {
                 streak += 1
                 // What comes between two requests came in time, however late the loop looks at it.
                 return worker.loop.now < deadline || isBetweenRequests ? nil : timedOut()
-            case .wouldBlock: return waitForInput(on: worker, calling: handler)
+            case .wouldBlock: return waitForInput(on: worker, for: driver)
             // Closed in the middle of a request, or cut off: nobody is left to be told.
             case .endOfInput, nil: return .end
             }

@@ -9,7 +9,7 @@ internal import TokenService
 /// Between requests nobody holds it but the loop's table: there is no task, and its memory is that of the connection.
 ///
 /// Belongs to its loop's thread, where it also has to end.
-final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
+final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable {
     // Unchecked: only what runs on the loop has it.
 
     private var connection: Connection
@@ -50,16 +50,18 @@ final class ConnectionDriver: ReadinessHandler, @unchecked Sendable {
         proceed(after: nil, in: queuedPart)
     }
 
+    func take(_ answer: Answer) {
+        act(on: connection.proceed(with: answer, on: worker, for: self))
+    }
+
     private func proceed(after reason: WakeReason?, in part: TurnPart = .usual) {
-        switch connection.proceed(after: reason, in: part, on: worker, calling: self) {
-        case .input, .end: break
-        case .store(let tokenInfo, let id):
-            let began = worker.loop.now
-            connection.rules.service.store(tokenInfo, under: id, requestID: connection.requestID) { [self] response in
-                worker.metrics.postTime.add((worker.loop.now - began).count)
-                connection.writeLater(response, on: worker)
-                proceed(after: nil)
-            }
+        act(on: connection.proceed(after: reason, in: part, on: worker, for: self))
+    }
+
+    private func act(on pause: Connection.Pause) {
+        switch pause {
+        // In a wait its loop holds the driver, or the pending answer does; otherwise this is its end.
+        case .input, .answer, .end: break
         case .output: perform { [self] in if await connection.flush(on: worker) { proceed(after: nil) } }
         case .turn(let part):
             queuedPart = part

@@ -39,6 +39,18 @@ package final class LoopMetrics: Sendable {
         requests.note(response, to: method)
     }
 
+    /// Measures a request whose answer was waited for and is about to be counted.
+    func noteWait(_ duration: Nanoseconds, of method: Method) {
+        switch method {
+        case .post: postTime.add(duration.count)
+        case .get:
+            getTime.add(duration.count)
+            // Not with its turn as well.
+            measured.add()
+        case .head, .options, .connect, .other: break
+        }
+    }
+
     /// Measures the requests that were answered in a turn.
     func endTurn(began: MonotonicTime) {
         let answered = requests.gets.value

@@ -1,0 +1,22 @@
+internal import HTTP
+internal import TokenStore
+
+/// The answer to a GET whose token info is long: it is read when there is time for that.
+final class PendingLongRead: PendingAnswer {
+    private let service: TokenService
+    private let id: [UInt8]
+    private let requestID: RequestID
+
+    init(_ service: TokenService, _ id: [UInt8], _ requestID: RequestID) {
+        self.service = service
+        self.id = id
+        self.requestID = requestID
+        super.init(bytes: Token.waitingBytes(id: id, info: []), timeLimit: service.timeLimit, takesLong: true)
+    }
+
+    override func start() {
+        service.fetchLong(id) { [self] outcome in finish(service.answer(toLong: requestID, outcome)) }
+    }
+
+    override func failure(_ error: StoreError) -> Response { service.readFailed(error, requestID) }
+}

@@ -1,0 +1,89 @@
+import Synchronization
+import TokenStore
+
+/// A store that is far away: an outcome comes when the test says so, or never.
+final class RemoteStore: TokenStore {
+    let timeLimit: Duration?
+    private let session = Mutex<RemoteSession?>(nil)
+
+    init(timeLimit: Duration?) {
+        self.timeLimit = timeLimit
+    }
+
+    var summary: String { "a store far away" }
+    var seesAllWrites: Bool { false }
+
+    func report(writesTo observer: any WriteObserver) {}
+
+    func makeSession(
+        deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) throws(StoreError) -> any TokenSession {
+        let made = RemoteSession(timeLimit: timeLimit, deliver: deliver)
+        session.withLock { $0 = made }
+        return made
+    }
+
+    func close() {}
+
+    /// The one session.
+    var opened: RemoteSession {
+        get throws {
+            guard let session = session.withLock({ $0 }) else { throw StoreError.closed }
+            return session
+        }
+    }
+}
+
+/// The session of a `RemoteStore`.
+///
+/// Unchecked: the completions are touched on the loop's thread alone.
+final class RemoteSession: TokenSession, @unchecked Sendable {
+    let timeLimit: Duration?
+    private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
+    private var reads: [String: [FetchCompletion]] = [:]
+    private var writes: [String: [(Result<Void, StoreError>) -> Void]] = [:]
+    /// What was asked for, as `read ID` and `write ID`; any thread.
+    private let list = Mutex<[String]>([])
+
+    init(timeLimit: Duration?, deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) {
+        self.timeLimit = timeLimit
+        self.deliver = deliver
+    }
+
+    var asked: [String] { list.withLock { $0 } }
+
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+    ) throws(StoreError) -> Fetched? {
+        let id = String(decoding: id, as: UTF8.self)
+        reads[id, default: []].append(makeCompletion())
+        list.withLock { $0.append("read \(id)") }
+        return nil
+    }
+
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
+    ) {
+        let id = String(decoding: id, as: UTF8.self)
+        writes[id, default: []].append(completion)
+        list.withLock { $0.append("write \(id)") }
+    }
+
+    func flush() {}
+
+    // MARK: - For the test
+
+    /// Gives the outcome of the first read of an id.
+    func finishRead(_ id: String, _ outcome: Result<Fetched, StoreError>) {
+        deliver { self.reads[id]?.removeFirst()(outcome) }
+    }
+
+    func finishRead(_ id: String, found tokenInfo: String) {
+        finishRead(id, .success(.found(Array(tokenInfo.utf8), until: .max)))
+    }
+
+    /// Gives the outcome of the first write of an id.
+    func finishWrite(_ id: String, _ outcome: Result<Void, StoreError> = .success(())) {
+        deliver { self.writes[id]?.removeFirst()(outcome) }
+    }
+}

@@ -79,6 +79,13 @@ extension Connection {
         awaited = part
     }
 
+    /// Whether the client has sent what nobody will read: closing then would reset the connection, and the reset can overtake
+    /// the answer.
+    mutating func hasUnreadInput(on worker: Worker) -> Bool {
+        guard stream.mayBeReadable, case .received = receiveNow(on: worker) else { return false }
+        return true
+    }
+
     /// One read into the room at the buffer's end; nil when the connection is broken.
     mutating func receiveNow(on worker: Worker) -> TCPStream.ReceiveResult? {
         if reader.bytes.capacity == 0 { takeBuffers(of: worker) }

@@ -116,7 +116,7 @@ struct Connection: ~Copyable {
                 continue
             }
             if isOver || output.count >= Self.outputLimit, let pause = send(on: worker) { return pause }
-            if isOver { return lingers ? .finish : .end }
+            if isOver { return lingers || hasUnreadInput(on: worker) ? .finish : .end }
             if worker.loop.isAbandoned { return output.isEmpty ? .end : .finish }
             if streak >= Self.streakLimit {
                 streak = 0

@@ -187,4 +187,17 @@ import TokenStore
         harness.session.finishRead("b", .success(.nothing))
         #expect(try await client.answer().body == unknown)
     }
+
+    @Test("input that was not read does not cut the last answer off", arguments: ["\r\n", "GET / HTTP/1.1\r\n"])
+    func unreadInput(stray: String) async throws {
+        let harness = try WorkerHarness()
+        let client = try harness.connect()
+        client.post("a", closing: true)
+        try await harness.waitUntilAsked("write a")
+        client.send(stray)
+        try await Task.sleep(for: .milliseconds(20))
+        harness.session.finishWrite("a")
+        #expect(try await client.answer() == TestClient.Answer(status: 200, body: stored, closes: true))
+        try await client.end()
+    }
 }

@@ -45,7 +45,7 @@ let package = Package(
         // Three modules that know nothing of one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "System"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
-        .target(name: "TokenStore", dependencies: ["COpenSSL", "System"], swiftSettings: strict),
+        .target(name: "TokenStore", dependencies: ["COpenSSL", "Metrics", "System"], swiftSettings: strict),
 
         // The stores: each knows what every store is, and nothing of the others.
         .target(
@@ -68,8 +68,7 @@ let package = Package(
         .target(
             name: "Server",
             dependencies: [
-                "EventLoop", "HTTP", "Metrics", "SQLiteStore", "Settings", "System", "TokenService",
-                "TokenStore",
+                "EventLoop", "HTTP", "Metrics", "Settings", "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -88,8 +87,7 @@ let package = Package(
         .executableTarget(
             name: "token-cache",
             dependencies: [
-                "Operations", "SQLiteStore", "Server", "Settings", "System", "TokenPHPFiles",
-                "TokenService", "TokenStore",
+                "Operations", "Server", "Settings", "System", "TokenPHPFiles", "TokenService", "TokenStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -134,7 +132,9 @@ let package = Package(
             ],
             swiftSettings: tested
         ),
-        .testTarget(name: "OperationsTests", dependencies: ["Operations", "Server"], swiftSettings: tested),
+        .testTarget(
+            name: "OperationsTests", dependencies: ["Operations", "Server", "TokenStore"], swiftSettings: tested
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

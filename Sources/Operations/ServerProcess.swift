@@ -8,6 +8,8 @@ package struct ServerProcess: Sendable {
     private let server: Server
     private let administration: OperatorAccess
     private let version: String
+    /// Locked until the process ends, whatever the store keeps there.
+    private let directory: DataDirectory
 
     /// The longest time that a conversion of the store says nothing: while its last pages are written to the disk.
     private static let conversionPause = Duration.seconds(600)
@@ -28,17 +30,19 @@ package struct ServerProcess: Sendable {
             try AdministrationListener.open(settings.admin.listen)
         }
         // After the addresses: somebody who starts a second server by mistake is told so, and no store is made for it.
-        let store = try StoreAccess.open(settings, logger: logger) { [notifier = setup.notifier] event in
+        let (store, directory) = try StoreSelection.open(settings, logger: logger) {
+            [notifier = setup.notifier] event in
             switch event {
             case .converting: notifier.send(.starting(within: Self.conversionPause), .status("converting the store"))
             case .converted: notifier.send(.starting(within: Self.conversionPause), .status("\(event)"))
             default: break
             }
         }
-        let control = ControlSocket.open(store, directory: settings.dataDirectoryPath, logger)
+        let control = ControlSocket.open(store, directory: directory.path, logger)
         server = try Server(settings, from: loader, log: log, setup, clients, store)
         administration = OperatorAccess(server, version: version, operators, control, logger)
         self.version = version
+        self.directory = directory
     }
 
     /// Serves until the process is told to end, and returns when everything is closed.

@@ -74,17 +74,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             room again beside it (\(reason)); it is as it was. Mend that and try again, or run the earlier version
             """
         case .keyRing(let error): "\(error)"
-        case .notSealed(let path):
-            """
-            the store \(path) holds tokens in the clear, and sealing is on; \
-            seal it with token-cache seal, or set sealing.enabled to off
-            """
-        case .sealed(let path):
-            """
-            the store \(path) is sealed, and sealing is off; \
-            set sealing.enabled to on, or unseal it with token-cache unseal
-            """
-        case .missing(let path): "\(StoreOpenError.missing(path: path))"
+        case .notSealed, .sealed, .missing: "\(shared)"
         case .database(let path, let error):
             "the database \(path) cannot be opened: \(error)"
         }
@@ -95,6 +85,8 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
         case .directory(let error): .directory(error)
         case .keyRing(let error): .keyRing(error)
         case .missing(let path): .missing(path: path)
+        case .sealed(let path): .sealed(path: path)
+        case .notSealed(let path): .notSealed(path: path)
         case .database(_, let error): .store(StoreFault("\(self)", cause: error.isDiskFull ? .diskFull : .database))
         default: .store(StoreFault("\(self)"))
         }

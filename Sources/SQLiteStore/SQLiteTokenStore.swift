@@ -8,7 +8,7 @@ package import TokenStore
 /// one connection. SQLite 3.7.0 to 3.51.2 can lose an acknowledged commit when two connections commit or checkpoint at
 /// the same instant (the WAL-reset bug, sqlite.org/wal.html), so readers never checkpoint, not even on closing, and the
 /// folder's lock keeps other processes out.
-package final class SQLiteTokenStore: TokenStore {
+package final class SQLiteTokenStore: TokenStore, StorePreloader {
     package static let fileName = "tokens.db"
     /// What lies in the data folder, some of it only while a server runs; the key ring may lie elsewhere.
     package static let fileNames = ["", "-wal", "-shm"].map { fileName + $0 }
@@ -20,7 +20,7 @@ package final class SQLiteTokenStore: TokenStore {
     let writer: SQLiteWriter
     private let report: @Sendable (StoreEvent) -> Void
     /// Nil before the database is read ahead.
-    private let preloader = Mutex<Preloader?>(nil)
+    private let runningPreloader = Mutex<Preloader?>(nil)
 
     /// Opens the store of a data directory, creating both if they are missing.
     ///
@@ -55,14 +55,17 @@ package final class SQLiteTokenStore: TokenStore {
         )
     }
 
+    package var software: StoreSoftware { SQLiteLibrary.software }
+
     package var summary: String {
-        let sealing = options.isSealed ? "sealed" : "in the clear"
-        // One connection does all commits and checkpoints.
-        let bug = SQLiteLibrary.hasWALResetBug ? " (has the WAL-reset bug, which cannot strike here)" : ""
-        return "SQLite \(SQLiteLibrary.version)\(bug) in \(directory.path), \(sealing)"
+        let bug = software.defect == nil ? "" : " (has the WAL-reset bug, which cannot strike here)"
+        return "SQLite \(software.version)\(bug) in \(directory.path), \(options.isSealed ? "sealed" : "in the clear")"
     }
 
-    /// The folder's lock keeps other processes out.
+    package var administrator: any StoreAdministrator { SQLiteAdministrator(self) }
+
+    package var preloader: (any StorePreloader)? { self }
+
     package var seesAllWrites: Bool { true }
 
     package func report(writesTo observer: any WriteObserver) {
@@ -84,17 +87,6 @@ package final class SQLiteTokenStore: TokenStore {
         state.fault ?? state.readFaults?.error ?? writer.admission.stall.map { .overloaded($0) }
     }
 
-    /// Bytes of tokens that wait to be written.
-    package var queuedBytes: Int { writer.admission.waitingBytes }
-
-    /// How often each key of the ring has sealed, the newest last; empty in the clear.
-    package var sealCounts: [(keyNumber: Int, seals: Int64)] {
-        guard let ring = state.sealing.ring else { return [] }
-        return ring.keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) }
-    }
-
-    /// Keeps tokens for another time from now on.
-    ///
     /// The first time that one of the times is set, writes wait until the index for it has been made: about a second for
     /// each million tokens.
     package func change(_ retention: Retention) async throws(StoreError) {
@@ -105,15 +97,14 @@ package final class SQLiteTokenStore: TokenStore {
         state.change(retention)
     }
 
-    /// Has the system take the database into its memory, in the background.
     package func preload() {
         let preloader = Preloader(path: path, report: report)
-        self.preloader.withLock { $0 = preloader }
+        runningPreloader.withLock { $0 = preloader }
         preloader.start()
     }
 
     package func close() {
-        preloader.withLock { $0.take() }?.stop()
+        runningPreloader.withLock { $0.take() }?.stop()
         writer.close()
         directory.unlock()
     }

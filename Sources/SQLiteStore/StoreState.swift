@@ -20,7 +20,7 @@ final class StoreState: Sendable {
     private let failedReads = Mutex<FailedReads?>(nil)
     /// One backup at a time.
     let isBackingUp = Atomic<Bool>(false)
-    let metrics = StoreMetrics()
+    let metrics = WriterMetrics()
     let sealing: Sealing
     private let writeObserver = Mutex<(any WriteObserver)?>(nil)
     private let currentRetention: Mutex<Retention>

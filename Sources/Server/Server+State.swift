@@ -1,5 +1,4 @@
 package import EventLoop
-internal import SQLiteStore
 package import Settings
 internal import Synchronization
 internal import TokenService

@@ -1,12 +1,11 @@
 package import EventLoop
 internal import Glibc
 internal import Logging
-package import SQLiteStore
 package import Settings
 internal import Synchronization
 package import System
 package import TokenService
-internal import TokenStore
+package import TokenStore
 
 /// Serves clients: owns the listeners, the loops and the store, from the start to the orderly end of the process.
 ///
@@ -16,7 +15,7 @@ internal import TokenStore
 package final class Server: Sendable {
     private let settings: Settings
     let logger: Logger
-    package let store: SQLiteTokenStore
+    package let store: any TokenStore
     /// Shared by all loops; empty for a store that does not see all writes.
     package let answers: AnswerCache
     let listeners: ClientListeners
@@ -48,7 +47,7 @@ package final class Server: Sendable {
     ///   - store: Closed when the server ends.
     package init(
         _ settings: Settings, from loader: SettingsLoader, log: LogOutput, _ setup: ProcessSetup,
-        _ listeners: ClientListeners, _ store: SQLiteTokenStore
+        _ listeners: ClientListeners, _ store: any TokenStore
     ) throws(StartError) {
         self.settings = settings
         self.listeners = listeners
@@ -137,7 +136,7 @@ package final class Server: Sendable {
     private func announce(_ version: String, _ administration: some Administration) {
         let addresses = listenerNames.joined(separator: " ")
         let administrationAddresses = administration.listenerNames.joined(separator: ", ")
-        if settings.store.isPreloaded { store.preload() }
+        if settings.store.isPreloaded { store.preloader?.preload() }
         logger.info(
             """
             token-cache \(version) serves on \(addresses)\

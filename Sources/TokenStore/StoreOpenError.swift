@@ -6,13 +6,17 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case keyRing(KeyRingError)
     /// There is no store; where it was looked for.
     case missing(path: String)
+    /// The settings ask for sealing, and the store has tokens in the clear.
+    case notSealed(path: String)
+    /// The settings ask for no sealing, and the store is sealed.
+    case sealed(path: String)
     /// What the store itself says.
     case store(StoreFault)
 
     package var cause: StoreError.Cause {
         switch self {
         case .store(let fault): fault.cause
-        case .directory, .keyRing, .missing: .database
+        case .directory, .keyRing, .missing, .notSealed, .sealed: .database
         }
     }
 
@@ -21,6 +25,16 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
         case .directory(let error): "\(error)"
         case .keyRing(let error): "\(error)"
         case .missing(let path): "there is no store at \(path); name its folder with --data-directory"
+        case .notSealed(let path):
+            """
+            the store \(path) holds tokens in the clear, and sealing is on; \
+            seal it with token-cache seal, or set sealing.enabled to off
+            """
+        case .sealed(let path):
+            """
+            the store \(path) is sealed, and sealing is off; \
+            set sealing.enabled to on, or unseal it with token-cache unseal
+            """
         case .store(let fault): "\(fault)"
         }
     }

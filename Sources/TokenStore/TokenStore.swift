@@ -1,10 +1,30 @@
 /// Where token infos live, by unique id.
 ///
-/// An implementer must pass `TokenStoreTests`: what `store` has answered for, every later `fetch` sees, in every session
-/// and after a crash; what fails leaves the previous value in place.
+/// A token that `store` has reported as stored is what every later `fetch` gives, in every session and after a crash; a
+/// write that fails leaves the previous value in place. `StoreConformance` in Tests/StoreConformance says all that with
+/// examples, and the tests of each store run it.
+///
+/// What only some stores can do is nil for the others; see `StoreCapability`.
+///
+/// Any thread.
 package protocol TokenStore: Sendable {
-    /// What the start log calls it, for example `SQLite 3.40.1 in /var/lib/token-cache`.
+    var software: StoreSoftware { get }
+
+    /// What the start log calls it, for example `SQLite 3.40.1 in /var/lib/token-cache, sealed`.
     var summary: String { get }
+
+    /// Why tokens cannot be stored or read at the moment; nil when they can.
+    ///
+    /// The server is not ready meanwhile. Nil again soon after the cause has gone, without any request.
+    var fault: StoreError? { get }
+
+    /// What the store has counted; takes a few system calls.
+    var metrics: StoreMetrics { get }
+
+    /// For operators' requests.
+    var administrator: any StoreAdministrator { get }
+
+    var preloader: (any StorePreloader)? { get }
 
     /// Whether every change to the tokens passes through this process, so that an observer learns of each.
     ///
@@ -23,6 +43,9 @@ package protocol TokenStore: Sendable {
     func makeSession(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any TokenSession
+
+    /// Keeps tokens for another time from now on; a token whose time is over by the new retention is not fetched any more.
+    func change(_ retention: Retention) async throws(StoreError)
 
     /// Finishes what was handed over and closes the store. Blocks the calling thread until that is done. Sessions must
     /// not be used afterwards.

@@ -232,7 +232,7 @@ def test_a_store_that_does_not_open_is_a_problem(stopped):
 
 def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
     database = stopped.data / "tokens.db"
-    for found in ("there is none, although its key ring .* is there", "tokens.db is an empty file without a log"):
+    for found in ("there is none, although its key ring .* is there", "tokens.db is an empty file without a WAL"):
         for file in stopped.data.glob("tokens.db*"):
             file.unlink()
         if "empty file" in found:
@@ -295,7 +295,7 @@ def test_a_log_that_a_crash_left_is_told_of(serve):
     server.kill()
     before = state_of(server.folder)
     report = of(server)
-    assert problems(report) == [] and re.search(r"log of \d+ bytes", said(report, "Store"))
+    assert problems(report) == [] and re.search(r"WAL of \d+ bytes", said(report, "Store"))
     assert state_of(server.folder) == before
 
 

@@ -142,9 +142,10 @@ def test_a_changed_row_is_an_error_of_its_own(serve, change):
     for number in range(3):
         assert exchange(server.address, post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}")).body == STORED
     server.stop()
-    tokens = map(json.loads, printed(server.data, "list", "--show-ids", "--json").splitlines())
-    slots = {token["id"]: token["slot"] for token in tokens}
+    ids = [json.loads(line)["id"] for line in printed(server.data, "list", "--show-ids", "--json").splitlines()]
     with opened(server.data) as database:
+        # Tokens are listed in the order of their slots.
+        slots = dict(zip(ids, (slot for [slot] in database.execute("SELECT slot FROM token ORDER BY slot")), strict=True))
         database.execute(CHANGES[change], {"first": slots[f"{SECRET_ID}0"], "second": slots[f"{SECRET_ID}1"]})
     server = serve(data=server.data)
     for _ in range(50):

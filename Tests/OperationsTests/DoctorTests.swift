@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import TokenStore
 
 @testable import Operations
 
@@ -38,9 +39,11 @@ struct DoctorTests {
         #expect(LibraryCheck.openSSL("4.0.1", now: now).state == .ok)
     }
 
-    @Test func `the WAL-reset bug is warned of`() {
-        #expect(LibraryCheck.sqlite("3.40.1", hasWALResetBug: true).state == .warning)
-        #expect(LibraryCheck.sqlite("3.51.3", hasWALResetBug: false).state == .ok)
+    @Test func `a defect of the store's software is warned of`() {
+        let defect = StoreSoftware.Defect("a bug", advice: "update it")
+        #expect(
+            LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.40.1", defect: defect)).state == .warning)
+        #expect(LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.51.3")).state == .ok)
     }
 
     @Test func `a clock of another age is a problem`() {

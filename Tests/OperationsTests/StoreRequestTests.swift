@@ -2,6 +2,7 @@ import Dispatch
 import Foundation
 import Synchronization
 import Testing
+import TokenStore
 
 @testable import Operations
 
@@ -23,9 +24,9 @@ import Testing
     }
 
     @Test func `keys of JSON are snake_case, read and written`() throws {
-        let request = ListTokens(after: 1, limit: 2, showsIDs: true, showsTokenInfos: false)
+        let request = ListTokens(after: StoreCursor("1"), limit: 2, showsIDs: true, showsTokenInfos: false)
         let text = String(decoding: try OperationsJSON.encode(request), as: UTF8.self)
-        #expect(text == #"{"after":1,"limit":2,"shows_ids":true,"shows_token_infos":false}"#)
+        #expect(text == #"{"after":"1","limit":2,"shows_ids":true,"shows_token_infos":false}"#)
         #expect(try OperationsJSON.decode(ListTokens.self, from: Data(text.utf8)).showsIDs)
     }
 

@@ -129,7 +129,7 @@ import Testing
             #expect(error?.description.contains("--accept-damaged-wal") == true)
             #expect(try [UInt8](Data(contentsOf: log)) == damaged)
         }
-        #expect(try StoreExamination.examine(directory: crashed)?.logDamage?.commits == 3)
+        #expect(try SQLiteExaminer(directory: crashed).examine()?.damage?.text.contains("3 commits") == true)
         let kept = try keptLogs()
         #expect(kept.count == 1)
         #expect(try [UInt8](Data(contentsOf: URL(filePath: crashed + "/" + kept[0]))) == damaged)
@@ -144,7 +144,7 @@ import Testing
         #expect(try await session.get("one") != nil)
         #expect(try await session.get("two") == nil)
         try await session.put("1", under: "new")
-        #expect(try await StoreAdministrator(store).verify { _ in }.keptLogs == [crashed + "/" + kept[0]])
+        #expect(try await SQLiteAdministrator(store).verify { _ in }.keptCopies == [crashed + "/" + kept[0]])
         store.close()
         // Nothing is left of the damage.
         let again = try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
@@ -172,12 +172,12 @@ import Testing
     func restoring() async throws {
         let backup = folder.path + "/backup.db"
         let other = try SQLiteTokenStore(at: folder.path + "/other") { $0.isSealed = false }
-        _ = try await StoreAdministrator(other).backUp(to: backup) { _ in }
+        _ = try await SQLiteAdministrator(other).backUp(to: backup) { _ in }
         other.close()
         try Data(flipped(ends[0] + 100)).write(to: URL(filePath: crashed + "/tokens.db-wal"))
         let events = Events()
         do {
-            let replacement = try StoreReplacement(directory: crashed, options: options()) { events.add($0) }
+            let replacement = try OfflineSQLiteStore(directory: crashed, options: options()) { events.add($0) }
             #expect(try replacement.restore(backup) { _ in }.tokens == 0)
         }
         #expect(events.all.contains { $0.says("of the store that is replaced is damaged") })
@@ -219,7 +219,7 @@ import Testing
         do {
             let copy = folder.path + "/converted"
             try FileManager.default.copyItem(atPath: data, toPath: copy)
-            let replacement = try StoreReplacement(directory: copy, options: accepting) { _ in }
+            let replacement = try OfflineSQLiteStore(directory: copy, options: accepting) { _ in }
             let error = #expect(throws: StoreError.self) { try replacement.convert(isSealed: true) { _ in } }
             guard case .unusable(let reason) = error, reason.description.contains("is not a usable database") else {
                 Issue.record("\(String(describing: error))")
@@ -266,7 +266,7 @@ import Testing
         }
         let events = Events()
         do {
-            let replacement = try StoreReplacement(directory: crashed, options: options()) { events.add($0) }
+            let replacement = try OfflineSQLiteStore(directory: crashed, options: options()) { events.add($0) }
             _ = try replacement.convert(isSealed: true) { _ in }
         }
         #expect(events.all.contains(.clearCopiesKept(paths: [kept])))

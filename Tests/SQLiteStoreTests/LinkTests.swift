@@ -147,7 +147,7 @@ import Testing
         _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(.truncate) }
         for suffix in ["", "-wal", "-shm", "-journal", "-wal.new", ".new", ".lock"] {
             let error = await #expect(throws: StoreError.self) {
-                try await StoreAdministrator(store).backUp(to: folder + "/other/real.db" + suffix) { _ in }
+                try await SQLiteAdministrator(store).backUp(to: folder + "/other/real.db" + suffix) { _ in }
             }
             #expect("\(String(describing: error))".contains("a file of the store itself"), "\(suffix)")
         }

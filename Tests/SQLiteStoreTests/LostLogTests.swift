@@ -211,7 +211,7 @@ import Testing
             try await session.put("again", under: "me")
             #expect(try await session.get("me") == "again")
         }
-        #expect(try await StoreAdministrator(store).verify { _ in }.isSound)
+        #expect(try await SQLiteAdministrator(store).verify { _ in }.isSound)
         #expect(!events.all.contains { if case .vanished = $0 { true } else { false } })
     }
 

@@ -115,7 +115,7 @@ import Testing
         #expect(try await session.get("a") == "other")
         try await session.put("4", under: "a")
         #expect(try await session.get("a") == "4")
-        let verification = try await StoreAdministrator(store).verify { _ in }
+        let verification = try await SQLiteAdministrator(store).verify { _ in }
         #expect(verification.isSound && verification.tokens == 2)
     }
 
@@ -161,7 +161,7 @@ import Testing
     @Test("tokens are dropped when they were not written for the time, or when they have expired by their own account")
     func retention() async throws {
         let written = try SQLiteTokenStore(at: data)
-        let administrator = StoreAdministrator(written)
+        let administrator = SQLiteAdministrator(written)
         let now = Int64(Date.now.timeIntervalSince1970)
         let expired = #"{"com.facebook.sdk:TokenInformationExpirationDateKey":"2013-08-14T19:24:05.123 0000"}"#
         let lasting = #"{"com.facebook.sdk:TokenInformationExpirationDateKey":"4001-01-01T00:00:00.000 0000"}"#
@@ -174,26 +174,26 @@ import Testing
         written.close()
         // The times of the two policies apply apart from one another, and nothing is dropped without one.
         let kept = try SQLiteTokenStore(at: data)
-        #expect(try await StoreAdministrator(kept).statistics().tokens == 1_002)
+        #expect(try await SQLiteAdministrator(kept).statistics().tokens == 1_002)
         kept.close()
         let byWriting = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceWritten: .seconds(3_600)) }
         let session = try await SessionActor.open(byWriting)
         #expect(try await session.get("old999") == nil)
         #expect(try await session.get("expired") == expired)
-        try await until { try await StoreAdministrator(byWriting).statistics().tokens == 2 }
+        try await until { try await SQLiteAdministrator(byWriting).statistics().tokens == 2 }
         byWriting.close()
         let byExpiration = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(60)) }
         defer { byExpiration.close() }
-        try await until { try await StoreAdministrator(byExpiration).statistics().tokens == 1 }
+        try await until { try await SQLiteAdministrator(byExpiration).statistics().tokens == 1 }
         #expect(try await SessionActor.open(byExpiration).get("new") == lasting)
-        #expect(try await StoreAdministrator(byExpiration).verify { _ in }.isSound)
+        #expect(try await SQLiteAdministrator(byExpiration).verify { _ in }.isSound)
     }
 
     @Test("a change of retention that finds no room leaves the indexes as they were")
     func retentionWithoutRoom() async throws {
         let store = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(1_000)) }
         defer { store.close() }
-        let administrator = StoreAdministrator(store)
+        let administrator = SQLiteAdministrator(store)
         _ = await administrator.store((0..<2_000).map { (Token(id: Array("id\($0)".utf8), info: [65]), nil) })
         // As many pages as there are.
         try await store.writer.perform { (committer) throws(SQLiteError) in

@@ -26,11 +26,11 @@ import Testing
     }
 
     private func replacing(
-        isSealed: Bool = true, _ body: (borrowing StoreReplacement) throws(StoreError) -> StoreReplacement.Outcome
+        isSealed: Bool = true, _ body: (OfflineSQLiteStore) throws(StoreError) -> StoreReplacement
     ) throws {
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
         options.isSealed = isSealed
-        _ = try body(try StoreReplacement(directory: data, options: options) { _ in })
+        _ = try body(try OfflineSQLiteStore(directory: data, options: options) { _ in })
     }
 
     @Test("each seal has a number of its own, and behind the last one there is none")
@@ -100,13 +100,13 @@ import Testing
         let first = try SQLiteTokenStore(at: data)
         var session = try await SessionActor.open(first)
         for number in 0..<5 { try await session.put("\(number)", under: "id") }
-        #expect(try await StoreAdministrator(first).keys().map(\.seals) == [5])
+        #expect(try await SQLiteAdministrator(first).keys().map(\.seals) == [5])
         first.close()
         #expect(try stored() == 5)
         try setStored(SealCounts.limit - 2)
         let second = try SQLiteTokenStore(at: data, events: events)
         session = try await SessionActor.open(second)
-        let administrator = StoreAdministrator(second)
+        let administrator = SQLiteAdministrator(second)
         for number in 5..<7 { try await session.put("\(number)", under: "id") }
         await #expect(throws: StoreError.sealing(.exhausted(keyNumber: 1))) { try await session.put("7", under: "id") }
         await #expect(throws: StoreError.sealing(.exhausted(keyNumber: 1))) { try await administrator.rekey { _ in } }
@@ -125,7 +125,7 @@ import Testing
     @Test("a restore, a way into the clear and back again, and sealing anew forget no seal")
     func replacements() async throws {
         let store = try SQLiteTokenStore(at: data)
-        let administrator = StoreAdministrator(store)
+        let administrator = SQLiteAdministrator(store)
         for number in 0..<10 { _ = await administrator.store([(Token(id: [65], info: [UInt8(number)]), nil)]) }
         let backup = folder.path + "/backup"
         _ = try await administrator.backUp(to: backup) { _ in }
@@ -163,7 +163,7 @@ import Testing
     @Test("a restore counts the seals of a log that a crash has left, also when the database itself is still empty")
     func restoreBesideLog() async throws {
         let store = try SQLiteTokenStore(at: data)
-        let administrator = StoreAdministrator(store)
+        let administrator = SQLiteAdministrator(store)
         let backup = folder.path + "/backup"
         _ = try await administrator.backUp(to: backup) { _ in }
         // Without its log the database of the crashed store has no tables.
@@ -184,7 +184,7 @@ import Testing
         store.close()
         let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: crashed))
         do {
-            _ = try StoreReplacement(directory: crashed, options: options) { _ in }.restore(backup) { _ in }
+            _ = try OfflineSQLiteStore(directory: crashed, options: options) { _ in }.restore(backup) { _ in }
         }
         let restored = try SQLiteConnection(path: crashed + "/tokens.db", mode: .readWrite)
         #expect(try Schema.seals(of: restored)[1] == 1_000_000)

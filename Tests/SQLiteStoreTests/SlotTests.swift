@@ -121,7 +121,7 @@ import Testing
         for number in 0..<20 { #expect(try await session.get("id\(number)") == "info\(number)") }
         try await session.put("new", under: "id3")
         #expect(try await session.get("id3") == "new")
-        let administrator = StoreAdministrator(store)
+        let administrator = SQLiteAdministrator(store)
         #expect(try await administrator.statistics().tokens == 40)
         #expect(try await administrator.remove([Array("id4".utf8)]) == 1)
         #expect(try await session.get("id4") == nil)
@@ -145,7 +145,7 @@ import Testing
         )
         store = try SQLiteTokenStore(at: data)
         defer { store.close() }
-        let found = try await StoreAdministrator(store).verify { _ in }
+        let found = try await SQLiteAdministrator(store).verify { _ in }
         #expect(found.damages == ["1 token is there twice"])
         #expect(found.unreadable == ["\(SealingError.misplaced)": 1])
         #expect(found.tokens == 3 && !found.isSound)
@@ -161,7 +161,7 @@ import Testing
         store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         defer { store.close() }
         #expect(try await SessionActor.open(store).get("id") == nil)
-        let found = try await StoreAdministrator(store).verify { _ in }
+        let found = try await SQLiteAdministrator(store).verify { _ in }
         #expect(found.unreadable == ["\(SealingError.misplaced)": 1] && !found.isSound)
     }
 }

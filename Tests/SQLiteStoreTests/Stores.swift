@@ -1,4 +1,5 @@
 import Synchronization
+import Testing
 
 @testable import SQLiteStore
 @testable import TokenStore
@@ -32,8 +33,8 @@ extension DataDirectory {
     }
 }
 
-extension StoreReplacement {
-    init(
+extension OfflineSQLiteStore {
+    convenience init(
         directory: String, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(SQLiteOpenError) {
         try self.init(in: try .lock(directory), options: options, report: report)
@@ -55,5 +56,32 @@ extension SQLiteTokenStore {
         directory: String, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(SQLiteOpenError) {
         try self.init(in: try .lock(directory), options: options, report: report)
+    }
+}
+
+extension SQLiteAdministrator {
+    func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
+        await store(tokens, keepsNewer: false)
+    }
+
+    /// Stores `infoN` under `idN`.
+    func fill(_ numbers: Range<Int>) async {
+        let outcomes = await store(
+            numbers.map { (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), nil) }
+        )
+        #expect(outcomes.allSatisfy { (try? $0.get()) != nil })
+    }
+
+    func info(_ id: String) throws -> String? {
+        try fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// Where tokens lie, by their ids.
+    func slots() throws -> [String: Int64] {
+        var slots: [String: Int64] = [:]
+        for row in try rows(after: 0, limit: 1_000).rows {
+            slots[String(decoding: try row.token.get().id, as: UTF8.self)] = row.slot
+        }
+        return slots
     }
 }

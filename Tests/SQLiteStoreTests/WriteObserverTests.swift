@@ -37,7 +37,7 @@ import TokenStore
         store.report(writesTo: recorder)
         try await SessionActor.open(store).put("1", under: "a")
         #expect(recorder.take() == ["will a", "did a"])
-        let administrator = StoreAdministrator(store)
+        let administrator = SQLiteAdministrator(store)
         let tokens = ["b", "c"].map { Token(id: Array($0.utf8), info: [1]) }
         _ = await administrator.store(tokens.map { ($0, nil) })
         #expect(recorder.take() == ["will b c", "did b c"])

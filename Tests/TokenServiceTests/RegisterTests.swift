@@ -54,7 +54,7 @@ import TokenStore
     func history(_ isCached: Bool) async throws {
         let folder = try TemporaryDirectory()
         let (store, answers) = try open(folder, cacheLimit: isCached ? 1 << 20 : 0)
-        let administrator = StoreAdministrator(store)
+        let administrator = SQLiteAdministrator(store)
         let registers = (0..<Self.registers).map { _ in Register() }
         let course = Course(writers: Self.registers)
         try await withThrowingTaskGroup { group in
@@ -66,7 +66,7 @@ import TokenStore
                         register.state.withLock { $0.begun = value }
                         if value % 7 == 0 {
                             let token = Token(id: Array("id\(index)".utf8), info: Array("\(value)".utf8))
-                            _ = try await administrator.store([(token, nil)])[0].get()
+                            _ = try await administrator.store([(token, nil)], keepsNewer: false)[0].get()
                         } else {
                             try await service.put("\(value)", under: "id\(index)")
                         }
@@ -115,18 +115,19 @@ import TokenStore
         let folder = try TemporaryDirectory()
         let (store, answers) = try open(folder, cacheLimit: 1 << 20, Retention(sinceWritten: .seconds(3_600)))
         defer { store.close() }
-        let administrator = StoreAdministrator(store)
+        let administrator = SQLiteAdministrator(store)
         let service = try await ServiceActor.open(store, answers)
         try await service.put("1", under: "a")
         #expect(await service.get("a") == "1")
         #expect(await service.get("a") == "1")
-        _ = await administrator.store([(Token(id: Array("a".utf8), info: Array("2".utf8)), nil)])
+        _ = await administrator.store([(Token(id: Array("a".utf8), info: Array("2".utf8)), nil)], keepsNewer: false)
         #expect(await service.get("a") == "2")
         #expect(try await administrator.remove([Array("a".utf8)]) == 1)
         #expect(await service.get("a") == nil)
         // Written so long ago that it has a few seconds left, in which it gets into memory.
         let writtenAt = Int64(Date.now.timeIntervalSince1970) - 3_595
-        _ = await administrator.store([(Token(id: Array("a".utf8), info: Array("3".utf8)), writtenAt)])
+        _ = await administrator.store(
+            [(Token(id: Array("a".utf8), info: Array("3".utf8)), writtenAt)], keepsNewer: false)
         while let answer = await service.get("a") {
             #expect(answer == "3")
             try #require(Date.now.timeIntervalSince1970 < Double(writtenAt + 3_600 + 60), "it is given beyond its time")

@@ -1,4 +1,3 @@
-internal import SQLiteStore
 internal import TokenStore
 
 extension ServerClient {
@@ -8,7 +7,7 @@ extension ServerClient {
     ///   - request: Sent as JSON.
     ///   - progress: Told now and then how far the work is.
     func perform<Request: StoreRequest>(
-        _ request: Request, _ progress: (StoreAdministrator.Progress) -> Void
+        _ request: Request, _ progress: (StoreProgress) -> Void
     ) throws(Failure) -> Request.Reply {
         guard let body = try? OperationsJSON.encode(request) else { throw .refused("the request cannot be written") }
         guard body.count <= ControlSocketAddress.bodyLimit else {

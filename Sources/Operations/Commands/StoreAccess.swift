@@ -1,7 +1,5 @@
-internal import FoundationEssentials
 internal import Glibc
 package import Logging
-package import SQLiteStore
 internal import Server
 package import Settings
 internal import System
@@ -10,7 +8,8 @@ package import TokenStore
 /// The store that the settings describe, for the command line: a running server's, or opened here when none runs.
 package enum StoreAccess: Sendable {
     case running(ControlAccess)
-    case own(SQLiteTokenStore, StoreAdministrator)
+    /// Opened here; the folder stays locked until it is closed.
+    case own(any TokenStore, DataDirectory)
 
     /// A running server and how it is reached.
     package struct ControlAccess: Sendable {
@@ -58,20 +57,16 @@ package enum StoreAccess: Sendable {
     ///   - creates: Whether a store is made when there is none.
     ///   - logger: For what the store has to tell.
     package static func open(_ settings: Settings, creates: Bool, logger: Logger) throws(Failure) -> StoreAccess {
-        let directory = directory(settings)
-        let database = directory + "/" + SQLiteTokenStore.fileName
-        // What may not be looked at is told of when it is opened.
-        let isThere = unsafe access(database, F_OK) == 0
-        guard creates || isThere || (errno != ENOENT && errno != ENOTDIR) else {
-            throw Failure("\(StoreOpenError.missing(path: database))")
+        if !creates, let path = StoreSelection.provider(settings).missingPath {
+            throw Failure("\(StoreOpenError.missing(path: path))")
         }
         do throws(StartError) {
-            let store = try open(settings, logger: logger)
-            return .own(store, StoreAdministrator(store))
+            let (store, directory) = try StoreSelection.open(settings, logger: logger)
+            return .own(store, directory)
         } catch {
             guard case .store(let error) = error else { throw Failure("\(error)") }
             guard case .directory(.inUse(_, let processID)) = error else { throw Failure(error) }
-            let path = ControlSocketAddress.path(in: directory)
+            let path = ControlSocketAddress.path(settings)
             let client = ServerClient(place: .unix(path: path))
             return .running(ControlAccess(client: client, path: path, processID: processID))
         }
@@ -79,12 +74,12 @@ package enum StoreAccess: Sendable {
 
     /// Has a request carried out.
     package func perform<Request: StoreRequest>(
-        _ request: Request, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void = { _ in }
+        _ request: Request, _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }
     ) async throws(Failure) -> Request.Reply {
         switch self {
-        case .own(_, let administrator):
+        case .own(let store, _):
             do throws(StoreError) {
-                return try await request.answer(administrator, progress)
+                return try await request.answer(store.administrator, progress)
             } catch {
                 throw Failure("\(error)")
             }
@@ -119,108 +114,45 @@ package enum StoreAccess: Sendable {
 
     /// Closes a store that was opened here.
     package func close() {
-        if case .own(let store, _) = self { store.close() }
+        guard case .own(let store, let directory) = self else { return }
+        store.close()
+        directory.unlock()
     }
 
     // MARK: - Replacing
 
     /// Puts a backup in the place of the store; refused while a server runs.
     package static func restore(
-        _ settings: Settings, from path: String, logger: Logger,
-        _ progress: (StoreAdministrator.Progress) -> Void
-    ) throws(Failure) -> StoreReplacement.Outcome {
-        try replace(settings, logger) { (replacement) throws(StoreError) in try replacement.restore(path, progress) }
+        _ settings: Settings, from path: String, logger: Logger, _ progress: (StoreProgress) -> Void
+    ) throws(Failure) -> StoreReplacement {
+        try replace(settings, .restore, logger) { (store) throws(StoreError) in try store.restore(path, progress) }
     }
 
     /// Seals the store or puts it in the clear; refused while a server runs.
     package static func convert(
-        _ settings: Settings, isSealed: Bool, logger: Logger,
-        _ progress: (StoreAdministrator.Progress) -> Void
-    ) throws(Failure) -> StoreReplacement.Outcome {
-        try replace(settings, logger) { (replacement) throws(StoreError) in
-            try replacement.convert(isSealed: isSealed, progress)
+        _ settings: Settings, isSealed: Bool, logger: Logger, _ progress: (StoreProgress) -> Void
+    ) throws(Failure) -> StoreReplacement {
+        try replace(settings, .conversion, logger) { (store) throws(StoreError) in
+            try store.convert(isSealed: isSealed, progress)
         }
     }
 
     private static func replace(
-        _ settings: Settings, _ logger: Logger,
-        _ body: (borrowing StoreReplacement) throws(StoreError) -> StoreReplacement.Outcome
-    ) throws(Failure) -> StoreReplacement.Outcome {
+        _ settings: Settings, _ capability: StoreCapability, _ logger: Logger,
+        _ body: (any OfflineStore) throws(StoreError) -> StoreReplacement
+    ) throws(Failure) -> StoreReplacement {
         do {
-            let directory = try DataDirectory(path: directory(settings), creates: true)
+            let directory = try StoreSelection.lock(settings)
             defer { directory.unlock() }
-            let replacement = try StoreReplacement(in: directory, options: options(settings)) { event in
+            let store = try StoreSelection.provider(settings).takeOffline(in: directory) { event in
                 logger.log(level: event.severity.level, "\(event)")
             }
-            return try body(replacement)
-        } catch let error as DataDirectoryError {
-            throw Failure(.directory(error))
-        } catch let error as SQLiteOpenError {
-            throw Failure(error.shared)
+            guard let store else { throw Failure(capability.absence) }
+            return try body(store)
+        } catch let error as StoreOpenError {
+            throw Failure(error)
         } catch {
             throw Failure("\(error)")
-        }
-    }
-
-    // MARK: - Settings
-
-    /// The data directory's path in full, so that messages tell where it is whatever folder the program was started in.
-    package static func directory(_ settings: Settings) -> String {
-        settings.dataDirectoryPath
-    }
-
-    package static func options(_ settings: Settings) -> StoreOptions {
-        var options = StoreOptions(
-            keyRing: KeyRingFile(
-                path: settings.sealing.keyRing,
-                credentials: ProcessInfo.processInfo.environment["CREDENTIALS_DIRECTORY"],
-                directory: directory(settings)
-            )
-        )
-        options.isSealed = settings.sealing.isEnabled
-        options.retention = settings.retention
-        options.tokenLimit = settings.store.tokenLimit
-        options.byteLimit = settings.store.byteLimit
-        options.queueLimit = settings.store.queueLimit
-        options.queueTime = settings.store.queueTime
-        options.acceptsDamagedLog = settings.store.acceptsDamagedWAL
-        return options
-    }
-
-    /// Opens the store in this process.
-    ///
-    /// - Parameters:
-    ///   - settings: Name its folder, and how it is sealed.
-    ///   - logger: For what the store has to tell.
-    ///   - note: Told the same.
-    static func open(
-        _ settings: Settings, logger: Logger, noting note: @escaping @Sendable (StoreEvent) -> Void = { _ in }
-    ) throws(StartError) -> SQLiteTokenStore {
-        let folder: DataDirectory
-        do throws(DataDirectoryError) {
-            folder = try DataDirectory(path: directory(settings), creates: true)
-        } catch {
-            throw .store(.directory(error))
-        }
-        do throws(SQLiteOpenError) {
-            return try SQLiteTokenStore(in: folder, options: options(settings)) { event in
-                logger.log(level: event.severity.level, "\(event)")
-                note(event)
-            }
-        } catch {
-            throw .store(error.shared)
-        }
-    }
-}
-
-extension StoreEvent.Severity {
-    package var level: Logger.Level {
-        switch self {
-        case .fault: .error
-        case .warning: .warning
-        case .note: .notice
-        case .detail: .info
-        case .trace: .debug
         }
     }
 }

@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import FoundationEssentials
 internal import HTTP
-internal import SQLiteStore
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -12,7 +11,7 @@ internal import TokenStore
 struct ControlConnection: ~Copyable {
     private var stream: AdministrationStream
     private let loop: EventLoop
-    private let administrator: StoreAdministrator
+    private let administrator: any StoreAdministrator
     private let endpoints: AdministrationEndpoints
     private let asker: Asker
 
@@ -28,7 +27,7 @@ struct ControlConnection: ~Copyable {
 
     private init(
         _ stream: consuming AdministrationStream, of asker: Asker, on loop: EventLoop,
-        _ administrator: StoreAdministrator, _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
+        _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
     ) {
         self.asker = asker
         self.memory = memory
@@ -47,7 +46,7 @@ struct ControlConnection: ~Copyable {
     ///   - endpoints: Of the server.
     ///   - memory: Shared by all.
     static func serve(
-        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrator: StoreAdministrator,
+        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrator: any StoreAdministrator,
         _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
     ) async {
         let asker = Asker(connectedTo: connection.descriptor)

@@ -1,6 +1,5 @@
 internal import EventLoop
 internal import Logging
-internal import SQLiteStore
 internal import Server
 internal import System
 internal import TokenStore
@@ -15,22 +14,22 @@ internal import TokenStore
 ///     curl --unix-socket data/control.sock http://localhost/readyz
 final class ControlSocket: Sendable {
     private let listener: AdministrationListener
-    private let administrator: StoreAdministrator
+    private let administrator: any StoreAdministrator
     private let memory = ControlMemory(limit: ControlSocketAddress.bodyLimit)
 
-    init(_ store: SQLiteTokenStore, directory: String) throws(SystemError) {
+    init(_ store: any TokenStore, directory: String) throws(SystemError) {
         listener = AdministrationListener(
             try Listener(unixPath: ControlSocketAddress.path(in: directory), mode: 0o600, owner: nil),
             // What a command has begun is not undone for another one.
             givingUp: .firstByte
         )
-        administrator = StoreAdministrator(store)
+        administrator = store.administrator
     }
 
     /// Opens the socket; logs why if it cannot be opened, as the server serves its clients without it.
     ///
     /// - Returns: Nil when it could not be opened.
-    static func open(_ store: SQLiteTokenStore, directory: String, _ logger: Logger) -> ControlSocket? {
+    static func open(_ store: any TokenStore, directory: String, _ logger: Logger) -> ControlSocket? {
         do throws(SystemError) {
             return try ControlSocket(store, directory: directory)
         } catch {

@@ -44,15 +44,17 @@ package struct Doctor: Sendable {
             return DoctorReport(findings: findings + MachineCheck.clock(now: Int64(time(nil))))
         }
         let settings = loaded.settings
+        let provider = StoreSelection.provider(settings)
+        findings.append(LibraryCheck.finding(provider.software))
         let directory = settings.dataDirectoryPath
-        let server = RunningServer(directory: directory)
+        let server = RunningServer(directory: directory, provider.examiner)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "there is no file (--config)"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
         findings += Self.contradictions(settings)
         findings += server.findings(version: version)
         findings += ListenerCheck.findings(settings, server)
-        findings += FolderCheck.findings(directory)
-        findings += await StoreCheck(settings, directory: directory, server: server).findings()
+        findings += FolderCheck.findings(directory, storeFiles: provider.fileNames)
+        findings += await StoreCheck(settings, provider.examiner, directory: directory, server: server).findings()
         findings += CertificateCheck.findings(settings, now: Int64(time(nil)))
         findings += MachineCheck.findings(settings, server)
         let values = Setting.all.map {

@@ -1,5 +1,4 @@
 internal import Glibc
-internal import SQLiteStore
 internal import Server
 internal import Settings
 internal import System
@@ -8,16 +7,16 @@ internal import TokenStore
 /// The data folder: whose it is, where it lies, how much room it has.
 enum FolderCheck {
     private static let topic = "Data folder"
-    /// The log takes some 16 MiB beside the database, and so does moving it.
+    /// The WAL takes some 16 MiB beside the database, and so does a checkpoint.
     private static let leastRoom = 64 << 20
     private static let littleRoom = 1 << 30
 
-    static func findings(_ directory: String) -> [Finding] {
+    static func findings(_ directory: String, storeFiles: [String]) -> [Finding] {
         let place = Folder.nearest(to: directory)
         var findings: [Finding] = []
         if let status = FileStatus(directory) {
             guard status.isFolder else { return [.problem(topic, DataDirectoryError.notADirectory(path: directory))] }
-            findings += permissions(status, directory)
+            findings += permissions(status, directory, storeFiles)
         } else if unsafe access(directory, F_OK) != 0 && errno == EACCES {
             findings.append(notForUs(directory))
         } else if unsafe access(place, W_OK | X_OK) == 0 {
@@ -38,7 +37,9 @@ enum FolderCheck {
         return findings
     }
 
-    private static func permissions(_ status: FileStatus, _ directory: String) -> [Finding] {
+    private static func permissions(
+        _ status: FileStatus, _ directory: String, _ storeFiles: [String]
+    ) -> [Finding] {
         var findings: [Finding] = []
         if status.mode & 0o077 != 0 {
             findings.append(
@@ -53,7 +54,7 @@ enum FolderCheck {
             findings.append(errno == EROFS ? readOnly(directory) : notForUs(directory))
         }
         findings += controlSocket(directory)
-        for name in DataDirectory.fileNames + SQLiteTokenStore.fileNames {
+        for name in DataDirectory.fileNames + storeFiles {
             findings += FileCheck.secret(directory + "/" + name, topic)
         }
         return findings

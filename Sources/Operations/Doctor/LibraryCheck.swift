@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import FoundationEssentials
 internal import Glibc
-internal import SQLiteStore
 internal import TokenStore
 
 /// The versions of what runs.
@@ -12,19 +11,15 @@ enum LibraryCheck {
         let kernel = (try? String(contentsOfFile: "/proc/sys/kernel/osrelease", encoding: .utf8)) ?? "unknown"
         return [
             .ok(topic, "token-cache \(version)"),
-            sqlite(SQLiteLibrary.version, hasWALResetBug: SQLiteLibrary.hasWALResetBug),
             openSSL(TLSContext.libraryVersion, now: Int64(time(nil))),
             .ok(topic, "Linux \(kernel.prefix { !$0.isNewline })"),
         ]
     }
 
-    static func sqlite(_ version: String, hasWALResetBug: Bool) -> Finding {
-        guard hasWALResetBug else { return .ok(topic, "SQLite \(version)") }
-        return .warning(
-            topic,
-            "SQLite \(version) has the WAL-reset bug, which cannot strike with the one connection that writes here",
-            "keep other programs away from the database; the bug is mended in 3.51.3, 3.50.7 and 3.44.6"
-        )
+    static func finding(_ store: StoreSoftware) -> Finding {
+        let text = "\(store.name) \(store.version)"
+        guard let defect = store.defect else { return .ok(topic, text) }
+        return .warning(topic, "\(text) has \(defect.text)", defect.advice)
     }
 
     /// When the authors' support ends, in seconds since 1970 (openssl-library.org/policies/releasestrat).

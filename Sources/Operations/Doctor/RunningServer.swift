@@ -1,5 +1,4 @@
 internal import Glibc
-internal import SQLiteStore
 internal import Server
 internal import TokenStore
 
@@ -14,14 +13,17 @@ enum RunningServer {
 
     private static let topic = "Server"
 
-    init(directory: String) {
+    /// - Parameters:
+    ///   - directory: The data folder.
+    ///   - examiner: Of the store; tells who uses it from another folder.
+    init(directory: String, _ examiner: (any StoreExaminer)?) {
         let client = ServerClient(
             place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: HealthProbe.timeoutInSeconds
         )
         do throws(ServerClient.Failure) {
             self = .running(try client.answer("GET", ServerFacts.path))
         } catch {
-            let holder = DataDirectory.holder(of: directory) ?? StoreExamination.holder(ofDatabaseIn: directory)
+            let holder = DataDirectory.holder(of: directory) ?? examiner?.holder
             switch error {
             case .unreachable(_, EACCES), .unreachable(_, EPERM): self = .hidden
             case .unreachable(let reason, ENOENT), .unreachable(let reason, ECONNREFUSED),

@@ -1,6 +1,5 @@
 internal import FoundationEssentials
 internal import Glibc
-internal import SQLiteStore
 internal import Server
 internal import Settings
 internal import System
@@ -10,15 +9,18 @@ internal import TokenStore
 struct StoreCheck {
     private let settings: Settings
     private let directory: String
+    /// Nil for a store that cannot be looked at while it is closed.
+    private let examiner: (any StoreExaminer)?
     private let server: RunningServer
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
     /// A large store takes its time to be counted.
     private static let timeoutInSeconds = 60
 
-    init(_ settings: Settings, directory: String, server: RunningServer) {
+    init(_ settings: Settings, _ examiner: (any StoreExaminer)?, directory: String, server: RunningServer) {
         self.settings = settings
         self.directory = directory
+        self.examiner = examiner
         self.server = server
     }
 
@@ -27,7 +29,7 @@ struct StoreCheck {
     }
 
     private func keptLogs() -> [Finding] {
-        StoreExamination.keptLogs(directory: directory).map {
+        (examiner?.keptCopies ?? []).map {
             .warning(
                 Self.topic, "\($0) is kept: a copy of a damaged WAL with tokens that the store may lack",
                 "restore a backup if they are needed, and remove it when it is of no use"
@@ -36,7 +38,7 @@ struct StoreCheck {
     }
 
     private func storeFindings() async -> [Finding] {
-        let file = StoreAccess.options(settings).keyRing
+        let file = StoreSelection.keyRing(settings)
         let permissions = file.isCredential ? [] : FileCheck.secret(file.path, Self.ringTopic)
         switch server {
         case .running: return askServer() + permissions
@@ -60,7 +62,7 @@ struct StoreCheck {
             findings.append(
                 .ok(
                     Self.topic,
-                    text(found.tokens, found.databaseBytes, found.logBytes, schema: found.schemaVersion)
+                    Self.text(found)
                 )
             )
             if found.unreadableReads > 0 {
@@ -86,36 +88,32 @@ struct StoreCheck {
     // MARK: - Files
 
     private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
-        let path = directory + "/" + SQLiteTokenStore.fileName
+        guard let examiner else {
+            return [.ok(Self.topic, "this store is not looked at while no server runs")]
+                + ring(file, permissions, of: nil, hasStore: false)
+        }
         let found: StoreExamination?
-        do throws(SQLiteOpenError) {
-            found = try StoreExamination.examine(directory: directory)
+        do throws(StoreOpenError) {
+            found = try examiner.examine()
         } catch {
-            return [isForOthers ? Self.notForUs(Self.topic) : .problem(Self.topic, error)]
+            return [examiner.isUnreadable ? Self.notForUs(Self.topic) : .problem(Self.topic, error)]
                 + ring(file, permissions, of: nil, hasStore: false)
         }
         guard let found else {
             return [absentStore(file)] + ring(file, permissions, of: nil, hasStore: false)
         }
-        guard found.schemaVersion != nil || found.logBytes > 0 else {
-            return [Self.emptyStore(path)] + ring(file, permissions, of: nil, hasStore: false)
+        guard found.schemaVersion != nil || found.walBytes > 0 else {
+            return [Self.emptyStore(examiner.path)] + ring(file, permissions, of: nil, hasStore: false)
         }
         var findings: [Finding] = []
         findings.append(
-            .ok(Self.topic, text(found.tokens, found.databaseBytes, found.logBytes, schema: found.schemaVersion)))
-        if let damage = found.logDamage {
-            findings.append(
-                .problem(
-                    Self.topic, "the WAL \(path)-wal is damaged: \(damage); clients were told that this is stored",
-                    "put a backup in the store's place with token-cache restore, or go on without: serve --accept-damaged-wal"
-                )
-            )
-        }
+            .ok(Self.topic, Self.text(found)))
+        if let damage = found.damage { findings.append(.problem(Self.topic, damage.text, damage.advice)) }
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
         case (true, false) where found.tokens > 0:
-            findings.append(.problem(Self.topic, SQLiteOpenError.notSealed(path: path)))
+            findings.append(.problem(Self.topic, StoreOpenError.notSealed(path: examiner.path)))
         case (false, true) where found.tokens > 0:
-            findings.append(.problem(Self.topic, SQLiteOpenError.sealed(path: path)))
+            findings.append(.problem(Self.topic, StoreOpenError.sealed(path: examiner.path)))
         default: break
         }
         findings += ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
@@ -138,14 +136,9 @@ struct StoreCheck {
 
     private static func emptyStore(_ path: String) -> Finding {
         .warning(
-            topic, "\(path) is an empty file without a log; the next start makes an empty store of it",
+            topic, "\(path) is an empty file without a WAL; the next start makes an empty store of it",
             "if tokens are missing, put a backup in its place with token-cache restore"
         )
-    }
-
-    private var isForOthers: Bool {
-        unsafe access(directory, R_OK | X_OK) != 0 && errno == EACCES
-            || access(directory + "/" + SQLiteTokenStore.fileName, R_OK) != 0 && errno == EACCES
     }
 
     private static func notForUs(_ topic: String) -> Finding {
@@ -200,21 +193,31 @@ struct StoreCheck {
 
     // MARK: - Words
 
-    private func text(_ tokens: Int, _ databaseBytes: Int, _ logBytes: Int, schema: Int?) -> String {
-        guard let schema else { return "all of it is still in its log of \(logBytes) bytes" }
-        let log =
-            logBytes > 0 && server.facts == nil
-            ? "; a log of \(logBytes) bytes, which the next start moves into it, is not counted" : ""
-        let current = StoreExamination.currentSchemaVersion
+    /// A store of a running server.
+    private static func text(_ found: StoreStatistics) -> String {
+        let bytes = found.databaseBytes.map { " in \($0) bytes" } ?? ""
+        let schema = found.schemaVersion.map { ", schema \($0)" } ?? ""
+        return "\(found.tokens) \(found.tokens == 1 ? "token" : "tokens")\(bytes)\(schema)"
+    }
+
+    /// A store that is closed.
+    private static func text(_ found: StoreExamination) -> String {
+        guard let schema = found.schemaVersion else {
+            return "all of it is still in its WAL of \(found.walBytes) bytes"
+        }
+        let wal =
+            found.walBytes > 0
+            ? "; a WAL of \(found.walBytes) bytes, which the next start moves into it, is not counted" : ""
+        let current = found.currentSchemaVersion
         let conversion = schema < current ? ", which the next start converts to \(current)" : ""
-        return
-            "\(tokens) \(tokens == 1 ? "token" : "tokens") in \(databaseBytes) bytes, schema \(schema)\(conversion)\(log)"
+        let tokens = "\(found.tokens) \(found.tokens == 1 ? "token" : "tokens")"
+        return "\(tokens) in \(found.databaseBytes) bytes, schema \(schema)\(conversion)\(wal)"
     }
 
     /// What is to be said of the key that seals.
     private static func seals(of number: Int, _ count: Int64) -> [Finding] {
-        let limit = StoreAdministrator.Key.sealLimit
-        guard count >= StoreAdministrator.Key.sealConcern else { return [] }
+        let limit = SealingKey.sealLimit
+        guard count >= SealingKey.sealConcern else { return [] }
         let (text, advice) = (
             "key \(number) has sealed \(count) of \(limit) times that it may",
             "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"

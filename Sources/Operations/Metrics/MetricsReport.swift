@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import HTTP
 internal import Metrics
-internal import SQLiteStore
 internal import Server
 internal import TokenService
 internal import TokenStore
@@ -12,7 +11,7 @@ internal import TokenStore
 struct MetricsReport {
     let version: String
     let workers: [Worker]
-    let store: SQLiteTokenStore
+    let store: any TokenStore
     let answers: AnswerCache
     /// Nil without certificates.
     let tls: TLSContext?
@@ -50,7 +49,10 @@ struct MetricsReport {
         text.begin("token_cache_build_info", .gauge, "1, with the versions of what is running.")
         text.add(
             "token_cache_build_info",
-            ["version": version, "sqlite": SQLiteLibrary.version, "openssl": TLSContext.libraryVersion],
+            [
+                "version": version, .init(store.software.name.lowercased()): store.software.version,
+                "openssl": TLSContext.libraryVersion,
+            ],
             UInt64(1)
         )
         text.single(
@@ -114,51 +116,68 @@ struct MetricsReport {
     }
 
     private mutating func writeStore() {
-        let (metrics, sizes) = (store.metrics, store.fileSizes)
+        let metrics = store.metrics
         text.single(
             "token_cache_store_reads_total", .counter,
             "Reads of the database, by GET that the cache had no answer for.",
             workers.sum { $0.storeReads.value }
         )
         text.single(
-            "token_cache_store_writes_total", .counter, "Tokens that were made durable.", metrics.writes.value
+            "token_cache_store_writes_total", .counter, "Tokens that were made durable.", metrics.writes
         )
         text.single(
             "token_cache_store_queue_bytes", .gauge, "Bytes of tokens that wait to be written.",
-            UInt64(max(0, store.queuedBytes))
+            UInt64(max(0, metrics.queuedBytes))
         )
         let failures = "token_cache_store_failures_total"
         text.begin(failures, .counter, "Reads and writes of clients that failed, by cause.")
         for cause in StoreError.Cause.allCases {
             text.add(failures, ["cause": cause.rawValue], workers.sum { $0.storeFailures.value(cause) })
         }
-        text.histogram(
-            "token_cache_store_commit_duration_seconds", "Time of a group's transaction, with the sync of the disk.",
-            metrics.commitTime.reading
-        )
-        text.histogram(
-            "token_cache_store_sync_duration_seconds",
-            "Time that the disk takes to have the log; each commit waits for one sync.", metrics.syncTime.reading
-        )
-        text.histogram(
-            "token_cache_store_group_writes", "Writes that share one transaction.", metrics.groupSize.reading
-        )
-        text.single("token_cache_store_tokens", .gauge, "Tokens in the store.", metrics.tokens.value)
-        text.single(
-            "token_cache_store_database_bytes", .gauge, "Size of the database's file.", UInt64(sizes.database)
-        )
-        text.single("token_cache_store_log_bytes", .gauge, "Size of the database's log.", UInt64(sizes.log))
+        if let reading = metrics.commitTime {
+            text.histogram(
+                "token_cache_store_commit_duration_seconds",
+                "Time of a group's transaction, with the sync of the disk.", reading
+            )
+        }
+        if let reading = metrics.syncTime {
+            text.histogram(
+                "token_cache_store_sync_duration_seconds",
+                "Time of a sync of the WAL; each commit waits for one sync.", reading
+            )
+        }
+        if let reading = metrics.groupSize {
+            text.histogram("token_cache_store_group_writes", "Writes that share one transaction.", reading)
+        }
+        if let tokens = metrics.tokens {
+            text.single("token_cache_store_tokens", .gauge, "Tokens in the store.", tokens)
+        }
+        if let bytes = metrics.databaseBytes {
+            text.single("token_cache_store_database_bytes", .gauge, "Size of the database's file.", UInt64(bytes))
+        }
+        if let bytes = metrics.walBytes {
+            text.single("token_cache_store_log_bytes", .gauge, "Size of the database's WAL.", UInt64(bytes))
+        }
+        writeExpiry(metrics)
+        writeSealing(metrics)
+    }
+
+    private mutating func writeExpiry(_ metrics: StoreMetrics) {
         text.single(
             "token_cache_store_expired_tokens_total", .counter, "Tokens that were dropped because their time was over.",
-            metrics.expired.value
+            metrics.expired
         )
         text.single(
             "token_cache_store_expiry_held", .gauge,
-            "1 while no token is dropped because the clock has jumped, otherwise 0.", metrics.expiryHeld.value
+            "1 while no token is dropped because the clock has jumped, otherwise 0.",
+            UInt64(metrics.isExpiryHeld ? 1 : 0)
         )
+    }
+
+    private mutating func writeSealing(_ metrics: StoreMetrics) {
         let seals = "token_cache_store_key_seals"
         text.begin(seals, .gauge, "How often each key has sealed a token, of 4294967296 times that it may.")
-        let counts = store.sealCounts
+        let counts = metrics.keySeals
         for (number, count) in counts {
             text.add(
                 seals, ["key": "\(number)", "newest": number == counts.last?.keyNumber ? "yes" : "no"],
@@ -168,7 +187,7 @@ struct MetricsReport {
         text.single(
             "token_cache_store_unreadable_reads_total", .counter,
             "Rows that did not open when they were asked for: changed, or sealed with a key that is not there.",
-            UInt64(max(0, store.unreadableCount))
+            UInt64(max(0, metrics.unreadableReads))
         )
     }
 

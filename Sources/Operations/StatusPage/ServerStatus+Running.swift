@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import FoundationEssentials
 internal import Metrics
-internal import SQLiteStore
 internal import Server
 internal import Settings
 internal import TokenService
@@ -17,14 +16,15 @@ extension ServerStatus {
     init(of server: Server, version: String, listenerWarnings: [String]) {
         let (settings, readiness, process) = (server.settingsInForce, server.readiness, ProcessMetrics.now)
         let (store, workers) = (server.store, server.workers)
-        let (cache, sizes, metrics) = (server.answers.counts, store.fileSizes, store.metrics)
+        let (cache, metrics) = (server.answers.counts, store.metrics)
         self.init(
-            version: version, sqlite: SQLiteLibrary.version, openssl: TLSContext.libraryVersion,
+            version: version, storeSoftware: "\(store.software.name) \(store.software.version)",
+            openssl: TLSContext.libraryVersion,
             time: Date().timeIntervalSince1970, startedAt: process.startTime, ready: readiness.isReady,
             reasons: readiness.reasons, warnings: Self.warnings(server, listenerWarnings), requests: Requests(workers),
             latency: ServerStatus.Latencies(
                 get: .init(workers.reading(\.getTime)), post: .init(workers.reading(\.postTime)),
-                commit: .init(metrics.commitTime.reading), sync: .init(metrics.syncTime.reading)
+                commit: metrics.commitTime.map { .init($0) }, sync: metrics.syncTime.map { .init($0) }
             ),
             connections: ServerStatus.Connections(
                 open: workers.openConnections, limit: settings.connectionLimit,
@@ -35,12 +35,12 @@ extension ServerStatus {
                 hits: cache.hits, misses: cache.misses, entries: cache.entries, bytes: cache.bytes
             ),
             store: ServerStatus.Store(
-                tokens: metrics.tokens.value, databaseBytes: sizes.database, logBytes: sizes.log,
-                writes: metrics.writes.value, expired: metrics.expired.value,
+                tokens: metrics.tokens, databaseBytes: metrics.databaseBytes, logBytes: metrics.walBytes,
+                writes: metrics.writes, expired: metrics.expired,
                 failures: StoreError.Cause.allCases.reduce(0) { sum, cause in
                     sum + workers.sum { $0.storeFailures.value(cause) }
                 },
-                unreadable: store.unreadableCount
+                unreadable: metrics.unreadableReads
             ),
             certificate: server.tls.map { ServerStatus.Certificate(expiresAt: $0.earliestExpiry) },
             process: ServerStatus.Process(
@@ -57,11 +57,9 @@ extension ServerStatus {
             warnings.append("sealing.enabled is off: whoever gets hold of the disk or a backup can read the tokens")
         }
         var all = (server.certificateWarnings + warnings).map { Warning(level: .warning, text: $0) }
-        if SQLiteLibrary.hasWALResetBug {
-            let text = """
-                SQLite \(SQLiteLibrary.version) has the WAL-reset bug; it cannot strike as long as no other program \
-                opens the database, and 3.51.3 does not have it
-                """
+        let software = server.store.software
+        if let defect = software.defect {
+            let text = "\(software.name) \(software.version) has \(defect.text); \(defect.advice)"
             all.append(Warning(level: .notice, text: text))
         }
         return all

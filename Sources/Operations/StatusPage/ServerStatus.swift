@@ -5,7 +5,8 @@ internal import Metrics
 /// Nothing in it comes from what a client sends.
 struct ServerStatus: Encodable, Sendable {
     let version: String
-    let sqlite: String
+    /// What the store runs on, for example `SQLite 3.40.1`.
+    let storeSoftware: String
     let openssl: String
     /// Seconds since 1970, by this machine's clock.
     let time: Double
@@ -47,8 +48,9 @@ struct ServerStatus: Encodable, Sendable {
     struct Latencies: Encodable, Sendable {
         let get: Distribution
         let post: Distribution
-        let commit: Distribution
-        let sync: Distribution
+        /// Nil for a store that does not measure it.
+        let commit: Distribution?
+        let sync: Distribution?
     }
 
     /// How often a time was at most so long.
@@ -79,9 +81,11 @@ struct ServerStatus: Encodable, Sendable {
     }
 
     struct Store: Encodable, Sendable {
-        let tokens: UInt64
-        let databaseBytes: Int
-        let logBytes: Int
+        /// Nil for a store that does not count them, as are the sizes.
+        let tokens: UInt64?
+        let databaseBytes: Int?
+        /// Bytes of the WAL.
+        let logBytes: Int?
         let writes: UInt64
         let expired: UInt64
         let failures: UInt64

@@ -1,4 +1,3 @@
-package import SQLiteStore
 package import TokenStore
 
 /// Something that an operator asks of a store: of this process's own, or of a running server's over its control socket.
@@ -16,7 +15,7 @@ package protocol StoreRequest: Codable, Sendable {
     ///   - administrator: Of the store.
     ///   - progress: Told now and then how far it is, when it takes long.
     func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply
 }
 
@@ -51,7 +50,7 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
 
 /// A line of an answer on the control socket: how far the work is, or in the last line its reply or what is wrong.
 struct ControlLine<Reply: Codable & Sendable>: Codable, Sendable {
-    var progress: StoreAdministrator.Progress?
+    var progress: StoreProgress?
     var reply: Reply?
     var error: String?
 }

@@ -1,4 +1,3 @@
-package import SQLiteStore
 internal import TokenService
 package import TokenStore
 
@@ -18,7 +17,7 @@ package struct FetchToken: StoreRequest {
     }
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         let found = try await administrator.fetch(try StoredText.id(id))
         return Reply(tokenInfo: found.map { String(decoding: $0, as: UTF8.self) })
@@ -76,7 +75,7 @@ package struct StoreTokens: StoreRequest {
     }
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         var rows: [(token: Token, writtenAt: Int64?)] = []
         for entry in tokens {
@@ -108,7 +107,7 @@ package struct RemoveTokens: StoreRequest {
     }
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
@@ -120,16 +119,14 @@ package struct RemoveTokens: StoreRequest {
 package struct ListTokens: StoreRequest {
     package static let name = StoreRequestName.page
     package static let replySize = 16 << 20
-    /// The slot after which to begin, 0 for the first.
-    package var after: Int64
+    /// Where to go on: `next` of the page before; nil for the first page.
+    package var after: StoreCursor?
     /// How many at most; fewer when they are large.
     package var limit: Int
     package var showsIDs: Bool
     package var showsTokenInfos: Bool
 
     package struct Entry: Codable, Sendable {
-        /// Where it lies in the store.
-        package var slot: Int64
         /// Seconds since 1970.
         package var writtenAt: Int64
         package var expiresAt: Int64?
@@ -143,8 +140,8 @@ package struct ListTokens: StoreRequest {
 
     package struct Reply: Codable, Sendable {
         package var tokens: [Entry]
-        /// There are none behind them.
-        package var isLast: Bool
+        /// Where the next page begins; nil when there is none.
+        package var next: StoreCursor?
     }
 
     private enum CodingKeys: String, CodingKey {
@@ -153,7 +150,7 @@ package struct ListTokens: StoreRequest {
         case showsIDs = "showsIds"
     }
 
-    package init(after: Int64, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {
+    package init(after: StoreCursor?, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {
         self.after = after
         self.limit = limit
         self.showsIDs = showsIDs
@@ -161,15 +158,15 @@ package struct ListTokens: StoreRequest {
     }
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
         let page = try await administrator.page(after: after, limit: limit)
-        return Reply(tokens: page.entries.map(entry), isLast: page.isLast)
+        return Reply(tokens: page.entries.map(entry), next: page.next)
     }
 
-    private func entry(_ found: StoreAdministrator.Entry) -> Entry {
-        var entry = Entry(slot: found.slot, writtenAt: found.writtenAt, expiresAt: found.expiresAt)
+    private func entry(_ found: TokenPage.Entry) -> Entry {
+        var entry = Entry(writtenAt: found.writtenAt, expiresAt: found.expiresAt)
         switch found.token {
         case .success(let token):
             entry.size = token.info.count

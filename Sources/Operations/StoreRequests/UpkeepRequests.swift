@@ -1,4 +1,3 @@
-package import SQLiteStore
 package import TokenStore
 
 /// Asks for the store in numbers.
@@ -8,8 +7,8 @@ package struct StatisticsOfStore: StoreRequest {
     package init() {}
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
-    ) async throws(StoreError) -> StoreAdministrator.Statistics {
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreStatistics {
         try await administrator.statistics()
     }
 }
@@ -21,9 +20,10 @@ package struct VerifyStore: StoreRequest {
     package init() {}
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
-    ) async throws(StoreError) -> StoreAdministrator.Verification {
-        try await administrator.verify(progress)
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreVerification {
+        guard let verifier = administrator.verifier else { throw .refused(StoreCapability.verification.absence) }
+        return try await verifier.verify(progress)
     }
 }
 
@@ -38,10 +38,11 @@ package struct BackUpStore: StoreRequest {
     }
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
-    ) async throws(StoreError) -> StoreAdministrator.Backup {
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup {
         guard path.hasPrefix("/") else { throw .refused("path is not absolute") }
-        return try await administrator.backUp(to: path, progress)
+        guard let backups = administrator.backups else { throw .refused(StoreCapability.backup.absence) }
+        return try await backups.backUp(to: path, progress)
     }
 }
 
@@ -52,9 +53,9 @@ package struct RekeyStore: StoreRequest {
     package init() {}
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
-    ) async throws(StoreError) -> StoreAdministrator.Rekeying {
-        try await administrator.rekey(progress)
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> Rekeying {
+        try await administrator.existingKeyRing.rekey(progress)
     }
 }
 
@@ -63,15 +64,15 @@ package struct ListKeys: StoreRequest {
     package static let name = StoreRequestName.listKeys
 
     package struct Reply: Codable, Sendable {
-        package var keys: [StoreAdministrator.Key]
+        package var keys: [SealingKey]
     }
 
     package init() {}
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        Reply(keys: try await administrator.keys())
+        Reply(keys: try await administrator.existingKeyRing.keys())
     }
 }
 
@@ -82,9 +83,9 @@ package struct AddKey: StoreRequest {
     package init() {}
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
-    ) async throws(StoreError) -> StoreAdministrator.Key {
-        try await administrator.addKey()
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> SealingKey {
+        try await administrator.existingKeyRing.addKey()
     }
 }
 
@@ -102,9 +103,18 @@ package struct RetireKey: StoreRequest {
     }
 
     package func answer(
-        _ administrator: StoreAdministrator, _ progress: @escaping @Sendable (StoreAdministrator.Progress) -> Void
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        try await administrator.retireKey(numbered: number)
+        try await administrator.existingKeyRing.retireKey(numbered: number)
         return Reply(retired: number)
+    }
+}
+
+extension StoreAdministrator {
+    fileprivate var existingKeyRing: any KeyRingAdministrator {
+        get throws(StoreError) {
+            guard let keyRing else { throw .refused(StoreCapability.keys.absence) }
+            return keyRing
+        }
     }
 }

@@ -1,14 +1,25 @@
 internal import CSQLite
+internal import TokenStore
 
 /// The SQLite library that is linked.
-package enum SQLiteLibrary {
+enum SQLiteLibrary {
     /// For example `3.40.1`.
-    package static var version: String { unsafe String(cString: sqlite3_libversion()) }
+    static var version: String { unsafe String(cString: sqlite3_libversion()) }
+
+    static var software: StoreSoftware { software(version: version, hasWALResetBug: hasWALResetBug) }
+
+    static func software(version: String, hasWALResetBug: Bool) -> StoreSoftware {
+        let bug = StoreSoftware.Defect(
+            "the WAL-reset bug, which cannot strike with the one connection that writes here",
+            advice: "keep other programs away from the database; the bug is mended in 3.51.3, 3.50.7 and 3.44.6"
+        )
+        return StoreSoftware(name: "SQLite", version: version, defect: hasWALResetBug ? bug : nil)
+    }
 
     /// Whether it has the WAL-reset bug, which can lose a commit when two connections commit or checkpoint at one instant.
     ///
     /// In 3.7.0 to 3.51.2, and mended in 3.44.6 and 3.50.7 as well (sqlite.org/wal.html).
-    package static var hasWALResetBug: Bool { hasWALResetBug(Int(sqlite3_libversion_number())) }
+    private static var hasWALResetBug: Bool { hasWALResetBug(Int(sqlite3_libversion_number())) }
 
     /// - Parameter number: As in `sqlite3_libversion_number`: 3.40.1 is 3040001.
     static func hasWALResetBug(_ number: Int) -> Bool {

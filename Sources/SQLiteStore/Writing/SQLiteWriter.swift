@@ -287,7 +287,7 @@ final class SQLiteWriter: Sendable {
         /// The number of the key whose many seals were reported; 0 for none.
         var reportedKey = 0
 
-        mutating func stopHolding(_ metrics: StoreMetrics) {
+        mutating func stopHolding(_ metrics: WriterMetrics) {
             hasReportedHold = false
             metrics.expiryHeld.set(0)
         }

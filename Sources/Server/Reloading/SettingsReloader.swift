@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import HTTP
 internal import Logging
-internal import SQLiteStore
 internal import Settings
 internal import Synchronization
 internal import System
@@ -16,7 +15,7 @@ internal import TokenStore
 final class SettingsReloader: Sendable {
     /// What has settings of its own besides the loops.
     struct Parts: Sendable {
-        let store: SQLiteTokenStore
+        let store: any TokenStore
         let log: LogOutput
         let accessLog: LineWriter
         let connectionCount: ConnectionCount

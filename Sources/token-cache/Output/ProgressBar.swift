@@ -1,5 +1,4 @@
 import Glibc
-import SQLiteStore
 import Synchronization
 import TokenStore
 
@@ -17,7 +16,7 @@ final class ProgressBar: Sendable {
         self.title = title
     }
 
-    func show(_ progress: StoreAdministrator.Progress) {
+    func show(_ progress: StoreProgress) {
         guard isShown else { return }
         let total = max(progress.total, 1)
         let share = min(max(Double(progress.done) / Double(total), 0), 1)

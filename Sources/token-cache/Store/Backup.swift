@@ -1,7 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
 import Operations
-import SQLiteStore
 import TokenStore
 
 /// The command `token-cache backup`.

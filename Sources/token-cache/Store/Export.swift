@@ -1,6 +1,5 @@
 import ArgumentParser
 import Operations
-import SQLiteStore
 import TokenPHPFiles
 import TokenService
 import TokenStore
@@ -59,10 +58,10 @@ struct Export: AsyncParsableCommand {
         let writer = try TokenPHPFolderWriter(directory, format: format)
         let total = try await store.perform(StatisticsOfStore()).tokens
         var summary = TransferSummary()
-        var (slot, seen): (Int64, Int) = (0, 0)
+        var (cursor, seen): (StoreCursor?, Int) = (nil, 0)
         while true {
             let page = try await store.perform(
-                ListTokens(after: slot, limit: Self.page, showsIDs: true, showsTokenInfos: true)
+                ListTokens(after: cursor, limit: Self.page, showsIDs: true, showsTokenInfos: true)
             )
             for token in page.tokens {
                 guard let id = token.id, let tokenInfo = token.tokenInfo else {
@@ -78,9 +77,9 @@ struct Export: AsyncParsableCommand {
                 }
             }
             seen += page.tokens.count
-            bar.show(StoreAdministrator.Progress(done: min(seen, total), total: total))
-            guard !page.isLast, let last = page.tokens.last else { break }
-            slot = last.slot
+            bar.show(StoreProgress(done: min(seen, total), total: total))
+            cursor = page.next
+            if cursor == nil { break }
         }
         try writer.finish()
         summary.formats[format.rawValue] = summary.done

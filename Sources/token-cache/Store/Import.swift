@@ -1,6 +1,5 @@
 import ArgumentParser
 import Operations
-import SQLiteStore
 import TokenPHPFiles
 import TokenService
 import TokenStore
@@ -80,7 +79,7 @@ struct Import: AsyncParsableCommand {
                 summary.skip(reason)
                 if showsSkipped { show(reason, name, bar) }
             }
-            bar.show(StoreAdministrator.Progress(done: seen, total: total))
+            bar.show(StoreProgress(done: seen, total: total))
         }
         try await hand(&batch, to: store, &summary)
         return summary

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Operations
-import SQLiteStore
 import TokenStore
 
 /// The command `token-cache keys`.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import Operations
+import TokenStore
 
 /// The command `token-cache list`.
 struct List: AsyncParsableCommand {
@@ -27,17 +28,17 @@ struct List: AsyncParsableCommand {
     func run() async throws {
         let now = Int64(Date.now.timeIntervalSince1970)
         let count = try await options.withStore { store in
-            var (slot, count, bytes): (Int64, Int, Int) = (0, 0, 0)
+            var (cursor, count, bytes): (StoreCursor?, Int, Int) = (nil, 0, 0)
             while true {
-                let page = try await store.perform(ListTokens(after: slot, limit: Self.page, showsIDs: showIDs))
+                let page = try await store.perform(ListTokens(after: cursor, limit: Self.page, showsIDs: showIDs))
                 let lines = try page.tokens.map { token in
                     options.output.json ? try OutputOptions.text(token) : line(token, at: now)
                 }
                 if !lines.isEmpty { try StandardOutput.print(lines.joined(separator: "\n")) }
                 count += lines.count
                 bytes += page.tokens.reduce(0) { $0 + ($1.size ?? 0) }
-                guard !page.isLast, let last = page.tokens.last else { return (count, bytes) }
-                slot = last.slot
+                cursor = page.next
+                if cursor == nil { return (count, bytes) }
             }
         }
         if !options.output.json {

@@ -1,7 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
 import Operations
-import SQLiteStore
 import TokenStore
 
 /// The command `token-cache restore`.
@@ -25,7 +24,7 @@ struct Restore: AsyncParsableCommand {
         let settings = try options.load()
         let bar = ProgressBar("Checking")
         defer { bar.finish() }
-        let outcome: StoreReplacement.Outcome
+        let outcome: StoreReplacement
         do throws(StoreAccess.Failure) {
             let path = URL(filePath: file).standardizedFileURL.path
             outcome = try StoreAccess.restore(settings, from: path, logger: options.logger) { bar.show($0) }

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Operations
-import SQLiteStore
 import Settings
 import TokenStore
 
@@ -39,7 +38,7 @@ private struct Conversion {
         let settings = try options.load()
         let bar = ProgressBar(isSealed ? "Sealing" : "Unsealing")
         defer { bar.finish() }
-        let outcome: StoreReplacement.Outcome
+        let outcome: StoreReplacement
         do throws(StoreAccess.Failure) {
             outcome = try StoreAccess.convert(settings, isSealed: isSealed, logger: options.logger) { bar.show($0) }
         } catch {

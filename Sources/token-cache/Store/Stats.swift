@@ -1,6 +1,5 @@
 import ArgumentParser
 import Operations
-import SQLiteStore
 import TokenStore
 
 /// The command `token-cache stats`.
@@ -12,17 +11,19 @@ struct Stats: AsyncParsableCommand {
     func run() async throws {
         let found = try await options.withStore { try await $0.perform(StatisticsOfStore()) }
         let sealing = found.newestKey.map { "yes, with key \($0)" } ?? "no"
-        try options.output.print(
-            found,
-            """
-            tokens            \(Text.number(found.tokens))
-            database          \(Text.bytes(found.databaseBytes)), of which free \(Text.bytes(found.freeBytes))
-            log               \(Text.bytes(found.logBytes))
-            sealed            \(sealing)
-            unreadable reads  \(Text.number(found.unreadableReads)) since the start
-            SQLite            \(found.sqliteVersion), schema \(found.schemaVersion)
-            folder            \(found.directory)
-            """
-        )
+        var lines = ["tokens            \(Text.number(found.tokens))"]
+        if let bytes = found.databaseBytes {
+            let free = found.freeBytes.map { ", of which free \(Text.bytes($0))" } ?? ""
+            lines.append("database          \(Text.bytes(bytes))\(free)")
+        }
+        if let bytes = found.walBytes { lines.append("WAL               \(Text.bytes(bytes))") }
+        let schema = found.schemaVersion.map { ", schema \($0)" } ?? ""
+        lines += [
+            "sealed            \(sealing)",
+            "unreadable reads  \(Text.number(found.unreadableReads)) since the start",
+            "store             \(found.software)\(schema)",
+            "place             \(found.place)",
+        ]
+        try options.output.print(found, lines.joined(separator: "\n"))
     }
 }

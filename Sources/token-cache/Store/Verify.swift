@@ -1,6 +1,5 @@
 import ArgumentParser
 import Operations
-import SQLiteStore
 import TokenStore
 
 /// The command `token-cache verify`.
@@ -27,7 +26,7 @@ struct Verify: AsyncParsableCommand {
             )
         }
         if let count = found.wrongCount { lines.append("the store has counted \(Text.number(count)) of them") }
-        lines += (found.keptLogs ?? []).map {
+        lines += found.keptCopies.map {
             "\($0) is kept: a copy of a damaged WAL with tokens that the store may lack. Remove it when it is of no use"
         }
         lines.append(found.isSound ? "the store is sound" : "the store is not sound; see token-cache restore")

@@ -10,8 +10,15 @@ final class RemoteStore: TokenStore {
         self.timeLimit = timeLimit
     }
 
+    var software: StoreSoftware { StoreSoftware(name: "Test", version: "1") }
     var summary: String { "a store far away" }
     var seesAllWrites: Bool { false }
+    var fault: StoreError? { nil }
+    var metrics: StoreMetrics { StoreMetrics(writes: 0) }
+    var administrator: any StoreAdministrator { preconditionFailure("no test asks for it") }
+    var preloader: (any StorePreloader)? { nil }
+
+    func change(_ retention: Retention) {}
 
     func report(writesTo observer: any WriteObserver) {}
 

@@ -74,7 +74,8 @@ function figures(status, previous, earlier) {
   const rate = pick => Math.max(0, pick(status) - pick(previous)) / took;
   const hits = status.cache.hits - previous.cache.hits;
   const reads = hits + status.cache.misses - previous.cache.misses;
-  const latency = (pick, share) => quantile(share, pick(earlier), pick(status));
+  // A store may not measure all of them.
+  const latency = (pick, share) => pick(status) ? quantile(share, pick(earlier), pick(status)) : null;
   return {
     get: rate(now => now.requests.get),
     post: rate(now => now.requests.post),
@@ -93,6 +94,6 @@ function figures(status, previous, earlier) {
     cache_bytes: status.cache.bytes,
     processor: rate(now => now.process.processor_seconds),
     tokens: status.store.tokens,
-    store_bytes: status.store.database_bytes + status.store.log_bytes,
+    store_bytes: (status.store.database_bytes ?? 0) + (status.store.log_bytes ?? 0),
   };
 }

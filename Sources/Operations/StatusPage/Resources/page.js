@@ -21,11 +21,14 @@ const panels = [
   { title: "Tokens stored", format: short, least: 10, series: [["tokens", "tokens"], ["on disk", "store_bytes", bytes]] },
 ].map(panel => new Panel(byID("panels"), panel));
 
+// What not every store counts.
+const known = (show, value) => value === undefined ? nothing : show(value);
+
 const facts = [
   ["Store", [
-    ["tokens", status => number(status.store.tokens)],
-    ["database", status => bytes(status.store.database_bytes)],
-    ["log", status => bytes(status.store.log_bytes)],
+    ["tokens", status => known(number, status.store.tokens)],
+    ["database", status => known(bytes, status.store.database_bytes)],
+    ["WAL", status => known(bytes, status.store.log_bytes)],
     ["written", status => number(status.store.writes)],
     ["expired", status => number(status.store.expired)],
     ["failures", status => number(status.store.failures)],
@@ -46,7 +49,7 @@ const facts = [
     ["descriptors", status => `${number(status.process.descriptors)} of ${number(status.process.descriptor_limit)}`],
     ["threads", status => number(status.process.threads)],
     ["started", status => new Date(status.started_at * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
-    ["SQLite, OpenSSL", status => `${status.sqlite}, ${status.openssl}`],
+    ["store, OpenSSL", status => `${status.store_software}, ${status.openssl}`],
   ]],
 ].map(([title, rows]) => {
   const fact = element(byID("facts"), "section", { class: "fact" });

@@ -2,27 +2,18 @@ internal import Glibc
 internal import System
 package import TokenStore
 
-/// Puts another database in the place of a store's, which nobody has open.
+/// A store in SQLite that no process has open, and whose database can be replaced.
 ///
-/// The new one is made beside the old one, checked and synced before anything is replaced; a crash leaves the one or the
-/// other, whole. The folder is locked meanwhile.
-package struct StoreReplacement: ~Copyable {
+/// The new database is made beside the old one, checked and synced before anything is replaced; a crash leaves the one or
+/// the other, whole. The folder is locked meanwhile.
+package final class OfflineSQLiteStore: OfflineStore {
     private let lock: DatabaseLock
     private let directory: DataDirectory
     private let database: DatabaseFile
     private let options: StoreOptions
     private let report: @Sendable (StoreEvent) -> Void
 
-    package typealias Progress = StoreAdministrator.Progress
-
-    /// What was put in place.
-    package struct Outcome: Codable, Sendable {
-        package var tokens: Int
-        package var bytes: Int
-        package var isSealed: Bool
-    }
-
-    /// Locks the folder; it is refused while a server runs.
+    /// Locks the database, if it lies outside the folder.
     ///
     /// - Parameters:
     ///   - directory: The data directory, locked for as long as this lives.
@@ -40,10 +31,7 @@ package struct StoreReplacement: ~Copyable {
 
     // MARK: - Restoring
 
-    /// Puts a backup in the place of the store.
-    ///
-    /// - Parameter path: What `StoreAdministrator.backUp` has written.
-    package func restore(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
+    package func restore(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement {
         defer { database.discardNew() }
         switch FileStatus(path)?.kind {
         case .file: break
@@ -67,7 +55,7 @@ package struct StoreReplacement: ~Copyable {
         try PrivateFile.synchronize(database.new)
         try keepDamagedLog()
         try database.replace(mayBeDamaged: true)
-        return Outcome(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed)
+        return StoreReplacement(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed)
     }
 
     /// Raises the backup's counts of seals to those of the store that it replaces, as the same keys have made both.
@@ -127,7 +115,7 @@ package struct StoreReplacement: ~Copyable {
     }
 
     /// Opens the copy of a backup, and every row of it with the key ring.
-    private func check(_ path: String, _ progress: (Progress) -> Void) throws(StoreError) -> Int {
+    private func check(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> Int {
         try examine(path)
         let opened: StoreOpener.Opened
         do throws(SQLiteOpenError) {
@@ -179,10 +167,7 @@ package struct StoreReplacement: ~Copyable {
 
     // MARK: - Converting
 
-    /// Seals a store in the clear, or the other way round.
-    ///
-    /// - Parameter isSealed: As it is to be; `options` otherwise apply.
-    package func convert(isSealed: Bool, _ progress: (Progress) -> Void) throws(StoreError) -> Outcome {
+    package func convert(isSealed: Bool, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement {
         guard FileStatus.exists(database.path) else { throw .unusable(.missing(path: database.path)) }
         defer { database.discardNew() }
         var (from, to) = (options, options)
@@ -225,7 +210,7 @@ package struct StoreReplacement: ~Copyable {
         try database.replace(erasing: isSealed)
         let copies = KeptLog.all(of: database.path)
         if isSealed && !copies.isEmpty { report(.clearCopiesKept(paths: copies)) }
-        return Outcome(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: isSealed)
+        return StoreReplacement(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: isSealed)
     }
 
     /// Says of errors what they mean for a conversion.
@@ -244,7 +229,7 @@ package struct StoreReplacement: ~Copyable {
     }
 
     private func copy(
-        _ source: StoreOpener.Opened, to target: StoreOpener.Opened, _ progress: (Progress) -> Void
+        _ source: StoreOpener.Opened, to target: StoreOpener.Opened, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) {
         var (rows, bytes): ([Row], Int) = ([], 0)
         var fault: StoreError?
@@ -292,7 +277,7 @@ package struct StoreReplacement: ~Copyable {
     // MARK: - Rows and files
 
     private func forEachRow(
-        of connection: SQLiteConnection, sealing: Sealing, total: Int, _ progress: (Progress) -> Void,
+        of connection: SQLiteConnection, sealing: Sealing, total: Int, _ progress: (StoreProgress) -> Void,
         _ body: (Result<Token, SealingError>, _ writtenAt: Int64) -> Void
     ) throws(StoreError) {
         var coder = RowCoder(sealing)
@@ -319,11 +304,11 @@ package struct StoreReplacement: ~Copyable {
                 }
                 body(token, times.writtenAt)
                 done += 1
-                if done % 1_000 == 0 { progress(Progress(done: min(done, total), total: total)) }
+                if done % 1_000 == 0 { progress(StoreProgress(done: min(done, total), total: total)) }
             }
         } catch {
             throw .read(StoreFault(error))
         }
-        progress(Progress(done: total, total: total))
+        progress(StoreProgress(done: total, total: total))
     }
 }

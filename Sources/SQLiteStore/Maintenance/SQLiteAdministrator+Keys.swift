@@ -2,41 +2,20 @@ internal import Glibc
 internal import Synchronization
 package import TokenStore
 
-extension StoreAdministrator {
-    /// A key without the key.
-    package struct Key: Codable, Hashable, Sendable {
-        package var number: Int
-        /// Seconds since 1970.
-        package var createdAt: Int64
-        /// It seals what is written.
-        package var isNewest: Bool
-        /// How often it has sealed, of `sealLimit` times that it may; after a crash that is up to 65,536 too many.
-        package var seals: Int64
-        /// False for a key of an earlier version: rows that it has sealed may not be bound to their times, and it is to be
-        /// replaced.
-        package var bindsTimes: Bool
-
-        /// How often a key may seal.
-        package static let sealLimit = SealCounts.limit
-        /// From here on it is time for a new key.
-        package static let sealConcern = SealCounts.concern
-    }
-
-    private func key(_ key: KeyRing.NumberedKey, of ring: KeyRing) -> Key {
-        Key(
+extension SQLiteAdministrator {
+    private func key(_ key: KeyRing.NumberedKey, of ring: KeyRing) -> SealingKey {
+        SealingKey(
             number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.newest.number,
             seals: store.state.sealing.seals.count(of: key.number).value, bindsTimes: key.bindsTimes
         )
     }
 
-    /// The numbered keys, the oldest first.
-    package func keys() throws(StoreError) -> [Key] {
+    package func keys() throws(StoreError) -> [SealingKey] {
         let ring = try ring()
         return ring.keys.map { key($0, of: ring) }
     }
 
-    /// Makes a new key, which seals from now on; what the older ones have sealed stays readable.
-    package func addKey() throws(StoreError) -> Key {
+    package func addKey() throws(StoreError) -> SealingKey {
         try reloadRing()
         let ring = try ring()
         guard ring.newest.number < KeyRing.numbers.upperBound else {
@@ -52,9 +31,6 @@ extension StoreAdministrator {
         return key(longer.newest, of: longer)
     }
 
-    /// Takes a key out of the ring, for good.
-    ///
-    /// The newest one is kept, and so is one that a row is still sealed with.
     package func retireKey(numbered number: Int) async throws(StoreError) {
         try reloadRing()
         try refuseToRetire(number, of: try ring())
@@ -125,27 +101,15 @@ extension StoreAdministrator {
         store.state.sealing.replace(.sealed(new))
     }
 
-    // MARK: - Sealing anew
-
-    /// What sealing anew has come to.
-    package struct Rekeying: Codable, Sendable {
-        package var tokens = 0
-        /// Sealed with the newest key by this run; the others were already.
-        package var resealed = 0
-        /// Rows that could not be opened and stay as they are.
-        package var unreadable = 0
-    }
+    // MARK: - Rekeying
 
     /// Rows of one transaction.
     private static let rekeyingStep = 200
 
-    /// Seals every row with the newest key, a few at a time, while the store is in use.
-    ///
-    /// It may be interrupted at any point: each row opens before and after, and the next run goes on with the rest.
-    package func rekey(_ progress: (Progress) -> Void) async throws(StoreError) -> Rekeying {
+    package func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {
         _ = try ring()
         let total = try await statistics().tokens
-        progress(Progress(done: 0, total: total))
+        progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
         // Also where no row belongs, so that no key stays in use there.
         var slot: Int64? = .min
@@ -162,7 +126,7 @@ extension StoreAdministrator {
             result.tokens += step.seen
             result.resealed += step.resealed
             result.unreadable += step.unreadable
-            progress(Progress(done: min(result.tokens, total), total: total))
+            progress(StoreProgress(done: min(result.tokens, total), total: total))
             slot = step.next
             if Task.isCancelled {
                 throw .refused("sealing anew was interrupted; token-cache rekey goes on with the rest")

@@ -3,26 +3,13 @@ internal import Synchronization
 internal import System
 package import TokenStore
 
-extension StoreAdministrator {
+extension SQLiteAdministrator {
     /// Pages of 4 KiB that are copied before clients' writes get their turn.
     private static let backupStep: Int32 = 256
 
-    /// What a backup holds.
-    package struct Backup: Codable, Sendable {
-        package var path: String
-        package var tokens: Int
-        package var bytes: Int
-    }
-
-    /// Writes a copy of the database as of one moment, while the store is in use.
-    ///
-    /// The copy is made beside its place, checked, synced and only then renamed into it, replacing what was there. It is
-    /// sealed as the store is; the key ring is no part of it.
-    ///
-    /// - Parameters:
-    ///   - path: An absolute path; this process writes it.
-    ///   - progress: Counted in bytes.
-    package func backUp(to path: String, _ progress: (Progress) -> Void) async throws(StoreError) -> Backup {
+    package func backUp(
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup {
         guard !store.state.isBackingUp.exchange(true, ordering: .acquiring) else {
             throw .refused("another backup is under way; try again when it is done")
         }
@@ -45,7 +32,7 @@ extension StoreAdministrator {
         try await endCopy()
         let tokens = try await BackupFile.finish(temporary)
         try PrivateFile.rename(temporary, to: path)
-        return Backup(path: path, tokens: tokens, bytes: FileStatus.size(of: path))
+        return StoreBackup(path: path, tokens: tokens, bytes: FileStatus.size(of: path))
     }
 
     /// A backup replaces nothing but a backup: not the key ring, the store itself, or what a slip of the hand has named.
@@ -85,7 +72,7 @@ extension StoreAdministrator {
         }
     }
 
-    private func copyPages(_ progress: (Progress) -> Void) async throws(StoreError) {
+    private func copyPages(_ progress: (StoreProgress) -> Void) async throws(StoreError) {
         while true {
             let (remaining, total) = try await withCopy { (committer) throws(SQLiteError) -> CopyOutcome<(Int, Int)> in
                 guard let copy = committer.copy else {
@@ -93,7 +80,7 @@ extension StoreAdministrator {
                 }
                 return .success(try copy.step(pages: Self.backupStep))
             }
-            progress(Progress(done: (total - remaining) * 4_096, total: total * 4_096))
+            progress(StoreProgress(done: (total - remaining) * 4_096, total: total * 4_096))
             if remaining == 0 { return }
             if Task.isCancelled { throw BackupFile.interrupted }
         }

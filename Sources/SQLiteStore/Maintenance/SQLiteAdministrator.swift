@@ -1,10 +1,8 @@
 internal import Synchronization
 package import TokenStore
 
-/// What an operator does with an open store, beside what clients do.
-///
-/// It works on a thread of its own, and takes no longer a turn of the writer than clients do.
-package actor StoreAdministrator {
+/// Administers a store in SQLite, on a thread of its own; its steps take the writer no longer than clients' groups do.
+package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdministrator, StoreVerifier {
     let store: SQLiteTokenStore
     private let executor = BlockingExecutor(label: "administration")
     private var openReader: (reader: TokenReader, generation: UInt64)?
@@ -13,19 +11,12 @@ package actor StoreAdministrator {
         self.store = store
     }
 
+    package nonisolated var backups: (any StoreBackups)? { self }
+    package nonisolated var keyRing: (any KeyRingAdministrator)? { self }
+    package nonisolated var verifier: (any StoreVerifier)? { self }
+
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe executor.asUnownedSerialExecutor()
-    }
-
-    /// How far a long piece of work has come.
-    package struct Progress: Hashable, Sendable, Codable {
-        package var done: Int
-        package var total: Int
-
-        package init(done: Int, total: Int) {
-            self.done = done
-            self.total = total
-        }
     }
 
     /// The reader, opened anew when the database was.
@@ -61,21 +52,14 @@ package actor StoreAdministrator {
 
     // MARK: - Single tokens
 
-    /// The token info of an id; nil when there is none.
     package func fetch(_ id: [UInt8]) throws(StoreError) -> [UInt8]? {
         var tokenInfo: [UInt8] = []
         guard case .found = try reader().fetch(id, appendingTo: &tokenInfo) else { return nil }
         return tokenInfo
     }
 
-    /// Stores tokens, replacing those of the same id; durable when it returns.
-    ///
-    /// - Parameters:
-    ///   - tokens: With the time of their writing in seconds since 1970, nil for now.
-    ///   - keepsNewer: Leaves tokens alone that were written later.
-    /// - Returns: An outcome for each.
     package func store(
-        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool = false
+        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) async -> [Result<Void, StoreError>] {
         var rows: [Result<Row, StoreError>] = []
         var coder = RowCoder(store.state.sealing)
@@ -97,9 +81,6 @@ package actor StoreAdministrator {
         }
     }
 
-    /// Removes tokens, and what the file and its log still hold of them.
-    ///
-    /// - Returns: How many there were.
     package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
         let sealing = store.state.sealing
         let outcome = try await store.writer.perform(writing: ids) { (committer) throws(SQLiteError) in

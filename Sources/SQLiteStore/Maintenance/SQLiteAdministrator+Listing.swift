@@ -1,0 +1,90 @@
+internal import Synchronization
+internal import System
+package import TokenStore
+
+extension SQLiteAdministrator {
+    package func page(after cursor: StoreCursor?, limit: Int) throws(StoreError) -> TokenPage {
+        var start: Int64 = 0
+        if let cursor {
+            guard let slot = Int64(cursor.text) else { throw .refused("the cursor is not one of this store's") }
+            start = slot
+        }
+        let rows = try rows(after: start, limit: limit)
+        var page = TokenPage()
+        page.entries = rows.rows.map {
+            TokenPage.Entry(writtenAt: $0.times.writtenAt, expiresAt: $0.times.expiresAt, token: $0.token)
+        }
+        if !rows.isLast, let last = rows.rows.last { page.next = StoreCursor("\(last.slot)") }
+        return page
+    }
+
+    /// A row that was opened.
+    struct OpenedRow {
+        let slot: Int64
+        let times: RowTimes
+        let token: Result<Token, SealingError>
+        /// The key that sealed it; 0 in the clear.
+        let keyNumber: Int
+        /// The number of its seal; nil in the clear, and for a row of the earlier form.
+        let sealNumber: Int64?
+    }
+
+    /// Opens some rows, in the order of their slots.
+    ///
+    /// - Parameters:
+    ///   - slot: The slot after which to begin.
+    ///   - limit: How many at most; fewer when they are large.
+    func rows(after slot: Int64, limit: Int) throws(StoreError) -> (rows: [OpenedRow], isLast: Bool) {
+        let connection = try reader().connection
+        var coder = RowCoder(store.state.sealing)
+        return try reading { () throws(SQLiteError) in
+            let select = try SQLiteStatement(
+                "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
+            )
+            try select.bind(slot, at: 1)
+            // One more, to see whether there is.
+            try select.bind(Int64(limit) + 1, at: 2)
+            var rows: [OpenedRow] = []
+            var bytes = 0
+            while try select.step() {
+                if rows.count == limit || bytes >= Committer.stepBytes { return (rows, false) }
+                let row = StoredRow(select)
+                var sealNumber: Int64?
+                let token: Result<Token, SealingError>
+                do throws(SealingError) {
+                    token = .success(
+                        try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
+                            bytes += value.count
+                            let token = try row.token(of: value, &coder)
+                            if row.keyNumber > 0 {
+                                sealNumber = try TokenSealer.number(of: value).map { Int64($0) + 1 }
+                            }
+                            return token
+                        }
+                    )
+                } catch {
+                    token = .failure(error)
+                }
+                rows.append(
+                    OpenedRow(
+                        slot: row.slot, times: row.times, token: token, keyNumber: row.keyNumber, sealNumber: sealNumber
+                    )
+                )
+            }
+            return (rows, true)
+        }
+    }
+
+    package func statistics() async throws(StoreError) -> StoreStatistics {
+        let (tokens, used, free) = try await store.writer.perform { (committer) throws(SQLiteError) in
+            (committer.tokenCount, try committer.usedBytes(), try committer.freeBytes())
+        }
+        return StoreStatistics(
+            tokens: tokens, databaseBytes: used + free, freeBytes: free,
+            walBytes: FileStatus.size(of: store.path + "-wal"),
+            isSealed: store.state.sealing.ring != nil, newestKey: store.state.sealing.ring?.newest.number,
+            software: "SQLite \(SQLiteLibrary.version)", schemaVersion: Schema.version,
+            unreadableReads: store.state.unreadableCount.load(ordering: .relaxed), place: store.directory.path
+        )
+    }
+}

@@ -1,0 +1,74 @@
+internal import Synchronization
+package import TokenStore
+
+extension SQLiteAdministrator {
+    /// Rows that are looked at before others get their turn.
+    private static let verificationBatch = 500
+
+    package func verify(
+        _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreVerification {
+        var result = StoreVerification()
+        let total = try await statistics().tokens
+        progress(StoreProgress(done: 0, total: total))
+        result.damages = try await structuralDamages()
+        // Also where no row belongs.
+        var slot = Int64.min
+        var uncounted = 0
+        while true {
+            let (rows, isLast) = try rows(after: slot, limit: Self.verificationBatch)
+            for row in rows {
+                result.tokens += 1
+                switch row.token {
+                case .failure(let error): result.unreadable["\(error)", default: 0] += 1
+                case .success where row.keyNumber == 0: break
+                case .success:
+                    guard let number = row.sealNumber else {
+                        result.unbound += 1
+                        continue
+                    }
+                    // After the row was read: the count is ahead of every row that was written.
+                    if number > store.state.sealing.seals.count(of: row.keyNumber).value { uncounted += 1 }
+                }
+            }
+            progress(StoreProgress(done: min(result.tokens, total), total: total))
+            guard !isLast, let last = rows.last else { break }
+            slot = last.slot
+            if Task.isCancelled { throw .refused("verifying was interrupted") }
+            await Task.yield()
+        }
+        if uncounted > 0 {
+            result.damages.append(
+                """
+                \(uncounted) \(uncounted == 1 ? "row was" : "rows were") sealed later than the store has counted: a part of \
+                the store was replaced by one of another time
+                """
+            )
+        }
+        // Only a store that stood still meanwhile can be counted.
+        let after = try await statistics().tokens
+        if after == total && result.tokens != total { result.wrongCount = total }
+        result.keptCopies = KeptLog.all(of: store.path)
+        result.isSound = result.unreadable.isEmpty && result.damages.isEmpty && result.wrongCount == nil
+        return result
+    }
+
+    /// What SQLite's integrity check says, and tokens that are there twice.
+    private func structuralDamages() async throws(StoreError) -> [String] {
+        let connection = try reader().connection
+        return try await readingForLong(connection) { () throws(SQLiteError) in
+            let check = try SQLiteStatement("PRAGMA integrity_check(20)", on: connection)
+            var damages: [String] = []
+            while try check.step() { damages.append(String(decoding: check.blob(at: 0), as: UTF8.self)) }
+            if damages == ["ok"] { damages = [] }
+            let doubles = try connection.integer(
+                """
+                SELECT count(*) FROM token AS one JOIN token AS other
+                ON other.slot BETWEEN one.slot + 1 AND one.slot + \(Slots.count - 1) AND other.key = one.key
+                """
+            )
+            if doubles > 0 { damages.append("\(doubles) \(doubles == 1 ? "token is" : "tokens are") there twice") }
+            return damages
+        }
+    }
+}

@@ -1,0 +1,74 @@
+internal import Glibc
+internal import System
+package import TokenStore
+
+/// Looks at the files of a store in SQLite.
+package struct SQLiteExaminer: StoreExaminer {
+    /// The data folder.
+    private let directory: String
+
+    package init(directory: String) {
+        self.directory = directory
+    }
+
+    package var path: String { directory + "/" + SQLiteTokenStore.fileName }
+
+    package var isUnreadable: Bool {
+        unsafe access(directory, R_OK | X_OK) != 0 && errno == EACCES || access(path, R_OK) != 0 && errno == EACCES
+    }
+
+    package var holder: Int? { DatabaseLock.holder(ofDatabaseIn: directory) }
+
+    package var keptCopies: [String] { KeptLog.all(of: path) }
+
+    package func examine() throws(StoreOpenError) -> StoreExamination? {
+        do throws(SQLiteOpenError) {
+            return try examineDatabase()
+        } catch {
+            throw error.shared
+        }
+    }
+
+    private func examineDatabase() throws(SQLiteOpenError) -> StoreExamination? {
+        let path: String
+        do throws(LinkError) {
+            path = try FollowedPath(self.path).path
+        } catch {
+            throw .directory(.link(error))
+        }
+        var found = StoreExamination(currentSchemaVersion: Schema.version)
+        do throws(SystemError) {
+            found.databaseBytes = try FileStatus.read(path).size
+        } catch {
+            guard error.code != ENOENT && error.code != ENOTDIR else { return nil }
+            throw .directory(.unusable(path: directory, call: error.call, code: error.code))
+        }
+        found.walBytes = FileStatus.size(of: path + "-wal")
+        found.damage = try Schema.opening(path) { () throws(SQLiteError) in
+            try LogExamination.damage(of: Path.resolved(path) + "-wal")
+        }.map { damage in
+            StoreExamination.Damage(
+                "the WAL \(self.path)-wal is damaged: \(damage); clients were told that this is stored",
+                advice: """
+                    put a backup in the store's place with token-cache restore, or go on without: serve --accept-damaged-wal
+                    """
+            )
+        }
+        let connection = try Schema.opening(path) { () throws(SQLiteError) in
+            try SQLiteConnection(path: path, mode: .still)
+        }
+        let version = try Schema.check(connection, path: path)
+        if version > 0 { found.schemaVersion = version }
+        guard version > 1 else { return found }
+        try Schema.opening(path) { () throws(SQLiteError) in
+            let select = try SQLiteStatement("SELECT key_ring, tokens FROM store", on: connection)
+            guard try select.step() else { return }
+            let identity = select.blob(at: 0)
+            found.tokens = select.integer(at: 1)
+            guard !identity.isEmpty else { return }
+            found.keyRing = KeyRingExamination.fingerprint(identity)
+            if version == Schema.version { found.seals = try Schema.seals(of: connection) }
+        }
+        return found
+    }
+}

@@ -1,0 +1,52 @@
+internal import Glibc
+package import TokenStore
+
+/// The store in SQLite that a data folder has, or will have.
+package struct SQLiteStoreProvider: StoreProvider {
+    /// The data folder.
+    private let directory: String
+    private let options: StoreOptions
+
+    /// - Parameters:
+    ///   - directory: The data folder.
+    ///   - options: What the operator has decided.
+    package init(directory: String, options: StoreOptions) {
+        self.directory = directory
+        self.options = options
+    }
+
+    package var software: StoreSoftware { SQLiteLibrary.software }
+
+    package var fileNames: [String] { SQLiteTokenStore.fileNames }
+
+    package var enforcesLimits: Bool { true }
+
+    package var missingPath: String? {
+        let path = directory + "/" + SQLiteTokenStore.fileName
+        // What this user may not see is told of when it is opened.
+        guard unsafe access(path, F_OK) != 0, errno == ENOENT || errno == ENOTDIR else { return nil }
+        return path
+    }
+
+    package var examiner: (any StoreExaminer)? { SQLiteExaminer(directory: directory) }
+
+    package func open(
+        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> any TokenStore {
+        do throws(SQLiteOpenError) {
+            return try SQLiteTokenStore(in: directory, options: options, report: report)
+        } catch {
+            throw error.shared
+        }
+    }
+
+    package func takeOffline(
+        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> (any OfflineStore)? {
+        do throws(SQLiteOpenError) {
+            return try OfflineSQLiteStore(in: directory, options: options, report: report)
+        } catch {
+            throw error.shared
+        }
+    }
+}

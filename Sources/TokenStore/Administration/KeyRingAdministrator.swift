@@ -1,0 +1,58 @@
+/// Changes the key ring of an open store.
+package protocol KeyRingAdministrator: Sendable {
+    /// The numbered keys, the oldest first.
+    func keys() async throws(StoreError) -> [SealingKey]
+
+    /// Makes a new key, which seals from now on; what the older ones have sealed stays readable.
+    func addKey() async throws(StoreError) -> SealingKey
+
+    /// Takes a key out of the ring, for good.
+    ///
+    /// The newest key stays, and so does a key that a row is still sealed with.
+    func retireKey(numbered number: Int) async throws(StoreError)
+
+    /// Seals every row with the newest key, a few at a time, while the store is in use.
+    ///
+    /// It may be interrupted at any point: each row opens before and after, and the next run goes on with the rest.
+    ///
+    /// - Parameter progress: Counted in tokens.
+    func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying
+}
+
+/// What operators may see of a key.
+package struct SealingKey: Codable, Hashable, Sendable {
+    package var number: Int
+    /// Seconds since 1970.
+    package var createdAt: Int64
+    /// Whether it seals what is written.
+    package var isNewest: Bool
+    /// How often it has sealed, of the `sealLimit` times that it may; up to 65,536 too many after a crash.
+    package var seals: Int64
+    /// False for a key of an earlier version: rows that it has sealed may not be bound to their times, and it should be
+    /// replaced.
+    package var bindsTimes: Bool
+
+    package init(number: Int, createdAt: Int64, isNewest: Bool, seals: Int64, bindsTimes: Bool) {
+        self.number = number
+        self.createdAt = createdAt
+        self.isNewest = isNewest
+        self.seals = seals
+        self.bindsTimes = bindsTimes
+    }
+
+    /// How often a key may seal.
+    package static let sealLimit = SealCounts.limit
+    /// The number of seals from which on operators are asked for a new key.
+    package static let sealConcern = SealCounts.concern
+}
+
+/// What a rekeying has done.
+package struct Rekeying: Codable, Sendable {
+    package var tokens = 0
+    /// Rows that this run has sealed with the newest key; the others were already.
+    package var resealed = 0
+    /// Rows that could not be opened and stay as they are.
+    package var unreadable = 0
+
+    package init() {}
+}

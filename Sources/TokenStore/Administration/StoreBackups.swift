@@ -1,0 +1,27 @@
+/// Backs up an open store.
+package protocol StoreBackups: Sendable {
+    /// Writes a copy of the store as of one moment, while the store is in use.
+    ///
+    /// The copy is made beside its place, checked, synced and only then renamed into it, replacing what was there. It is
+    /// sealed as the store is; the key ring is no part of it.
+    ///
+    /// - Parameters:
+    ///   - path: An absolute path; this process writes it.
+    ///   - progress: Counted in bytes.
+    func backUp(
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup
+}
+
+/// A backup that was written.
+package struct StoreBackup: Codable, Sendable {
+    package var path: String
+    package var tokens: Int
+    package var bytes: Int
+
+    package init(path: String, tokens: Int, bytes: Int) {
+        self.path = path
+        self.tokens = tokens
+        self.bytes = bytes
+    }
+}

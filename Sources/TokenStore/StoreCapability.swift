@@ -1,0 +1,18 @@
+/// What only some stores can do.
+package enum StoreCapability: CaseIterable, Sendable {
+    case backup, restore, conversion, keys, verification, limits
+
+    /// For an operator who asks for it, when the store at hand cannot do it.
+    package var absence: String {
+        switch self {
+        case .backup: "this store cannot be backed up by token-cache; use the backup tools of its database"
+        case .restore: "this store cannot be restored by token-cache; use the tools of its database"
+        case .conversion:
+            "this store cannot be sealed or unsealed as a whole; export its tokens, and import them into a new one"
+        case .keys: "this store has no key ring that token-cache can change"
+        case .verification: "this store cannot be verified by token-cache; use the tools of its database"
+        case .limits:
+            "this store cannot limit its size; unset store.max_tokens and store.max_bytes, and set a limit in its database"
+        }
+    }
+}

@@ -1,0 +1,47 @@
+package import Metrics
+
+/// What a store has counted since it was opened; nil for what a store does not count.
+package struct StoreMetrics: Sendable {
+    /// Tokens that were made durable.
+    package var writes: UInt64
+    /// Tokens in the store, as of the last write.
+    package var tokens: UInt64?
+    /// Bytes of tokens that wait to be written.
+    package var queuedBytes: Int
+    /// From the beginning of a group's transaction to its end, the sync of the disk included; failed groups as well.
+    package var commitTime: Histogram.Reading?
+    /// Time of each sync of the disk; failed ones as well.
+    package var syncTime: Histogram.Reading?
+    /// Tokens of a group.
+    package var groupSize: Histogram.Reading?
+    /// Tokens that were deleted because they had expired.
+    package var expired: UInt64
+    /// Whether no token is deleted because the clock has jumped.
+    package var isExpiryHeld: Bool
+    package var databaseBytes: Int?
+    package var walBytes: Int?
+    /// How often each key of the ring has sealed, the newest last; empty in the clear.
+    package var keySeals: [(keyNumber: Int, seals: Int64)]
+    /// Rows that did not open when a client asked for them.
+    package var unreadableReads: Int
+
+    package init(
+        writes: UInt64, tokens: UInt64? = nil, queuedBytes: Int = 0, commitTime: Histogram.Reading? = nil,
+        syncTime: Histogram.Reading? = nil, groupSize: Histogram.Reading? = nil, expired: UInt64 = 0,
+        isExpiryHeld: Bool = false, databaseBytes: Int? = nil, walBytes: Int? = nil,
+        keySeals: [(keyNumber: Int, seals: Int64)] = [], unreadableReads: Int = 0
+    ) {
+        self.writes = writes
+        self.tokens = tokens
+        self.queuedBytes = queuedBytes
+        self.commitTime = commitTime
+        self.syncTime = syncTime
+        self.groupSize = groupSize
+        self.expired = expired
+        self.isExpiryHeld = isExpiryHeld
+        self.databaseBytes = databaseBytes
+        self.walBytes = walBytes
+        self.keySeals = keySeals
+        self.unreadableReads = unreadableReads
+    }
+}

@@ -1,0 +1,78 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct BackupTests {
+    private let folder: TemporaryDirectory
+    private let data: String
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        data = folder.path + "/data"
+    }
+
+    @Test("a backup is the store as of one moment, and can be restored; what came later is gone then")
+    func backup() async throws {
+        let path = folder.path + "/backup.db"
+        let store = try SQLiteTokenStore(at: data)
+        let administrator = SQLiteAdministrator(store)
+        await administrator.fill(0..<3_000)
+        let seen = Mutex(0)
+        let writing = Task { [administrator] in
+            for number in 3_000..<3_050 { await administrator.fill(number..<(number + 1)) }
+        }
+        let backup = try await administrator.backUp(to: path) { progress in seen.withLock { $0 = progress.total } }
+        await writing.value
+        #expect(backup.tokens >= 3_000 && seen.withLock { $0 } > 0)
+        await administrator.fill(4_000..<4_100)
+        store.close()
+        #expect(try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int == 0o600)
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        let replacement = try OfflineSQLiteStore(directory: data, options: options) { _ in }
+        #expect(try replacement.restore(path) { _ in }.tokens == backup.tokens)
+        _ = consume replacement
+        options.isSealed = true
+        let again = try SQLiteTokenStore(at: data)
+        defer { again.close() }
+        let restored = SQLiteAdministrator(again)
+        #expect(try await restored.info("id2999") == "info2999")
+        #expect(try await restored.info("id4000") == nil)
+        #expect(try await restored.verify { _ in }.isSound)
+    }
+
+    @Test("what cannot be restored leaves the store as it was")
+    func refusedRestores() async throws {
+        let first = try SQLiteTokenStore(at: data)
+        await SQLiteAdministrator(first).fill(0..<3)
+        first.close()
+        let other = try SQLiteTokenStore(at: folder.path + "/other")
+        await SQLiteAdministrator(other).fill(0..<2_000)
+        _ = try await SQLiteAdministrator(other).backUp(to: folder.path + "/sealed otherwise") { _ in }
+        other.close()
+        try Data("no database".utf8).write(to: URL(filePath: folder.path + "/text"))
+        try SQLiteConnection(path: folder.path + "/foreign", mode: .readWriteCreate).execute("CREATE TABLE t (a)")
+        var damaged = try Data(contentsOf: URL(filePath: data + "/tokens.db"))
+        damaged.replaceSubrange(4_096..<8_192, with: Data(repeating: 0xff, count: 4_096))
+        try damaged.write(to: URL(filePath: folder.path + "/damaged"))
+        for name in ["none", "text", "foreign", "damaged", "sealed otherwise"] {
+            let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+            let replacement = try OfflineSQLiteStore(directory: data, options: options) { _ in }
+            do throws(StoreError) {
+                _ = try replacement.restore(folder.path + "/" + name) { _ in }
+                Issue.record("\(name) was restored")
+            } catch {
+                #expect(error.description.contains(folder.path + "/" + name) || name == "sealed otherwise", "\(error)")
+            }
+        }
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        #expect(try await SQLiteAdministrator(store).info("id1") == "info1")
+        #expect(
+            Set(try FileManager.default.contentsOfDirectory(atPath: data)).isSubset(
+                of: ["keys", "lock", "tokens.db", "tokens.db-wal"]))
+    }
+}

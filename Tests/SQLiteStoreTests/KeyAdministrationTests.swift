@@ -1,0 +1,199 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct KeyAdministrationTests {
+    private let folder: TemporaryDirectory
+    private let data: String
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        data = folder.path + "/data"
+    }
+
+    @Test("a new key seals, the old one opens until everything is sealed anew, and only then can be retired")
+    func keys() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        let administrator = SQLiteAdministrator(store)
+        await administrator.fill(0..<450)
+        #expect(try await administrator.addKey().number == 2)
+        await administrator.fill(440..<460)
+        #expect(try await administrator.info("id1") == "info1")
+        #expect(try await administrator.info("id450") == "info450")
+        await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 1) }
+        await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 2) }
+        await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 3) }
+        let result = try await administrator.rekey { _ in }
+        #expect(result.tokens == 460 && result.resealed == 440 && result.unreadable == 0)
+        #expect(try await administrator.rekey { _ in }.resealed == 0)
+        try await administrator.retireKey(numbered: 1)
+        #expect(try await administrator.keys().map(\.number) == [2])
+        #expect(try await administrator.verify { _ in }.isSound)
+        store.close()
+        let again = try SQLiteTokenStore(at: data)
+        defer { again.close() }
+        #expect(try await SQLiteAdministrator(again).info("id1") == "info1")
+    }
+
+    @Test("a key that is added while another one is being retired stays, and one is retired at a time")
+    func addingWhileRetiring() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        for _ in 2...3 { _ = try await administrator.addKey() }
+        let gate = DispatchSemaphore(value: 0)
+        let commit = Task { try await store.writer.perform { (_) throws(SQLiteError) in gate.wait() } }
+        let retirement = Task { try await administrator.retireKey(numbered: 1) }
+        while store.state.sealing.retiring.load(ordering: .acquiring) == 0 {
+            try await Task.sleep(for: .milliseconds(1))
+        }
+        #expect(try await administrator.addKey().number == 4)
+        await #expect(throws: StoreError.refused("another key is being retired; try again when that is done")) {
+            try await administrator.retireKey(numbered: 2)
+        }
+        gate.signal()
+        try await commit.value
+        try await retirement.value
+        #expect(try await administrator.keys().map(\.number) == [2, 3, 4])
+        #expect(try store.options.keyRing.load()?.keys.map(\.number) == [2, 3, 4])
+        try await administrator.retireKey(numbered: 2)
+    }
+
+    @Test("a key ring's file without a key that is in use, or with another of its number, is not gone on with")
+    func oldKeyRing() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        let file = store.options.keyRing
+        let first = try #require(try file.load())
+        _ = try await administrator.addKey()
+        let second = try #require(try file.load())
+        for stale in [first, try first.addingKey(createdAt: 1)] {
+            try file.save(stale)
+            await #expect(throws: StoreError.keyRing(.lacksKey(number: 2, path: file.path))) {
+                _ = try await administrator.addKey()
+            }
+            await #expect(throws: StoreError.keyRing(.lacksKey(number: 2, path: file.path))) {
+                try await administrator.retireKey(numbered: 1)
+            }
+        }
+        try file.save(second)
+        #expect(try await administrator.addKey().number == 3)
+    }
+
+    @Test("a key ring that a link leads to is changed where it is")
+    func linkedKeyRing() async throws {
+        try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
+        let file = KeyRingFile(path: folder.path + "/ring", credentials: nil, directory: data)
+        try file.save(KeyRing.random(createdAt: 1))
+        try FileManager.default.createSymbolicLink(atPath: data + "/keys", withDestinationPath: file.path)
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        _ = try await SQLiteAdministrator(store).addKey()
+        #expect(try file.load()?.keys.count == 2)
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: data + "/keys") == file.path)
+    }
+
+    @Test("a session seals with the new key from then on and opens what either has sealed")
+    func keysOfSessions() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        let session = try await SessionActor.open(store)
+        try await session.put("one", under: "1")
+        _ = try await administrator.addKey()
+        try await session.put("two", under: "2")
+        #expect(try await session.get("1") == "one")
+        #expect(try await session.get("2") == "two")
+        _ = try await administrator.rekey { _ in }
+        try await administrator.retireKey(numbered: 1)
+        #expect(try await session.get("1") == "one")
+    }
+
+    @Test("a row of a key that is being retired, or of another ring, is not written any more")
+    func staleRows() async throws {
+        let first = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2)
+        let sealing = Sealing(.sealed(first))
+        var coder = RowCoder(sealing)
+        let row = try coder.row(of: Token(id: [65], info: [66]))
+        #expect(sealing.acceptance.accepts(row))
+        sealing.retiring.store(2, ordering: .releasing)
+        #expect(!sealing.acceptance.accepts(row))
+        sealing.retiring.store(0, ordering: .releasing)
+        sealing.replace(.sealed(try first.addingKey(createdAt: 3)))
+        #expect(sealing.acceptance.accepts(row))
+        sealing.replace(.sealed(try first.addingKey(createdAt: 3).removingKey(numbered: 2)))
+        #expect(!sealing.acceptance.accepts(row))
+        sealing.replace(.sealed(try KeyRing.random(createdAt: 1).addingKey(createdAt: 2)))
+        #expect(!sealing.acceptance.accepts(row))
+        let clear = Sealing(.clear(index: try .random()))
+        var plain = RowCoder(clear)
+        let plainRow = try plain.row(of: Token(id: [65], info: [66]))
+        #expect(clear.acceptance.accepts(plainRow))
+        #expect(!sealing.acceptance.accepts(plainRow))
+        clear.replace(.clear(index: try .random()))
+        #expect(!clear.acceptance.accepts(plainRow))
+    }
+
+    @Test("a row's slot is always that of the key it names, also when the keys change meanwhile")
+    func changingKeys() async throws {
+        let keys = [try SecretKey.random(), try SecretKey.random()]
+        let sealing = Sealing(.clear(index: keys[0]))
+        let token = Token(id: Array("id".utf8), info: [1])
+        var slots: [ObjectIdentifier: Int64] = [:]
+        for key in keys {
+            var coder = RowCoder(Sealing(.clear(index: key)))
+            slots[key.identity] = try coder.row(of: token).key.firstSlot
+        }
+        let changes = Task.detached {
+            while !Task.isCancelled { for key in keys { sealing.replace(.clear(index: key)) } }
+        }
+        var coder = RowCoder(sealing)
+        for _ in 0..<100_000 {
+            let row = try coder.row(of: token)
+            guard slots[row.index] == row.key.firstSlot else {
+                Issue.record("the slot is of another key")
+                break
+            }
+        }
+        changes.cancel()
+        await changes.value
+    }
+
+    @Test("the first start makes a key ring and says so, a later one does not; in the clear there is none")
+    func firstStart() throws {
+        let events = Events()
+        try SQLiteTokenStore(at: data, events: events).close()
+        try SQLiteTokenStore(at: data, events: events).close()
+        #expect(events.all == [.madeKeyRing(path: data + "/keys")])
+        try SQLiteTokenStore(at: folder.path + "/clear", events: events) { $0.isSealed = false }.close()
+        #expect(events.all.count == 1)
+        #expect(!FileManager.default.fileExists(atPath: folder.path + "/clear/keys"))
+    }
+
+    @Test("the wrong key ring, a missing one and the wrong kind of store stop the start, and change nothing")
+    func wrongRing() async throws {
+        let first = try SQLiteTokenStore(at: data)
+        await SQLiteAdministrator(first).fill(0..<3)
+        first.close()
+        let ring = KeyRingFile(path: folder.path + "/other", credentials: nil, directory: data)
+        #expect(throws: SQLiteOpenError.keyRing(.missing(path: ring.path))) {
+            try SQLiteTokenStore(at: data) { $0.keyRing = ring }
+        }
+        #expect(!FileManager.default.fileExists(atPath: ring.path))
+        try ring.save(KeyRing.random(createdAt: 1))
+        #expect(throws: SQLiteOpenError.keyRing(.ofAnotherStore(path: ring.path))) {
+            try SQLiteTokenStore(at: data) { $0.keyRing = ring }
+        }
+        #expect(throws: SQLiteOpenError.sealed(path: data + "/tokens.db")) {
+            try SQLiteTokenStore(at: data) { $0.isSealed = false }
+        }
+        let again = try SQLiteTokenStore(at: data)
+        defer { again.close() }
+        #expect(try await SQLiteAdministrator(again).info("id1") == "info1")
+    }
+}

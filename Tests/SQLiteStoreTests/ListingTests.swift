@@ -1,0 +1,89 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct ListingTests {
+    private let folder: TemporaryDirectory
+    private let data: String
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        data = folder.path + "/data"
+    }
+
+    @Test("a full page is the last one when nothing is behind it", arguments: [0, 9, 10, 11, 20])
+    func lastPage(_ count: Int) async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        await administrator.fill(0..<count)
+        let page = try await administrator.page(after: nil, limit: 10)
+        #expect(page.entries.count == min(count, 10) && (page.next == nil) == (count <= 10))
+        guard let cursor = page.next else { return }
+        let next = try await administrator.page(after: cursor, limit: 10)
+        #expect(next.entries.count == count - 10 && next.next == nil)
+    }
+
+    @Test("tokens are stored, listed in pages, and removed", arguments: [true, false])
+    func tokens(_ isSealed: Bool) async throws {
+        let store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        await administrator.fill(0..<25)
+        #expect(try await administrator.info("id7") == "info7")
+        #expect(try await administrator.statistics().tokens == 25)
+        var found: [String] = []
+        var cursor: StoreCursor?
+        while true {
+            let page = try await administrator.page(after: cursor, limit: 10)
+            #expect(page.entries.count <= 10)
+            found += try page.entries.map { String(decoding: try $0.token.get().id, as: UTF8.self) }
+            cursor = page.next
+            if cursor == nil { break }
+        }
+        #expect(found.sorted() == (0..<25).map { "id\($0)" }.sorted())
+        #expect(try await administrator.remove([Array("id7".utf8), Array("nobody".utf8)]) == 1)
+        #expect(try await administrator.info("id7") == nil)
+        #expect(try await administrator.statistics().tokens == 24)
+        #expect(try await administrator.verify { _ in }.isSound)
+    }
+
+    @Test("pages and steps end early when tokens are large", arguments: [0, 1, 2, 3, 4, 9])
+    func largeTokens(_ count: Int) async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        let half = [UInt8](repeating: 65, count: Committer.stepBytes / 2)
+        let outcomes = await administrator.store((0..<count).map { (Token(id: [UInt8(65 + $0)], info: half), nil) })
+        for outcome in outcomes { try outcome.get() }
+        var (cursor, sizes): (StoreCursor?, [Int]) = (nil, [])
+        while true {
+            let page = try await administrator.page(after: cursor, limit: 100)
+            sizes.append(page.entries.count)
+            cursor = page.next
+            if cursor == nil { break }
+        }
+        let pages = [Int](repeating: 2, count: count / 2)
+        #expect(sizes == (count == 0 ? [0] : count.isMultiple(of: 2) ? pages : pages + [1]))
+        _ = try await administrator.addKey()
+        // Each step tells how far it is, and before the first there is none.
+        let steps = Mutex(0)
+        let result = try await administrator.rekey { _ in steps.withLock { $0 += 1 } }
+        #expect(result.tokens == count && result.resealed == count && result.unreadable == 0)
+        #expect(steps.withLock(\.self) == 1 + sizes.count)
+        #expect(try await administrator.verify { _ in }.isSound)
+    }
+
+    @Test("the time of writing is kept where it is given")
+    func times() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        _ = await administrator.store([(Token(id: [65], info: [66]), 1_234_567)])
+        #expect(try await administrator.page(after: nil, limit: 10).entries.map(\.writtenAt) == [1_234_567])
+    }
+}

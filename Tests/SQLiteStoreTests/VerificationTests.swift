@@ -1,0 +1,95 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct VerificationTests {
+    private let folder: TemporaryDirectory
+    private let data: String
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        data = folder.path + "/data"
+    }
+
+    @Test("fewer tokens than the store tells of, or more, stop nothing", arguments: [0, 1, 7])
+    func wrongCount(_ count: Int) async throws {
+        let first = try SQLiteTokenStore(at: data)
+        await SQLiteAdministrator(first).fill(0..<5)
+        first.close()
+        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
+            .execute("UPDATE store SET tokens = \(count)")
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        #expect(try await !administrator.verify { _ in }.isSound)
+        #expect(try await administrator.remove((0..<3).map { Array("id\($0)".utf8) }) == 3)
+        #expect(try await administrator.statistics().tokens == max(0, count - 3))
+        #expect(try await administrator.info("id4") == "info4")
+    }
+
+    @Test("a statement that takes long ends with its task", .timeLimit(.minutes(1)), arguments: [0, 100])
+    func interruption(milliseconds: Int) async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        let task = Task { try await administrator.countForEver() }
+        try await Task.sleep(for: .milliseconds(milliseconds))
+        task.cancel()
+        await #expect(throws: StoreError.self) { try await task.value }
+        // The connection is as good as before.
+        #expect(try await administrator.verify { _ in }.isSound)
+    }
+
+    @Test("a log that cannot be opened is not taken for none")
+    func unreadableLog() throws {
+        try FileManager.default.createDirectory(atPath: data + "/tokens.db-wal", withIntermediateDirectories: true)
+        #expect(throws: SQLiteError.self) { try DatabaseFile(path: data + "/tokens.db").rewriteLog() }
+        try DatabaseFile(path: data + "/other.db").rewriteLog()
+    }
+
+    @Test("rows that do not open are counted, and fail by themselves")
+    func unreadable() async throws {
+        let first = try SQLiteTokenStore(at: data)
+        await SQLiteAdministrator(first).fill(0..<10)
+        let slots = try await SQLiteAdministrator(first).slots()
+        first.close()
+        let (zero, one, two) = (try #require(slots["id0"]), try #require(slots["id1"]), try #require(slots["id2"]))
+        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
+            """
+            UPDATE token SET value = (SELECT value FROM token WHERE slot = \(one)) WHERE slot = \(zero);
+            UPDATE token SET key_number = 9 WHERE slot = \(two);
+            """
+        )
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        await #expect(throws: StoreError.sealing(.tampered(keyNumber: 1))) { try await administrator.info("id0") }
+        await #expect(throws: StoreError.sealing(.missingKey(number: 9))) { try await administrator.info("id2") }
+        #expect(try await administrator.info("id1") == "info1")
+        #expect(try await administrator.statistics().unreadableReads == 2)
+        let verification = try await administrator.verify { _ in }
+        #expect(!verification.isSound)
+        #expect(verification.tokens == 10 && verification.unreadable.values.reduce(0, +) == 2)
+        _ = try await administrator.addKey()
+        let result = try await administrator.rekey { _ in }
+        #expect(result.resealed == 8 && result.unreadable == 2)
+        // What does not open can be written anew.
+        await administrator.fill(0..<3)
+        #expect(try await administrator.verify { _ in }.isSound)
+    }
+}
+
+extension SQLiteAdministrator {
+    /// On the administrator's own thread, as everything that takes long.
+    fileprivate func countForEver() async throws(StoreError) -> Int {
+        let connection = try reader().connection
+        return try await readingForLong(connection) { () throws(SQLiteError) in
+            try connection.integer(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
+        }
+    }
+}

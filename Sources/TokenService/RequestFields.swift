@@ -28,7 +28,8 @@ struct RequestFields {
 
     private mutating func readFields(_ request: Request, in bytes: Span<UInt8>, readsJSON: Bool) {
         readURLEncoded(request.head.query, of: bytes, from: .query)
-        guard request.head.method == .post, !request.body.isEmpty, let contentType = request.head.contentType else {
+        guard request.head.method == .post, !request.body.isEmpty, let contentType = request.head.fields.contentType
+        else {
             return
         }
         switch MediaType(contentType, of: bytes) {

@@ -79,7 +79,7 @@ package final class TokenService {
             let (uniqueID, tokenInfo) = read(request, in: bytes)
             return post(tokenInfo, under: uniqueID, requestID)
         case .head: return .now(Response(body: []))
-        case .connect, .options, .other:
+        case .put, .patch, .delete, .options, .trace, .connect, .other:
             return .now(answer(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
         }
     }

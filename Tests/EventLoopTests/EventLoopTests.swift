@@ -5,8 +5,8 @@ import Testing
 @testable import EventLoop
 
 @Suite struct EventLoopTests {
-    @Test("a task of a loop runs on the loop's thread, also after it has waited")
-    func staysOnItsThread() async throws {
+    @Test
+    func `a task of a loop runs on the loop's thread, also after it has waited`() async throws {
         try await withLoop { loop in
             let isOnLoop = try await loop.perform {
                 var all = loop.isCurrent
@@ -24,8 +24,8 @@ import Testing
         }
     }
 
-    @Test("work from many threads is all done")
-    func inbox() async throws {
+    @Test
+    func `work from many threads is all done`() async throws {
         try await withLoop { loop in
             let notes = Notes()
             await withTaskGroup { group in
@@ -37,8 +37,8 @@ import Testing
         }
     }
 
-    @Test("sleepers wake in the order of their deadlines and never early")
-    func sleeping() async throws {
+    @Test
+    func `sleepers wake in the order of their deadlines and never early`() async throws {
         try await withLoop { loop in
             let order = Notes()
             // From the loop itself, so that all begin in one turn, before the first of them can wake.
@@ -59,8 +59,8 @@ import Testing
         }
     }
 
-    @Test("the end of a turn comes after what ran in it")
-    func endOfTurn() async throws {
+    @Test
+    func `the end of a turn comes after what ran in it`() async throws {
         let loop = try EventLoop()
         let done = Notes()
         let doneAtEnd = Notes()
@@ -80,8 +80,8 @@ import Testing
 }
 
 @Suite struct TCPStreamTests {
-    @Test("bytes arrive in order, then the end of input")
-    func receives() async throws {
+    @Test
+    func `bytes arrive in order, then the end of input`() async throws {
         try await withLoop { loop in
             let (server, client) = try socketPair()
             let received = try await loop.perform {
@@ -110,8 +110,8 @@ import Testing
         }
     }
 
-    @Test("a wait ends at its deadline, and a deadline that moved on does not end it early")
-    func deadlines() async throws {
+    @Test
+    func `a wait ends at its deadline, and a deadline that moved on does not end it early`() async throws {
         try await withLoop { loop in
             let (server, client) = try socketPair()
             defer { close(client) }
@@ -141,8 +141,8 @@ import Testing
         }
     }
 
-    @Test("a handler is called once for each wait that begins, on the loop's thread")
-    func handlers() async throws {
+    @Test
+    func `a handler is called once for each wait that begins, on the loop's thread`() async throws {
         try await withLoop { loop in
             let (server, client) = try socketPair()
             let reasons = try await loop.perform {
@@ -167,8 +167,8 @@ import Testing
         }
     }
 
-    @Test("a peer that does not read blocks only its own stream, until it reads")
-    func backPressure() async throws {
+    @Test
+    func `a peer that does not read blocks only its own stream, until it reads`() async throws {
         try await withLoop { loop in
             let (server, client) = try socketPair()
             let total = 8 << 20
@@ -199,8 +199,8 @@ import Testing
         }
     }
 
-    @Test("draining ends idle waits and no others; giving up ends all")
-    func draining() async throws {
+    @Test
+    func `draining ends idle waits and no others; giving up ends all`() async throws {
         try await withLoop { loop in
             let pairs = try (0..<2).map { _ in try socketPair() }
             let reasons = try await withThrowingTaskGroup(of: [WakeReason].self) { group in
@@ -232,8 +232,8 @@ import Testing
         }
     }
 
-    @Test("a descriptor's number can be used again at once without its predecessor's events")
-    func reuse() async throws {
+    @Test
+    func `a descriptor's number can be used again at once without its predecessor's events`() async throws {
         try await withLoop { loop in
             try await loop.perform {
                 for _ in 0..<200 {
@@ -255,15 +255,15 @@ import Testing
 }
 
 @Suite struct ListenerTests {
-    @Test("a port that is taken is an error")
-    func busyPort() throws {
+    @Test
+    func `a port that is taken is an error`() throws {
         let first = try Listener(binding: try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0])
         let same = try SocketAddress.resolve(host: "127.0.0.1", port: first.address.port)[0]
         #expect(throws: SystemError(call: "bind", code: EADDRINUSE)) { try Listener(binding: same) }
     }
 
-    @Test("connections are accepted until draining, and refused after the last acceptor has gone")
-    func accepts() async throws {
+    @Test
+    func `connections are accepted until draining, and refused after the last acceptor has gone`() async throws {
         try await withLoop { loop in
             let listener = try Listener(binding: try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0])
             func connected() -> Bool {
@@ -290,12 +290,11 @@ import Testing
     }
 
     @Test(
-        "addresses are written as they are read",
         arguments: [
             ("127.0.0.1", "127.0.0.1:80", true), ("::1", "[::1]:80", true), ("192.0.2.1", "192.0.2.1:80", false),
         ]
     )
-    func addresses(host: String, text: String, isLoopback: Bool) throws {
+    func `addresses are written as they are read`(host: String, text: String, isLoopback: Bool) throws {
         let address = try SocketAddress.resolve(host: host, port: 80)[0]
         #expect(address.description == text)
         #expect(address.isLoopback == isLoopback)
@@ -303,8 +302,8 @@ import Testing
 }
 
 @Suite struct TimerHeapTests {
-    @Test("deadlines come out in order, each when it is due")
-    func order() {
+    @Test
+    func `deadlines come out in order, each when it is due`() {
         var heap = TimerHeap()
         let deadlines: [UInt64] = (0..<500).map { ($0 * 7_919) % 503 }
         for deadline in deadlines {

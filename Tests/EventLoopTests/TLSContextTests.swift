@@ -5,8 +5,8 @@ import Testing
 @testable import EventLoop
 
 @Suite struct TLSContextTests {
-    @Test("new files are used after a reload; bad ones leave the old in use and are reported once")
-    func reload() async throws {
+    @Test
+    func `new files are used after a reload; bad ones leave the old in use and are reported once`() async throws {
         let certificates = try Certificates()
         let current = try certificates.make("current")
         let next = try certificates.make("next")
@@ -53,8 +53,8 @@ import Testing
         }
     }
 
-    @Test("the expiry is that of the certificate that ends first")
-    func expiry() throws {
+    @Test
+    func `the expiry is that of the certificate that ends first`() throws {
         let certificates = try Certificates()
         let context = try TLSContext(
             TLSFiles(
@@ -66,8 +66,8 @@ import Testing
         #expect(2.9...3.0 ~= days)
     }
 
-    @Test("files that cannot be used are refused with what is wrong and what to do")
-    func faults() throws {
+    @Test
+    func `files that cannot be used are refused with what is wrong and what to do`() throws {
         let certificates = try Certificates()
         let good = try certificates.make("good")
         let rsa = try certificates.make("rsa", kind: .rsa)

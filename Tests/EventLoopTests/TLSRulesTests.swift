@@ -6,10 +6,10 @@ import Testing
 
 @Suite struct TLSRulesTests {
     @Test(
-        "TLS 1.2 and 1.3 are spoken, with keys of both kinds, and nothing older",
         arguments: [Certificates.Kind.ellipticCurve, .rsa]
     )
-    func versions(kind: Certificates.Kind) async throws {
+    func `TLS 1.2 and 1.3 are spoken, with keys of both kinds, and nothing older`(kind: Certificates.Kind) async throws
+    {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one", kind: kind).files))
         try await withLoop { loop in
@@ -26,8 +26,8 @@ import Testing
         }
     }
 
-    @Test("weak ciphers of TLS 1.2 are refused, strong ones taken")
-    func ciphers() async throws {
+    @Test
+    func `weak ciphers of TLS 1.2 are refused, strong ones taken`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one", kind: .rsa).files))
         try await withLoop { loop in
@@ -45,13 +45,14 @@ import Testing
     }
 
     @Test(
-        "http/1.1 is chosen where it is offered, and a client that offers only others is refused",
         arguments: [
             ([], nil, true), (["http/1.1"], "http/1.1", true), (["h2", "http/1.1"], "http/1.1", true),
             (["h2"], nil, false), (["http/1.0", "http/1.11"], nil, false),
         ] as [([String], String?, Bool)]
     )
-    func applicationProtocol(offered: [String], chosen: String?, isAccepted: Bool) async throws {
+    func `http/1.1 is chosen where it is offered, and a client that offers only others is refused`(
+        offered: [String], chosen: String?, isAccepted: Bool
+    ) async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -65,8 +66,8 @@ import Testing
         }
     }
 
-    @Test("a certificate is chosen by the name that the client asks for")
-    func serverNames() async throws {
+    @Test
+    func `a certificate is chosen by the name that the client asks for`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(
             TLSFiles(
@@ -93,8 +94,8 @@ import Testing
         }
     }
 
-    @Test("a session is resumed, also for a name that is not the first and with a client certificate")
-    func resumption() async throws {
+    @Test
+    func `a session is resumed, also for a name that is not the first and with a client certificate`() async throws {
         let certificates = try Certificates()
         let authority = try certificates.make("authority")
         let client = try certificates.make("client", by: authority)
@@ -122,8 +123,8 @@ import Testing
         }
     }
 
-    @Test("where clients need a certificate, only one by the right authority is let in")
-    func clientCertificates() async throws {
+    @Test
+    func `where clients need a certificate, only one by the right authority is let in`() async throws {
         let certificates = try Certificates()
         let authority = try certificates.make("authority")
         let context = try TLSContext(

@@ -7,9 +7,8 @@ import Testing
 
 @Suite struct TLSStreamTests {
     @Test(
-        "much data goes there and back unharmed while both sides hold each other up",
         arguments: [TLS1_2_VERSION, TLS1_3_VERSION])
-    func roundTrip(version: Int32) async throws {
+    func `much data goes there and back unharmed while both sides hold each other up`(version: Int32) async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -47,8 +46,8 @@ import Testing
         }
     }
 
-    @Test("an answer larger than the socket waits for its client, and the loop serves others meanwhile")
-    func backPressure() async throws {
+    @Test
+    func `an answer larger than the socket waits for its client, and the loop serves others meanwhile`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -85,8 +84,8 @@ import Testing
         }
     }
 
-    @Test("bytes that are decrypted already keep the stream readable")
-    func pending() async throws {
+    @Test
+    func `bytes that are decrypted already keep the stream readable`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -121,8 +120,8 @@ import Testing
         }
     }
 
-    @Test("a stream that goes tells its client that this is the end")
-    func closeNotify() async throws {
+    @Test
+    func `a stream that goes tells its client that this is the end`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -143,8 +142,8 @@ import Testing
         }
     }
 
-    @Test("a client of TLS 1.2 that wants to renegotiate is refused")
-    func renegotiation() async throws {
+    @Test
+    func `a client of TLS 1.2 that wants to renegotiate is refused`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -161,8 +160,8 @@ import Testing
         }
     }
 
-    @Test("a client that sends nothing but new keys is cut off", arguments: [30, 3_000])
-    func floodOfKeyUpdates(count: Int) async throws {
+    @Test(arguments: [30, 3_000])
+    func `a client that sends nothing but new keys is cut off`(count: Int) async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -193,8 +192,8 @@ import Testing
         }
     }
 
-    @Test("a client may ask for new keys in the middle")
-    func keyUpdate() async throws {
+    @Test
+    func `a client may ask for new keys in the middle`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -214,10 +213,9 @@ import Testing
     }
 
     @Test(
-        "text on a TLS port is told apart and can be answered in clear",
         arguments: ["GET / HTTP/1.1\r\n\r\n", "DELETE / HTTP/1.1\r\n\r\n", "get"]
     )
-    func plainRequest(request: String) async throws {
+    func `text on a TLS port is told apart and can be answered in clear`(request: String) async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -244,10 +242,11 @@ import Testing
     }
 
     @Test(
-        "a handshake that does not come on ends at its deadline, one that is broken off at once; others go on",
         arguments: [[], [0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00]] as [[UInt8]]
     )
-    func slowHandshake(beginning: [UInt8]) async throws {
+    func `a handshake that does not come on ends at its deadline, one that is broken off at once; others go on`(
+        beginning: [UInt8]
+    ) async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -268,8 +267,8 @@ import Testing
         }
     }
 
-    @Test("rubbish ends the handshake with a reason")
-    func rubbish() async throws {
+    @Test
+    func `rubbish ends the handshake with a reason`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
@@ -282,8 +281,8 @@ import Testing
         }
     }
 
-    @Test("draining ends a connection that has not begun its handshake")
-    func draining() async throws {
+    @Test
+    func `draining ends a connection that has not begun its handshake`() async throws {
         let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in

@@ -38,8 +38,8 @@ import Testing
         while notes.all.count < count { try await loop.perform { await Task.yield() } }
     }
 
-    @Test("between two steps of long work others have their turn")
-    func longWork() async throws {
+    @Test
+    func `between two steps of long work others have their turn`() async throws {
         try await withLoop { loop in
             let notes = Notes()
             try await loop.perform {
@@ -57,8 +57,8 @@ import Testing
         }
     }
 
-    @Test("a handler that queues again waits for those behind it")
-    func fairness() async throws {
+    @Test
+    func `a handler that queues again waits for those behind it`() async throws {
         try await withLoop { loop in
             let notes = Notes()
             try await loop.perform {
@@ -84,8 +84,8 @@ import Testing
         }
     }
 
-    @Test("tasks that take long leave queued handlers and events their part of the turn")
-    func jobs() async throws {
+    @Test
+    func `tasks that take long leave queued handlers and events their part of the turn`() async throws {
         let (server, client) = try socketPair()
         defer { close(client) }
         try await withLoop { loop in
@@ -114,8 +114,8 @@ import Testing
         }
     }
 
-    @Test("events that are left over are delivered in the next turns, in their order")
-    func events() async throws {
+    @Test
+    func `events that are left over are delivered in the next turns, in their order`() async throws {
         let count = 6
         let pairs = try (0..<count).map { _ in try socketPair() }
         defer { for (_, client) in pairs { close(client) } }
@@ -143,8 +143,8 @@ import Testing
         }
     }
 
-    @Test("the queue gives out in order what was put in, however long it gets")
-    func queue() {
+    @Test
+    func `the queue gives out in order what was put in, however long it gets`() {
         var queue = TurnQueue()
         let notes = Notes()
         var put = 0

@@ -20,8 +20,8 @@ import Testing
         ("host", .host, { isLetterOrDigit($0) || "-._~!$&'()*+,;=".utf8.contains($0) }),
     ]
 
-    @Test("the bits of each class are those of its rule")
-    func bits() {
+    @Test
+    func `the bits of each class are those of its rule`() {
         for (name, byteClass, contains) in Self.grammar {
             for byte in UInt8.min...UInt8.max {
                 #expect(byteClass.contains(byte) == contains(byte), "\(name), byte \(byte)")
@@ -29,8 +29,8 @@ import Testing
         }
     }
 
-    @Test("a stranger is found wherever it stands, and nothing else is taken for one")
-    func everywhere() {
+    @Test
+    func `a stranger is found wherever it stands, and nothing else is taken for one`() {
         for (name, byteClass, contains) in Self.grammar {
             for length in [1, 7, 8, 9, 16, 21] {
                 for place in 0..<length {
@@ -47,8 +47,8 @@ import Testing
         }
     }
 
-    @Test("a name is known in any case, and no other for one byte of it")
-    func anyCase() {
+    @Test
+    func `a name is known in any case, and no other for one byte of it`() {
         let names: [StaticString] = [
             "te", "host", "x-real-ip", "x-forwarded-proto", "application/x-www-form-urlencoded",
         ]
@@ -70,8 +70,8 @@ import Testing
         }
     }
 
-    @Test("what is escaped is decoded wherever it stands, and what is not stays")
-    func decoding() {
+    @Test
+    func `what is escaped is decoded wherever it stands, and what is not stays`() {
         for (text, expected) in [
             ("plain", "plain"), ("", ""), ("a+b", "a b"), ("%41", "A"), ("%4", "%4"), ("%", "%"), ("%4g", "%4g"),
             ("x%20%2B+%zz%c3%a9", "x + %zzé"), ("%%41", "%A"),

@@ -17,7 +17,7 @@ import Testing
 
     private static func origins(of reader: RequestReader) -> [String] {
         let bytes = reader.requestBytes
-        return reader.request.head.values(of: "origin", in: bytes).map { bytes.text($0) }
+        return reader.request.head.values(of: .origin, in: bytes).map { bytes.text($0) }
     }
 
     @Test(arguments: cases)

@@ -16,7 +16,6 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
     }
 
     @Test(
-        "a form is split as PHP splits it",
         arguments: [
             ("", []), ("&&&", []), ("a", ["a="]), ("a=", ["a="]), ("=b", ["=b"]), ("a=b=c", ["a=b=c"]),
             ("a=1&b=2", ["a=1", "b=2"]), ("&a=1&&b=2&", ["a=1", "b=2"]), ("a=1;b=2", ["a=1;b=2"]),
@@ -24,12 +23,12 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
             ("a=%zz%4z", ["a=%zz%4z"]), ("a=%%41", ["a=%A"]), ("a=%2541", ["a=%41"]), ("a=1\r\n", ["a=1\r\n"]),
         ]
     )
-    func splits(text: String, expected: [String]) {
+    func `a form is split as PHP splits it`(text: String, expected: [String]) {
         #expect(pairs(text) == expected)
     }
 
-    @Test("of a query the first 1,000 pairs count, of a body the first 1,001 segments, as in PHP")
-    func mostPairs() {
+    @Test
+    func `of a query the first 1,000 pairs count, of a body the first 1,001 segments, as in PHP`() {
         for count in [999, 1_000, 1_001, 1_002] {
             let (pairs, empty) = (String(repeating: "a&", count: count), String(repeating: "&", count: count))
             #expect(self.pairs(pairs + "b").contains("b=") == (count < 1_000))
@@ -40,7 +39,6 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
     }
 
     @Test(
-        "a name is the parameter's after decoding, an element of an array of that name, or another one",
         arguments: [
             ("unique_id", .parameter), ("unique%5Fid", .parameter), ("%75nique_i%64", .parameter),
             (String("unique_id".flatMap { "%" + String($0.asciiValue ?? 0, radix: 16) }), .parameter),
@@ -53,7 +51,9 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
             ("unique_id[]%00", .other), ("+unique_id[]", .other), ("unique_id+[]", .other),
         ] as [(String, ParameterRole)]
     )
-    func names(name: String, role: ParameterRole) {
+    func `a name is the parameter's after decoding, an element of an array of that name, or another one`(
+        name: String, role: ParameterRole
+    ) {
         let bytes = Array(name.utf8)
         #expect(URLEncodedForm.role(of: whole(bytes), in: bytes.span, for: "unique_id") == role)
     }
@@ -61,7 +61,6 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
 
 @Suite struct MediaTypeTests {
     @Test(
-        "the Content-Type decides how the body is read",
         arguments: [
             ("application/x-www-form-urlencoded", MediaType.urlEncodedForm),
             ("APPLICATION/X-www-form-urlencoded;charset=x", .urlEncodedForm),
@@ -76,7 +75,7 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
             ("multipart/form-data; charset=u; boundary=ab, c", .multipartForm(boundary: Array("ab".utf8))),
         ]
     )
-    func types(text: String, type: MediaType) {
+    func `the Content-Type decides how the body is read`(text: String, type: MediaType) {
         let bytes = Array(text.utf8)
         #expect(MediaType(whole(bytes), of: bytes.span) == type)
     }
@@ -97,16 +96,16 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
         "--b\r\nContent-Disposition: \(disposition)\r\n\r\n\(value)\r\n"
     }
 
-    @Test("fields come in order, with their raw values")
-    func order() {
+    @Test
+    func `fields come in order, with their raw values`() {
         let text = part("form-data; name=\"a\"", "1+%20") + part("form-data; name=b", "x\r\ny") + "--b--\r\n"
         #expect(fields(text) == ["a=1+%20", "b=x\r\ny"])
         #expect(fields(text.replacing("\r\n", with: "\n")) == ["a=1+%20", "b=x\ny"])
         #expect(fields("before\r\n" + text + "after") == ["a=1+%20", "b=x\r\ny"])
     }
 
-    @Test("the first 1,000 fields count, and of all parts the first 1,020, as in PHP")
-    func mostFields() {
+    @Test
+    func `the first 1,000 fields count, and of all parts the first 1,020, as in PHP`() {
         for count in [998, 999, 1_000, 1_001] {
             let text = String(repeating: part("name=a", "1"), count: count) + part("name=b", "2") + "--b--\r\n"
             #expect(fields(text).contains("b=2") == (count < 1_000))
@@ -123,7 +122,6 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
     }
 
     @Test(
-        "only a part with a name and without a file name is a field",
         arguments: [
             ("form-data; name=\"a\"; filename=\"\"", []), ("form-data; FILENAME=x; name=a", []),
             ("form-data", []), ("form-data; name=\"a;b\"", ["a;b=v"]), ("form-data;NAME='a'", ["a=v"]),
@@ -140,12 +138,11 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
             ("form-data; name=\"a\\\\\"; filename=y", ["a\\=v"]), ("form-data; x=\"\\\\\"; name=a", []),
         ]
     )
-    func dispositions(disposition: String, expected: [String]) {
+    func `only a part with a name and without a file name is a field`(disposition: String, expected: [String]) {
         #expect(fields(part(disposition, "v") + "--b--\r\n") == expected)
     }
 
     @Test(
-        "a line that begins with white space or has no colon goes on with the header before it",
         arguments: [
             ("Content-Disposition: form-data;\r\n name=\"a\"", ["a=v"]),
             ("Content-Disposition:\r\n\tname=\"a\"", ["a=v"]), ("Content-Disposition: form-data\r\n; name=a", ["a=v"]),
@@ -161,14 +158,16 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
             ("Content-Disposition : name=a", []), (" Content-Disposition: name=a", []), ("X: y", []),
         ]
     )
-    func headers(headers: String, expected: [String]) {
+    func `a line that begins with white space or has no colon goes on with the header before it`(
+        headers: String, expected: [String]
+    ) {
         let text = "--b\r\n\(headers)\r\n\r\nv\r\n--b--\r\n"
         #expect(fields(text) == expected)
         #expect(fields(text.replacing("\r\n", with: "\n")) == expected)
     }
 
-    @Test("what is behind a part depends on its disposition")
-    func parts() {
+    @Test
+    func `what is behind a part depends on its disposition`() {
         let field = part("form-data; name=a", "1") + "--b--\r\n"
         #expect(fields(part("form-data; name=c; filename=d", "v") + field) == ["a=1"])
         #expect(fields("--b\r\nX: y\r\n\r\n" + field) == ["a=1"])
@@ -179,8 +178,8 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
         #expect(fields(part("form-data; name=c", "v") + part("form-data; x=y", "v") + field) == ["c=v"])
     }
 
-    @Test("a part that the end of the body cuts off is no field")
-    func cutOff() {
+    @Test
+    func `a part that the end of the body cuts off is no field`() {
         #expect(
             fields(part("form-data; name=a", "1") + "--b\r\nContent-Disposition: form-data; name=c\r\n\r\nv") == ["a=1"]
         )

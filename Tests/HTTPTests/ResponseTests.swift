@@ -10,8 +10,8 @@ import Testing
         return String(decoding: output, as: UTF8.self)
     }
 
-    @Test("the next second's answers have its date, and the rest as before")
-    func nextSecond() {
+    @Test
+    func `the next second's answers have its date, and the rest as before`() {
         let encoder = ResponseEncoder(unixTime: 784_111_777, secureForSeconds: 60).at(unixTime: 784_111_778)
         var output: [UInt8] = []
         encoder.encode(Response(body: []), ResponseEncoder.Traits(isSecure: true), into: &output)
@@ -21,8 +21,8 @@ import Testing
         #expect(lines.contains("Strict-Transport-Security: max-age=60"))
     }
 
-    @Test("an answer has its fields, its length and its body")
-    func ok() {
+    @Test
+    func `an answer has its fields, its length and its body`() {
         #expect(
             encoded(Response(body: Array("{}".utf8))) == """
                 HTTP/1.1 200 OK\r
@@ -37,8 +37,8 @@ import Testing
         )
     }
 
-    @Test("the head says what becomes of the connection")
-    func connection() {
+    @Test
+    func `the head says what becomes of the connection`() {
         let response = Response(status: .badRequest, body: [])
         #expect(encoded(response).contains("Connection") == false)
         #expect(encoded(response, .init(closes: true)).contains("\r\nConnection: close\r\n"))
@@ -46,34 +46,33 @@ import Testing
         #expect(encoded(response, .init(closes: true, isOldVersion: true)).contains("\r\nConnection: close\r\n"))
     }
 
-    @Test("the answer to HEAD ends with its head and claims no length")
-    func head() {
+    @Test
+    func `the answer to HEAD ends with its head and claims no length`() {
         let text = encoded(Response(body: Array("{}".utf8)), .init(omitsBody: true))
         #expect(text.hasSuffix("GMT\r\n\r\n"))
         #expect(!text.contains("Content-Length"))
     }
 
-    @Test("a length is written in decimal", arguments: [0, 7, 9, 10, 99, 100, 101, 1_234_567_890])
-    func decimal(number: Int) {
+    @Test(arguments: [0, 7, 9, 10, 99, 100, 101, 1_234_567_890])
+    func `a length is written in decimal`(number: Int) {
         var output: [UInt8] = []
         output.appendLengthAndEndOfHead(number)
         #expect(String(decoding: output, as: UTF8.self) == "\(number)\r\n\r\n")
     }
 
     @Test(
-        "dates are those of the calendar",
         arguments: [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"), (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
             (951_868_799, "Tue, 29 Feb 2000 23:59:59 GMT"), (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
             (1_767_225_599, "Wed, 31 Dec 2025 23:59:59 GMT"),
         ]
     )
-    func dates(unixTime: Int64, text: String) {
+    func `dates are those of the calendar`(unixTime: Int64, text: String) {
         #expect(String(decoding: HTTPDate.text(unixTime: unixTime), as: UTF8.self) == text)
     }
 
-    @Test("every refusal has an error status and a sentence", arguments: Refusal.allCases)
-    func refusals(refusal: Refusal) {
+    @Test(arguments: Refusal.allCases)
+    func `every refusal has an error status and a sentence`(refusal: Refusal) {
         #expect(refusal.status.rawValue >= 400)
         #expect(refusal.message.hasSuffix("."))
     }

@@ -18,7 +18,6 @@ import Testing
     }
 
     @Test(
-        "the least quota of a process's own control group and its ancestors counts",
         arguments: [
             ("0::/\n", ["cpu.max": "max 100000\n"], nil), ("0::/\n", ["cpu.max": "150000 100000\n"], 1.5),
             // CPUQuota= of a service; the root of the hierarchy has no limit.
@@ -54,12 +53,14 @@ import Testing
             ("3:cpuset:/a\n", ["cpu/a/cpu.cfs_quota_us": "1\n", "cpu/a/cpu.cfs_period_us": "1\n"], nil),
         ] as [(String, [String: String], Double?)]
     )
-    func quotas(groups: String, files: [String: String], expected: Double?) throws {
+    func `the least quota of a process's own control group and its ancestors counts`(
+        groups: String, files: [String: String], expected: Double?
+    ) throws {
         #expect(try quota(groups, files) == expected)
     }
 
-    @Test("there is at least one core")
-    func usable() {
+    @Test
+    func `there is at least one core`() {
         #expect(Processors.usable >= 1)
     }
 }

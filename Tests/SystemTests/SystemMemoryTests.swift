@@ -6,7 +6,6 @@ import Testing
 
 @Suite struct SystemMemoryTests {
     @Test(
-        "the least memory limit of a process's own control group and its ancestors counts",
         arguments: [
             ("0::/\n", ["memory.max": "max\n"], nil), ("0::/\n", ["memory.max": "1024\n"], 1024),
             ("0::/a/b\n", ["a/b/memory.max": "2048\n"], 2048),
@@ -21,7 +20,9 @@ import Testing
             ("", [:], nil),
         ] as [(String, [String: String], Int?)]
     )
-    func limits(groups: String, files: [String: String], expected: Int?) throws {
+    func `the least memory limit of a process's own control group and its ancestors counts`(
+        groups: String, files: [String: String], expected: Int?
+    ) throws {
         let folder = try TemporaryDirectory()
         for (name, text) in files {
             let file = URL(fileURLWithPath: "\(folder.path)/\(name)")
@@ -32,8 +33,8 @@ import Testing
         #expect(SystemMemory.limit(ControlGroups(groups, under: folder.path)) == expected)
     }
 
-    @Test("there is some memory")
-    func machine() {
+    @Test
+    func `there is some memory`() {
         #expect(SystemMemory.bytes > 0)
     }
 }

@@ -1,3 +1,4 @@
+internal import HTTP
 internal import TokenService
 
 /// Under which names the administration is asked for over TCP.

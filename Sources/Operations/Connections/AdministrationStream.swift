@@ -133,13 +133,12 @@ struct AdministrationStream: ~Copyable {
     private var received: Received {
         let (request, bytes) = (reader.request, reader.requestBytes)
         let head = request.head
-        let isOfOtherSite = head.values(of: "sec-fetch-site", in: bytes).contains {
-            !bytes.equalsIgnoringCase($0, "same-origin") && !bytes.equalsIgnoringCase($0, "none")
-        }
+        let sites = head.values(of: .fetchSite, in: bytes)
         return Received(
             method: bytes.text(head.methodName), path: bytes.text(head.path), host: bytes.text(head.authority),
             isLast: !head.keepsAlive,
-            isFromPage: isOfOtherSite || !head.values(of: "origin", in: bytes).isEmpty
+            isFromPage: sites.contains { RequestHead.isOtherSite($0, in: bytes) }
+                || !head.values(of: .origin, in: bytes).isEmpty
         )
     }
 

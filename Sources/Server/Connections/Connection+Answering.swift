@@ -57,7 +57,7 @@ extension Connection {
         _ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, by rules: ServingRules,
         on worker: Worker
     ) -> RequestID {
-        rules.hasRequestIDs ? worker.requestID(head.forwarding.requestID, in: bytes, from: origin) : .none
+        rules.hasRequestIDs ? worker.requestID(head.fields.forwarding.requestID, in: bytes, from: origin) : .none
     }
 
     // MARK: - Writing
@@ -113,7 +113,7 @@ extension Connection {
         let isKnown = rules.service.isKnown(head.path, of: head.method, in: bytes)
         return AccessLog.Entry(
             client: rules.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
-            method: bytes.text(head.methodName),
+            method: head.method,
             path: isKnown ? bytes.text(head.path) : nil,
             minorVersion: head.minorVersion,
             requestID: requestID.text

@@ -47,7 +47,7 @@ package final class LoopMetrics: Sendable {
             getTime.add(duration.count)
             // Not with its turn as well.
             measured.add()
-        case .head, .options, .connect, .other: break
+        default: break
         }
     }
 

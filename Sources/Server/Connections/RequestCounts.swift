@@ -36,10 +36,8 @@ package final class RequestCounts: Sendable {
         + others.map { Outcome(status: $0, code: $0.rawValue < 400 ? 0 : $0.rawValue * 100) }
         + [Outcome(status: nil, code: 0)]
     private static let others = Status.allCases.filter { $0 != .ok }
-    private static let methods: [(Method, String)] = [
-        (.get, "GET"), (.post, "POST"), (.head, "HEAD"), (.options, "OPTIONS"), (.connect, "CONNECT"),
-        (.other, "other"),
-    ]
+    /// In the order of `row(of:)`; the last row is for all other methods.
+    private static let methods: [Method] = [.get, .post, .head, .options, .connect, .other]
 
     init() {
         precondition(Self.methods.count * Self.outcomes.count <= counts.count, "each has its place")
@@ -65,7 +63,7 @@ package final class RequestCounts: Sendable {
         case .head: 2
         case .options: 3
         case .connect: 4
-        case .other: 5
+        case .put, .patch, .delete, .trace, .other: 5
         }
     }
 
@@ -103,7 +101,10 @@ package final class RequestCounts: Sendable {
                 let count = table[row * outcomes.count + column]
                 guard count > 0 || (row < 2 && outcome.status == .ok) else { continue }
                 let labels = outcome.labels
-                text.add(name, ["method": method.1, "status": labels.status, "code": labels.code], count)
+                text.add(
+                    name,
+                    ["method": method.name.map { "\($0)" } ?? "other", "status": labels.status, "code": labels.code],
+                    count)
             }
         }
     }

@@ -7,7 +7,7 @@ internal import Settings
 struct AccessLog: Sendable {
     struct Entry {
         let client: String
-        let method: String
+        let method: Method
         /// Nil for a path that the server does not know.
         let path: String?
         let minorVersion: UInt8
@@ -38,12 +38,8 @@ struct AccessLog: Sendable {
 
     // MARK: - Format
 
-    private static let methods: Set<String> = [
-        "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
-    ]
-
     private func text(_ entry: Entry) -> String {
-        let method = Self.methods.contains(entry.method) ? entry.method : "-"
+        let method = entry.method.name.map { "\($0)" } ?? "-"
         let path = entry.path ?? "-"
         switch format {
         case .json:

@@ -1,3 +1,4 @@
+package import HTTP
 package import TokenService
 
 /// An entry of `trusted_proxies`: an address, a block of addresses, or `unix` for the clients of Unix sockets.

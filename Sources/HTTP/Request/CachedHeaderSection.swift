@@ -1,7 +1,7 @@
-/// The header lines of an earlier request on a connection, and what they came to.
+/// The header section of an earlier request on a connection, and what it said.
 ///
-/// A client that keeps its connection sends the same lines with each request, which are then understood by comparing them.
-final class RepeatedFields: Sendable {
+/// A client that keeps its connection sends the same lines with each request; they are then understood by comparing them.
+final class CachedHeaderSection: Sendable {
     /// The lines with the empty one that ends them.
     private let lines: [UInt8]
     /// As it stood behind them.
@@ -19,7 +19,7 @@ final class RepeatedFields: Sendable {
         self.start = start
     }
 
-    /// Where the same lines end in another request; nil when it has others, or they have not all come yet.
+    /// Where the same lines end in another request; nil if it has others, or they have not all come yet.
     ///
     /// - Parameters:
     ///   - request: The request's bytes, as far as they have come.

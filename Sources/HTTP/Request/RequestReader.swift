@@ -38,7 +38,7 @@ package struct RequestReader {
     /// To be changed between two requests only.
     package var limits: RequestLimits {
         // What was within the former ones need not be within these.
-        didSet { repeatedFields = nil }
+        didSet { cachedSection = nil }
     }
     private var state = State.start
     private var parser = HeadParser()
@@ -52,8 +52,8 @@ package struct RequestReader {
     private var sentContinue = false
     /// Where the current request's fields begin.
     private var fieldsStart = 0
-    /// Those of an earlier request; nil when there are none to compare with.
-    private(set) var repeatedFields: RepeatedFields?
+    /// Those of an earlier request; nil if there are none to compare with.
+    private(set) var cachedSection: CachedHeaderSection?
     /// Heads in a row whose fields were others than those of the one before, the connection's first included.
     private var differingHeads = 0
 
@@ -212,14 +212,14 @@ package struct RequestReader {
                 try parser.readRequestLine(line, of: bytes, from: start)
                 fieldsStart = lineStart
                 state = .fields
-                if repeatFields() { try finishHead() }
+                if takeCachedFields() { try finishHead() }
             case .fields:
                 guard let line = try nextLine(limit: limits.head, from: start, else: .headTooLarge) else {
                     return .needsMore(.head)
                 }
                 if line.isEmpty {
                     parser.finishFields(of: bytes, from: start)
-                    noteFields()
+                    cacheFields()
                     try finishHead()
                 } else {
                     try parser.readField(line, of: bytes, from: start, limits: limits)
@@ -274,11 +274,11 @@ package struct RequestReader {
     }
 
     /// Takes the fields of the request at hand for read if they are those of an earlier one.
-    private mutating func repeatFields() -> Bool {
+    private mutating func takeCachedFields() -> Bool {
         let fieldsStart = lineStart - start
-        guard let repeatedFields,
-            let end = repeatedFields.end(in: requestBytes, from: fieldsStart, limit: limits.head),
-            parser.takeFields(of: repeatedFields.parser, movedBy: fieldsStart - repeatedFields.start)
+        guard let cachedSection,
+            let end = cachedSection.end(in: requestBytes, from: fieldsStart, limit: limits.head),
+            parser.takeFields(of: cachedSection.parser, movedBy: fieldsStart - cachedSection.start)
         else { return false }
         differingHeads = 1
         lineStart = start + end
@@ -287,13 +287,13 @@ package struct RequestReader {
     }
 
     /// Keeps the fields that were just read, to be compared with those of the next request.
-    private mutating func noteFields() {
-        repeatedFields = nil
+    private mutating func cacheFields() {
+        cachedSection = nil
         guard differingHeads < Self.mostDifferingHeads else { return }
         differingHeads += 1
         // Many a connection is for one request.
         guard differingHeads > 1, lineStart - fieldsStart <= Self.longestKeptFields else { return }
-        repeatedFields = RepeatedFields(bytes[fieldsStart..<lineStart], readBy: parser, from: fieldsStart - start)
+        cachedSection = CachedHeaderSection(bytes[fieldsStart..<lineStart], readBy: parser, from: fieldsStart - start)
     }
 
     private mutating func finishHead() throws(Refusal) {

@@ -1,8 +1,3 @@
-/// A method, as far as this server tells them apart.
-package enum Method: Sendable {
-    case get, head, post, connect, options, other
-}
-
 /// How a request's body is delimited (RFC 9112, section 6).
 package enum BodyFraming: Hashable, Sendable {
     case none
@@ -25,37 +20,18 @@ package struct RequestHead: Sendable {
     ///
     /// Valid, perhaps empty.
     package internal(set) var authority = ByteRange.empty
-    /// Whether `authority` has a name that anybody's DNS may lead here, as `Span.hasForeignName` says; not looked at where
-    /// `forwarding` is present.
-    package internal(set) var hasForeignName = false
     /// 0 or 1; later minor versions are read as 1 (RFC 9110, section 6.2).
     package internal(set) var minorVersion: UInt8 = 1
-    /// Nil when there is no Content-Type.
-    package internal(set) var contentType: ByteRange?
+    package internal(set) var fields = HeaderFields()
     package internal(set) var framing = BodyFraming.none
-    /// What proxies wrote about the request's way; to be believed or not.
-    package internal(set) var forwarding = Forwarding()
-    /// What a browser wrote about the page that had it send the request.
-    package internal(set) var page = PageFields()
     /// `Expect: 100-continue` in HTTP/1.1.
-    package internal(set) var expectsContinue = false
+    var expectsContinue = false
     /// Whether the connection stays open after the answer (RFC 9112, section 9.3).
     package internal(set) var keepsAlive = true
     /// The bytes of the head with the empty line that ends it.
     package internal(set) var length = 0
 
     package init() {}
-
-    /// Takes over what the fields of another head have said, whose lines lie elsewhere.
-    mutating func takeFields(of other: RequestHead, movedBy distance: Int) {
-        authority = other.authority.moved(by: distance)
-        hasForeignName = other.hasForeignName
-        contentType = other.contentType?.moved(by: distance)
-        framing = other.framing
-        forwarding = other.forwarding.moved(by: distance)
-        page = other.page.moved(by: distance)
-        expectsContinue = other.expectsContinue
-    }
 }
 
 /// A whole request: its head, and its body with any chunking undone.

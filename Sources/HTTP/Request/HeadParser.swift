@@ -2,22 +2,8 @@
 ///
 /// Framing is decided here and nowhere else. Offsets count from the request's first byte.
 struct HeadParser {
-    /// Fields of which a request has at most one.
-    private struct Singles: OptionSet {
-        let rawValue: UInt8
-        static let host = Singles(rawValue: 1)
-        static let contentLength = Singles(rawValue: 2)
-        static let transferEncoding = Singles(rawValue: 4)
-        static let contentType = Singles(rawValue: 8)
-    }
-
     private(set) var head = RequestHead()
-    private var seen: Singles = []
-    private var fieldCount = 0
-    private var contentLength = 0
     private var hasAbsoluteTarget = false
-    private var saysClose = false
-    private var saysKeepAlive = false
 
     // MARK: - Request line
 
@@ -37,7 +23,7 @@ struct HeadParser {
         guard let targetEnd = bytes.firstIndex(of: .space, in: targetStart..<line.upperBound), targetEnd > targetStart
         else { throw .malformedRequestLine }
         head.methodName = ByteRange(line.lowerBound, methodEnd)
-        head.method = Self.method(head.methodName, in: bytes)
+        head.method = Method(head.methodName, in: bytes)
         head.target = ByteRange(targetStart, targetEnd)
         // The version first: a request of HTTP/2 or 0.9 is told so, whatever its target looks like.
         try readVersion((targetEnd + 1)..<line.upperBound, of: bytes)
@@ -45,19 +31,10 @@ struct HeadParser {
         try readTarget(targetStart..<targetEnd, of: bytes)
     }
 
-    private static func method(_ name: ByteRange, in bytes: Span<UInt8>) -> Method {
-        if bytes.equals(name, Names.get) { return .get }
-        if bytes.equals(name, Names.post) { return .post }
-        if bytes.equals(name, Names.head) { return .head }
-        if bytes.equals(name, Names.options) { return .options }
-        if bytes.equals(name, Names.connect) { return .connect }
-        return .other
-    }
-
     /// `HTTP/1.0` or `HTTP/1.` and another digit.
     private mutating func readVersion(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) {
         let start = range.lowerBound
-        guard range.count == 8, bytes.equals(ByteRange(start, start + 5), Names.http),
+        guard range.count == 8, bytes.equals(ByteRange(start, start + 5), Words.http),
             ByteClass.isDigit(bytes[start + 5]), bytes[start + 6] == UInt8(ascii: "."),
             ByteClass.isDigit(bytes[start + 7])
         else { throw .malformedVersion }
@@ -84,10 +61,10 @@ struct HeadParser {
     /// Takes the authority off an absolute target and returns where the path begins.
     private mutating func readAuthority(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) -> Int {
         let start: Int
-        if bytes.hasPrefix(Names.httpScheme, in: range) {
-            start = range.lowerBound + Names.httpScheme.utf8CodeUnitCount
-        } else if bytes.hasPrefix(Names.httpsScheme, in: range) {
-            start = range.lowerBound + Names.httpsScheme.utf8CodeUnitCount
+        if bytes.hasPrefix(Words.httpScheme, in: range) {
+            start = range.lowerBound + Words.httpScheme.utf8CodeUnitCount
+        } else if bytes.hasPrefix(Words.httpsScheme, in: range) {
+            start = range.lowerBound + Words.httpsScheme.utf8CodeUnitCount
         } else {
             throw .malformedTarget
         }
@@ -107,58 +84,48 @@ struct HeadParser {
         _ line: Range<Int>, of buffer: [UInt8], from start: Int, limits: RequestLimits
     ) throws(Refusal) {
         let bytes = buffer.span.extracting(start..<buffer.count)
-        fieldCount += 1
-        guard fieldCount <= limits.fieldCount else { throw .tooManyFields }
+        head.fields.count += 1
+        guard head.fields.count <= limits.fieldCount else { throw .tooManyFields }
         let (name, value) = try Self.split(line, of: bytes)
-        // Only names of these lengths mean anything here.
-        switch name.count {
-        case 4 where bytes.equalsIgnoringCase(name, Names.host): try readHost(value, of: bytes)
-        case 6 where bytes.equalsIgnoringCase(name, Names.expect): try readExpect(value, of: bytes)
-        case 6 where bytes.equalsIgnoringCase(name, Names.origin): head.page.addOrigin(value)
-        case 10 where bytes.equalsIgnoringCase(name, Names.connection): readConnection(value, of: bytes)
-        case 12 where bytes.equalsIgnoringCase(name, Names.contentType):
+        switch HeaderField(name, in: bytes) {
+        case nil: break
+        case .host: try readHost(value, of: bytes)
+        case .connection: readConnection(value, of: bytes)
+        case .expect: try readExpect(value, of: bytes)
+        case .contentLength: try readContentLength(value, of: bytes)
+        case .contentType:
             try once(.contentType, else: .repeatedContentType)
-            head.contentType = value
-        case 14 where bytes.equalsIgnoringCase(name, Names.contentLength): try readContentLength(value, of: bytes)
-        case 14 where bytes.equalsIgnoringCase(name, Names.fetchSite): head.page.addSite(value, of: bytes)
-        case 17 where bytes.equalsIgnoringCase(name, Names.transferEncoding): try readTransferEncoding(value, of: bytes)
-        case 9... where bytes[line.lowerBound] | 0x20 == UInt8(ascii: "x") || name.count == 9:
-            readForwarding(name, value, of: bytes)
-        default: break
+            head.fields.contentType = value
+        case .transferEncoding: try readTransferEncoding(value, of: bytes)
+        case .origin: head.fields.mentionsPage = true
+        case .fetchSite: if RequestHead.isOtherSite(value, in: bytes) { head.fields.mentionsPage = true }
+        case .forwarded:
+            head.fields.forwarding.elements.add(value)
+            head.fields.forwarding.isPresent = true
+        case .forwardedFor:
+            head.fields.forwarding.addresses.add(value)
+            head.fields.forwarding.isPresent = true
+        case .forwardedProto:
+            head.fields.forwarding.protos.add(value)
+            head.fields.forwarding.isPresent = true
+        case .realAddress, .otherForwarded: head.fields.forwarding.isPresent = true
+        case .requestID: head.fields.forwarding.requestID = value
         }
     }
 
-    /// Takes over what the fields of another head have said, whose lines are the same but lie elsewhere.
+    /// Takes over what the fields of another head said, whose lines are the same but lie elsewhere.
     ///
     /// - Parameters:
     ///   - other: Has read them, and is not finished.
     ///   - distance: How much further from the request's first byte they lie here.
-    /// - Returns: False when the request line has them mean something else.
+    /// - Returns: False if the request line gives them another meaning.
     mutating func takeFields(of other: HeadParser, movedBy distance: Int) -> Bool {
         guard !hasAbsoluteTarget && !other.hasAbsoluteTarget, head.minorVersion == other.head.minorVersion else {
             return false
         }
-        (seen, fieldCount, contentLength) = (other.seen, other.fieldCount, other.contentLength)
-        (saysClose, saysKeepAlive) = (other.saysClose, other.saysKeepAlive)
-        head.takeFields(of: other.head, movedBy: distance)
+        head.fields = other.head.fields.moved(by: distance)
+        head.authority = head.fields.host
         return true
-    }
-
-    private mutating func readForwarding(_ name: ByteRange, _ value: ByteRange, of bytes: Span<UInt8>) {
-        if bytes.equalsIgnoringCase(name, Forwarding.Names.elements) {
-            head.forwarding.elements.add(value)
-        } else if bytes.hasPrefix(Names.forwardedPrefix, in: name.indices) {
-            if bytes.equalsIgnoringCase(name, Forwarding.Names.proto) {
-                head.forwarding.protos.add(value)
-            } else if bytes.equalsIgnoringCase(name, Forwarding.Names.addresses) {
-                head.forwarding.addresses.add(value)
-            }
-        } else if !bytes.equalsIgnoringCase(name, Names.realAddress) {
-            // It says nothing about the way that the request came.
-            if bytes.equalsIgnoringCase(name, Names.requestID) { head.forwarding.requestID = value }
-            return
-        }
-        head.forwarding.isPresent = true
     }
 
     /// Splits a header or trailer line and checks its characters (RFC 9112, section 5).
@@ -178,56 +145,58 @@ struct HeadParser {
         return (ByteRange(start, start + colon), bytes.trimmed(ByteRange(start + colon + 1, end)))
     }
 
-    private mutating func once(_ field: Singles, else refusal: Refusal) throws(Refusal) {
-        guard seen.insert(field).inserted else { throw refusal }
+    private mutating func once(_ field: HeaderFields.Singles, else refusal: Refusal) throws(Refusal) {
+        guard head.fields.singles.insert(field).inserted else { throw refusal }
     }
 
     private mutating func readHost(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
         try once(.host, else: .repeatedHost)
         guard value.isEmpty || bytes.isAuthority(value) else { throw .malformedHost }
+        head.fields.host = value
         // An absolute target's own authority counts (RFC 9112, section 3.2.2).
         if !hasAbsoluteTarget { head.authority = value }
     }
 
     private mutating func readExpect(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
-        guard bytes.equalsIgnoringCase(value, Names.continueExpectation) else { throw .unknownExpectation }
-        head.expectsContinue = true
+        guard bytes.equalsIgnoringCase(value, Words.continueExpectation) else { throw .unknownExpectation }
+        head.fields.expectsContinue = true
     }
 
     private mutating func readConnection(_ value: ByteRange, of bytes: Span<UInt8>) {
         for option in bytes.elements(of: value) {
-            if bytes.equalsIgnoringCase(option, Names.close) { saysClose = true }
-            if bytes.equalsIgnoringCase(option, Names.keepAlive) { saysKeepAlive = true }
+            if bytes.equalsIgnoringCase(option, Words.close) { head.fields.saysClose = true }
+            if bytes.equalsIgnoringCase(option, Words.keepAlive) { head.fields.saysKeepAlive = true }
         }
     }
 
     private mutating func readContentLength(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
         try once(.contentLength, else: .repeatedContentLength)
         guard !value.isEmpty else { throw .malformedContentLength }
+        var length = 0
         for index in value.indices {
             guard ByteClass.isDigit(bytes[index]) else { throw .malformedContentLength }
             // Saturating: any number beyond the limit is too large, however many digits it has.
             let digit = Int(bytes[index] - UInt8(ascii: "0"))
-            contentLength = contentLength >= Int.max / 16 ? Int.max / 16 : contentLength * 10 + digit
+            length = length >= Int.max / 16 ? Int.max / 16 : length * 10 + digit
         }
+        head.fields.contentLength = length
     }
 
     private mutating func readTransferEncoding(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
         if head.minorVersion == 0 { throw .transferEncodingInOldVersion }
         try once(.transferEncoding, else: .repeatedTransferEncoding)
         let codings = bytes.elements(of: value)
-        let chunked = codings.filter { bytes.equalsIgnoringCase($0, Names.chunked) }
+        let chunked = codings.filter { bytes.equalsIgnoringCase($0, Words.chunked) }
         guard let last = codings.last, chunked.count == 1, last == chunked[0] else { throw .chunkedNotLast }
         guard codings.count == 1 else { throw .unknownTransferCoding }
-        head.framing = .chunked
     }
 
     // MARK: - End
 
     /// Looks at what only all fields together tell; the parameters are those of `readRequestLine`.
     mutating func finishFields(of buffer: [UInt8], from start: Int) {
-        guard !head.forwarding.isPresent else { return }
-        head.hasForeignName = buffer.span.extracting(start..<buffer.count).hasForeignName(head.authority)
+        guard !head.fields.forwarding.isPresent else { return }
+        head.fields.hasForeignName = buffer.span.extracting(start..<buffer.count).hasForeignName(head.authority)
     }
 
     /// Decides what follows the head.
@@ -235,40 +204,26 @@ struct HeadParser {
     /// - Parameter length: The bytes of the head with the empty line.
     mutating func finish(length: Int, limits: RequestLimits) throws(Refusal) {
         head.length = length
-        if head.minorVersion > 0 && !seen.contains(.host) { throw .missingHost }
-        if seen.contains(.transferEncoding) {
-            if seen.contains(.contentLength) { throw .lengthAndTransferEncoding }
-        } else if contentLength > 0 {
-            guard contentLength <= limits.body else { throw .bodyTooLarge }
-            head.framing = .length(contentLength)
+        let fields = head.fields
+        if head.minorVersion > 0 && !fields.singles.contains(.host) { throw .missingHost }
+        if fields.singles.contains(.transferEncoding) {
+            if fields.singles.contains(.contentLength) { throw .lengthAndTransferEncoding }
+            head.framing = .chunked
+        } else if fields.contentLength > 0 {
+            guard fields.contentLength <= limits.body else { throw .bodyTooLarge }
+            head.framing = .length(fields.contentLength)
         }
         // HTTP/1.0 knows no 100 (RFC 9110, section 10.1.1).
-        if head.minorVersion == 0 { head.expectsContinue = false }
-        head.keepsAlive = !saysClose && (head.minorVersion > 0 || saysKeepAlive)
+        head.expectsContinue = fields.expectsContinue && head.minorVersion > 0
+        head.keepsAlive = !fields.saysClose && (head.minorVersion > 0 || fields.saysKeepAlive)
     }
 }
 
-/// The names and words that are compared with, in the case they are compared in.
-private enum Names {
-    static let get: StaticString = "GET"
-    static let post: StaticString = "POST"
-    static let head: StaticString = "HEAD"
-    static let options: StaticString = "OPTIONS"
-    static let connect: StaticString = "CONNECT"
+/// The words that are compared with, in the case they are compared in.
+private enum Words {
     static let http: StaticString = "HTTP/"
     static let httpScheme: StaticString = "http://"
     static let httpsScheme: StaticString = "https://"
-    static let host: StaticString = "host"
-    static let expect: StaticString = "expect"
-    static let origin: StaticString = "origin"
-    static let connection: StaticString = "connection"
-    static let contentType: StaticString = "content-type"
-    static let contentLength: StaticString = "content-length"
-    static let fetchSite: StaticString = "sec-fetch-site"
-    static let transferEncoding: StaticString = "transfer-encoding"
-    static let forwardedPrefix: StaticString = "x-forwarded-"
-    static let realAddress: StaticString = "x-real-ip"
-    static let requestID: StaticString = "x-request-id"
     static let continueExpectation: StaticString = "100-continue"
     static let close: StaticString = "close"
     static let keepAlive: StaticString = "keep-alive"

@@ -4,7 +4,7 @@ import Testing
 @testable import HTTP
 
 /// One connection's requests, whose header lines are often those of the one before.
-@Suite struct RepeatedFieldsTests {
+@Suite struct CachedHeaderSectionTests {
     /// Header lines with the empty one, and the body that they announce.
     private static let endings = [
         "Host: a.example\r\n\r\n",
@@ -48,16 +48,16 @@ import Testing
     }
 
     private static func describe(_ head: RequestHead, _ body: ByteRange, in bytes: Span<UInt8>) -> String {
-        let forwarding = head.forwarding
+        let forwarding = head.fields.forwarding
         let ranges = [
-            head.methodName, head.target, head.path, head.query, head.authority, head.contentType ?? .empty,
+            head.methodName, head.target, head.path, head.query, head.authority, head.fields.contentType ?? .empty,
             forwarding.requestID, body,
         ]
         let lines = [forwarding.protos(in: bytes), forwarding.addresses(in: bytes), forwarding.elements(in: bytes)]
         var texts: [[String]] = []
         for ranges in [ranges] + lines { texts.append(ranges.map { bytes.text($0) }) }
         return """
-            \(texts) \(head.minorVersion) \(head.contentType == nil) \(head.framing) \(forwarding.isPresent) \
+            \(texts) \(head.minorVersion) \(head.fields.contentType == nil) \(head.framing) \(forwarding.isPresent) \
             \(head.expectsContinue) \(head.keepsAlive) \(head.length)
             """
     }
@@ -68,8 +68,8 @@ import Testing
         return step(&reader)
     }
 
-    @Test("a request is read behind others as it is alone", arguments: 0..<400 as Range<UInt64>)
-    func asAlone(seed: UInt64) throws {
+    @Test(arguments: 0..<400 as Range<UInt64>)
+    func `a request is read behind others as it is alone`(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         var limits = Self.limits
         var reader = RequestReader(limits: limits)
@@ -110,7 +110,7 @@ import Testing
     }
 
     /// What a reader keeps behind some requests.
-    private func kept(_ fields: [String]) -> [RepeatedFields?] {
+    private func kept(_ fields: [String]) -> [CachedHeaderSection?] {
         var reader = RequestReader(limits: RequestLimits())
         return fields.map { fields in
             reader.bytes.append(contentsOf: Array("GET / HTTP/1.1\r\nHost: a\r\n\(fields)\r\n".utf8))
@@ -119,20 +119,20 @@ import Testing
                 return nil
             }
             reader.finishRequest()
-            return reader.repeatedFields
+            return reader.cachedSection
         }
     }
 
-    @Test("lines are kept from the second request on, and for as long as they are repeated")
-    func keeping() throws {
+    @Test
+    func `lines are kept from the second request on, and for as long as they are repeated`() throws {
         let kept = kept(["", "", "", "A: b\r\n", "A: b\r\n"])
         #expect(kept[0] == nil)
         let (first, second) = (try #require(kept[1]), try #require(kept[3]))
         #expect(kept[2] === first && second !== first && kept[4] === second)
     }
 
-    @Test("lines that differ again and again are kept no more, nor are long ones")
-    func notKeeping() {
+    @Test
+    func `lines that differ again and again are kept no more, nor are long ones`() {
         let differing = kept((0..<12).map { "A: \($0)\r\n" } + ["", ""])
         #expect(
             differing.map { $0 != nil } == [false] + Array(repeating: true, count: 7)
@@ -145,9 +145,9 @@ import Testing
         }
     }
 
-    @Test("lines are the same when all of them are there, to the last byte, within the limit")
-    func sameness() {
-        let fields = RepeatedFields(Array("A: b\r\n\r\n".utf8)[...], readBy: HeadParser(), from: 16)
+    @Test
+    func `lines are the same when all of them are there, to the last byte, within the limit`() {
+        let fields = CachedHeaderSection(Array("A: b\r\n\r\n".utf8)[...], readBy: HeadParser(), from: 16)
         let request = Array("GET / HTTP/1.1\r\nA: b\r\n\r\nbody".utf8)
         func end(_ request: [UInt8], limit: Int = 99) -> Int? { fields.end(in: request.span, from: 16, limit: limit) }
         #expect(end(request, limit: 24) == 24)
@@ -161,8 +161,8 @@ import Testing
         }
     }
 
-    @Test("what fields say is taken over only behind a request line that has them mean the same")
-    func meaning() throws {
+    @Test
+    func `what fields say is taken over only behind a request line that has them mean the same`() throws {
         func parser(_ line: String) throws -> HeadParser {
             var parser = HeadParser()
             try parser.readRequestLine(0..<line.utf8.count, of: Array(line.utf8), from: 0)

@@ -1,19 +1,17 @@
-internal import HTTP
-
 /// The elements of a `Forwarded` value (RFC 7239, section 4), one for each proxy that wrote to it.
-struct ForwardedElements {
-    struct Element {
+package struct ForwardedElements {
+    package struct Element {
         /// Nil when the element has no `for`, or one that is no address, such as `unknown` or `_hidden`.
-        var address: IPAddress?
+        package fileprivate(set) var address: IPAddress?
         /// Nil when the element has none.
-        var proto: [UInt8]?
+        package fileprivate(set) var proto: [UInt8]?
     }
 
-    private(set) var elements: [Element] = []
+    package private(set) var elements: [Element] = []
     /// False when a quote is not closed: what a proxy added behind it may then lie inside of it.
-    let isWellFormed: Bool
+    package let isWellFormed: Bool
 
-    init(_ value: ByteRange, in bytes: Span<UInt8>) {
+    package init(_ value: ByteRange, in bytes: Span<UInt8>) {
         let parts = Self.split(value, at: UInt8(ascii: ","), in: bytes)
         isWellFormed = parts != nil
         for part in parts ?? [] {
@@ -32,7 +30,7 @@ struct ForwardedElements {
     }
 
     /// Reads `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80` or `2001:db8::1`.
-    static func address(_ text: String) -> IPAddress? {
+    package static func address(_ text: String) -> IPAddress? {
         if text.hasPrefix("["), let close = text.firstIndex(of: "]") {
             return IPAddress(String(text[text.index(after: text.startIndex)..<close]))
         }

@@ -78,15 +78,17 @@ package struct HTTPSPolicy: Sendable {
 
     package func decision(on head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Decision {
         // What most requests are: straight from a client or a program here, and nobody says anything about it.
-        if !head.forwarding.isPresent {
+        if !head.fields.forwarding.isPresent {
             if origin.isTLS || mode != .strict { return .served(isSecure: origin.isTLS) }
             guard origin.isLocal else { return .redirected }
-            if head.hasForeignName || head.page.isPresent, let refusal = refusal(of: head, in: bytes, from: origin) {
+            if head.fields.hasForeignName || head.fields.mentionsPage,
+                let refusal = refusal(of: head, in: bytes, from: origin)
+            {
                 return .refused(refusal)
             }
             return .served(isSecure: false)
         }
-        let forwarding = head.forwarding
+        let forwarding = head.fields.forwarding
         let claims = claims(of: forwarding, in: bytes)
         let isSecure = origin.isTLS || origin.isTrusted && claims == [.https]
         switch mode {
@@ -144,8 +146,8 @@ package struct HTTPSPolicy: Sendable {
     private func refusal(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Refusal? {
         // Pages cannot reach a Unix socket.
         guard origin.address != nil else { return nil }
-        if head.hasForeignName && !isPublicHost(head.authority, in: bytes) { return .foreignHost }
-        return head.page.isForeign(to: head.authority, in: bytes) ? .foreignPage : nil
+        if head.fields.hasForeignName && !isPublicHost(head.authority, in: bytes) { return .foreignHost }
+        return head.isFromForeignPage(in: bytes) ? .foreignPage : nil
     }
 
     /// Whether what is said to have come through a proxy on this machine was sent here by a page itself.
@@ -192,9 +194,9 @@ package struct HTTPSPolicy: Sendable {
     /// X-Forwarded-For tells the hops, and Forwarded where that is missing; several lines are one list (RFC 9110,
     /// section 5.3).
     package func client(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> IPAddress? {
-        guard origin.isTrusted, head.forwarding.isPresent else { return origin.address }
+        guard origin.isTrusted, head.fields.forwarding.isPresent else { return origin.address }
         var client = origin.address
-        for hop in Self.hops(of: head.forwarding, in: bytes).reversed() {
+        for hop in Self.hops(of: head.fields.forwarding, in: bytes).reversed() {
             // What is no address says nothing, and what stands before it even less.
             guard let hop else { break }
             client = hop

@@ -1,9 +1,7 @@
-internal import TokenService
-
 /// The header by which a proxy in front of the connection tells who its client is: PROXY protocol versions 1 and 2
 /// (haproxy.org/download/2.9/doc/proxy-protocol.txt).
-enum ProxyProtocol {
-    enum Reading: Equatable {
+package enum ProxyProtocol {
+    package enum Reading: Equatable {
         case needsMore
         /// The header takes so many bytes. The address is nil when the proxy speaks for itself or knows no address.
         case header(length: Int, client: IPAddress?)
@@ -15,12 +13,12 @@ enum ProxyProtocol {
     /// Version 2 may carry extensions; no proxy sends nearly as much as this.
     private static let longestBlock = 4096
     /// No header is longer than this.
-    static let longest = 16 + longestBlock
+    package static let longest = 16 + longestBlock
     private static let lineStart = Array("PROXY ".utf8)
     private static let blockStart: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
 
     /// Reads a header at the beginning of a connection's bytes.
-    static func read(_ bytes: [UInt8]) -> Reading {
+    package static func read(_ bytes: [UInt8]) -> Reading {
         if starts(bytes, like: blockStart) { return readBlock(bytes) }
         if starts(bytes, like: lineStart) { return readLine(bytes) }
         return .malformed

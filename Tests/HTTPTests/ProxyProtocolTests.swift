@@ -1,7 +1,6 @@
 import Testing
-import TokenService
 
-@testable import Server
+@testable import HTTP
 
 @Suite struct ProxyProtocolTests {
     private let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
@@ -11,8 +10,7 @@ import TokenService
         return signature + [command, family, UInt8(length >> 8), UInt8(length & 0xff)] + rest
     }
 
-    @Test("a version 1 header has the client's address, or says that it is unknown")
-    func lines() {
+    @Test func `a version 1 header has the client's address, or says that it is unknown`() {
         let four = "PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n"
         #expect(
             ProxyProtocol.read(Array((four + "GET /").utf8))
@@ -25,8 +23,7 @@ import TokenService
         }
     }
 
-    @Test("a version 2 header has the client's address, or belongs to the proxy's own connection")
-    func blocks() {
+    @Test func `a version 2 header has the client's address, or belongs to the proxy's own connection`() {
         let addresses: [UInt8] = [192, 0, 2, 1, 198, 51, 100, 1, 1, 2, 3, 4]
         let client = IPAddress("192.0.2.1")
         #expect(ProxyProtocol.read(block(0x21, 0x11, addresses)) == .header(length: 28, client: client))
@@ -38,8 +35,7 @@ import TokenService
         #expect(ProxyProtocol.read(block(0x21, 0x31, [1, 2])) == .header(length: 18, client: nil))
     }
 
-    @Test("every prefix of a header needs more bytes")
-    func prefixes() {
+    @Test func `every prefix of a header needs more bytes`() {
         for header in [Array("PROXY TCP4 192.0.2.1 198.51.100.1 1 2\r\n".utf8), block(0x21, 0x11, Array(1...12))] {
             for length in 0..<header.count {
                 #expect(ProxyProtocol.read(Array(header[..<length])) == .needsMore, "\(length) bytes")
@@ -48,7 +44,6 @@ import TokenService
     }
 
     @Test(
-        "what is no header is refused",
         arguments: [
             "GET / HTTP/1.1\r\n", "PROXY TCP4 192.0.2.1\r\n", "PROXY TCP4 a b 1 2\r\n",
             "PROXY UDP4 1.2.3.4 1.2.3.4 1 2\r\n",
@@ -57,12 +52,11 @@ import TokenService
             "PROXY UNKNOWN " + String(repeating: "x", count: 100),
         ]
     )
-    func malformedLines(text: String) {
+    func `what is no header is refused`(text: String) {
         #expect(ProxyProtocol.read(Array(text.utf8)) == .malformed)
     }
 
-    @Test("a binary header of another version, too long or too short is refused")
-    func malformedBlocks() {
+    @Test func `a binary header of another version, too long or too short is refused`() {
         #expect(ProxyProtocol.read(block(0x11, 0x11, Array(1...12))) == .malformed)
         #expect(ProxyProtocol.read(block(0x22, 0x11, Array(1...12))) == .malformed)
         #expect(ProxyProtocol.read(block(0x21, 0x11, Array(1...11))) == .malformed)

@@ -1,0 +1,62 @@
+/// The header fields that are read; all others are passed over.
+///
+/// The one list of them. To read another field, add a case: the compiler then asks for its name here and for its meaning in
+/// `HeadParser.readField`, and a test asks for its place in `init`.
+package enum HeaderField: CaseIterable, Sendable {
+    case host, connection, expect
+    case contentLength, contentType, transferEncoding
+    /// What browsers say of the page that had them send the request.
+    case origin, fetchSite
+    /// What proxies say of the way that the request came.
+    case forwarded, forwardedFor, forwardedProto, realAddress
+    /// Any other field whose name begins with `X-Forwarded-`.
+    case otherForwarded
+    case requestID
+
+    /// In lower case; of `otherForwarded` how it begins.
+    package var name: StaticString {
+        switch self {
+        case .host: "host"
+        case .connection: "connection"
+        case .expect: "expect"
+        case .contentLength: "content-length"
+        case .contentType: "content-type"
+        case .transferEncoding: "transfer-encoding"
+        case .origin: "origin"
+        case .fetchSite: "sec-fetch-site"
+        case .forwarded: "forwarded"
+        case .forwardedFor: "x-forwarded-for"
+        case .forwardedProto: "x-forwarded-proto"
+        case .realAddress: "x-real-ip"
+        case .otherForwarded: "x-forwarded-"
+        case .requestID: "x-request-id"
+        }
+    }
+
+    /// The field of a name; nil if it is not read.
+    ///
+    /// By the name's length first, as most names have another one.
+    @inline(__always)
+    init?(_ name: ByteRange, in bytes: Span<UInt8>) {
+        switch name.count {
+        case 4 where Self.host.isNamed(name, bytes): self = .host
+        case 6 where Self.expect.isNamed(name, bytes): self = .expect
+        case 6 where Self.origin.isNamed(name, bytes): self = .origin
+        case 9 where Self.forwarded.isNamed(name, bytes): self = .forwarded
+        case 9 where Self.realAddress.isNamed(name, bytes): self = .realAddress
+        case 10 where Self.connection.isNamed(name, bytes): self = .connection
+        case 12 where Self.contentType.isNamed(name, bytes): self = .contentType
+        case 12 where Self.requestID.isNamed(name, bytes): self = .requestID
+        case 14 where Self.contentLength.isNamed(name, bytes): self = .contentLength
+        case 14 where Self.fetchSite.isNamed(name, bytes): self = .fetchSite
+        case 15 where Self.forwardedFor.isNamed(name, bytes): self = .forwardedFor
+        case 17 where Self.forwardedProto.isNamed(name, bytes): self = .forwardedProto
+        case 17 where Self.transferEncoding.isNamed(name, bytes): self = .transferEncoding
+        case 12... where bytes.hasPrefix(Self.otherForwarded.name, in: name.indices): self = .otherForwarded
+        default: return nil
+        }
+    }
+
+    @inline(__always)
+    private func isNamed(_ name: ByteRange, _ bytes: Span<UInt8>) -> Bool { bytes.equalsIgnoringCase(name, self.name) }
+}

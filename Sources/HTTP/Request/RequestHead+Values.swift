@@ -1,0 +1,45 @@
+/// Values of fields that are looked up when they are asked for, as few requests have them.
+extension RequestHead {
+    /// The values of all lines of a field, in order.
+    ///
+    /// Searches the whole head: for requests that are rare.
+    package func values(of field: HeaderField, in bytes: Span<UInt8>) -> [ByteRange] {
+        var values: [ByteRange] = []
+        var start = 0
+        while let lineFeed = bytes.firstIndex(of: .lineFeed, in: start..<length) {
+            // The request line is not a field: no field's name precedes its first colon.
+            if let colon = bytes.firstIndex(of: UInt8(ascii: ":"), in: start..<lineFeed),
+                bytes.equalsIgnoringCase(ByteRange(start, colon), field.name)
+            {
+                // Before each line feed of a head that was read is a carriage return.
+                values.append(bytes.trimmed(ByteRange(colon + 1, lineFeed - 1)))
+            }
+            start = lineFeed + 1
+        }
+        return values
+    }
+
+    /// Whether a browser says that a page had it send the request which is not one of `http://` and this host with its port.
+    ///
+    /// `null`, the origin of a page in a sandbox or of a file, is another one. Programs say nothing of pages.
+    package func isFromForeignPage(in bytes: Span<UInt8>) -> Bool {
+        let sites = values(of: .fetchSite, in: bytes)
+        if sites.contains(where: { Self.isOtherSite($0, in: bytes) }) { return true }
+        let origins = values(of: .origin, in: bytes)
+        guard let origin = origins.first else { return false }
+        let scheme: StaticString = "http://"
+        let schemeCount = scheme.utf8CodeUnitCount
+        guard origins.count == 1, origin.count > schemeCount, bytes.hasPrefix(scheme, in: origin.indices) else {
+            return true
+        }
+        let host = [UInt8](ByteRange(Int(origin.start) + schemeCount, Int(origin.end)), in: bytes)
+        return !bytes.equals(authority, host)
+    }
+
+    /// Whether a Sec-Fetch-Site (W3C Fetch Metadata, section 2.3) names another site, or another origin of the same site.
+    ///
+    /// `none`: a person has typed the address, or chosen a bookmark.
+    package static func isOtherSite(_ value: ByteRange, in bytes: Span<UInt8>) -> Bool {
+        !bytes.equals(value, "same-origin") && !bytes.equals(value, "none")
+    }
+}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from server_process import run
+from test_dependencies import targets
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [REPOSITORY / "README.md", *sorted(REPOSITORY.glob("*/README.md")), REPOSITORY / "deploy" / "CHANGELOG.md"]
@@ -107,6 +108,19 @@ def test_every_setting_is_one_of_the_program(document):
     variables = set(re.findall(r"\bTOKEN_CACHE_[A-Z_]+", document.read_text(encoding="utf-8")))
     written = {"TOKEN_CACHE_" + key.upper().replace(".", "_") for key in known}
     assert variables <= written | {"TOKEN_CACHE_BINARY", "TOKEN_CACHE_LIMITS_BODIES"}
+
+
+def test_the_table_of_modules_shows_what_each_imports():
+    rows = re.findall(r"^\| (\[`.*?) \| .*? \| (.*?) ?\| .*? ?\|$", (REPOSITORY / "Sources" / "README.md").read_text(), re.M)
+    shown = {name: set(re.findall(r"`([^`]+)`", imports)) for names, imports in rows
+             for name in re.findall(r"`([^`]+)`", names)}
+    own = {name: target for name, target in targets().items() if not target.get("path") and target["type"] != "test"}
+    assert shown == {
+        name: {dependency["byName"][0] for dependency in target["dependencies"] if "byName" in dependency}
+        for name, target in own.items()}
+    modules = list(shown)
+    for name, imports in shown.items():
+        assert all(modules.index(imported) < modules.index(name) for imported in imports), name
 
 
 def literals():

@@ -133,7 +133,8 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "OperationsTests", dependencies: ["Operations", "Server", "TokenStore"], swiftSettings: tested
+            name: "OperationsTests", dependencies: ["EventLoop", "Operations", "Server", "TokenStore"],
+            swiftSettings: tested
         ),
     ],
     swiftLanguageModes: [.v6]

@@ -170,7 +170,7 @@ package struct TCPStream: ~Copyable {
     ///   - deadline: For the whole handshake. Other connections of the loop go on while it waits.
     package mutating func startTLS(_ context: TLSContext, until deadline: MonotonicTime) async throws(TLSError) {
         try await receiveHello(until: deadline)
-        guard let session = TLSSession(context.certificates, on: loop, id) else {
+        guard let session = TLSSession(context.credentials, on: loop, id) else {
             throw .system(SystemError(call: "SSL_new", code: ENOMEM))
         }
         while true {

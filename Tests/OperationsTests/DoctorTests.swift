@@ -1,3 +1,4 @@
+import EventLoop
 import Foundation
 import Testing
 import TokenStore
@@ -54,7 +55,9 @@ struct DoctorTests {
 
     @Test func `a certificate is good between its dates`() {
         let dates = { (start: Int64, end: Int64) in
-            CertificateCheck.dates("a.pem", "a", from: now + start * day, to: now + end * day, now: now).state
+            let certificate = TLSCertificate(
+                path: "a.pem", start: now + start * day, expiry: now + end * day, names: ["a"])
+            return CertificateCheck.dates(of: certificate, now: now).state
         }
         #expect(dates(-1, 30) == .ok)
         #expect(dates(-1, 13) == .warning)

@@ -1,4 +1,3 @@
-internal import COpenSSL
 internal import Synchronization
 internal import System
 
@@ -7,22 +6,27 @@ internal import System
 /// Any thread. Connections keep the certificates that they began with; a reload is for those that begin after it.
 package final class TLSContext: Sendable {
     private let state: Mutex<State>
+    private let applicationProtocols: [String]
 
     fileprivate struct State: Sendable {
         var files: TLSFiles
-        var certificates: TLSCertificates
+        var credentials: TLSCredentials
         /// The files as they were before the last attempt to read them, also one that failed: it is reported once.
         var stamps: [FileStamp?]
     }
 
-    /// OpenSSL's version, for example `3.0.22`.
-    package static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
-
     /// Reads the files; blocks for as long as that takes.
-    package init(_ files: TLSFiles) throws(TLSConfigurationError) {
+    ///
+    /// - Parameters:
+    ///   - files: What to read.
+    ///   - applicationProtocols: The names of the protocols that are spoken over TLS, for clients that ask (ALPN, RFC 7301),
+    ///     the preferred one first. A client that offers only others is refused.
+    package init(_ files: TLSFiles, applicationProtocols: [String]) throws(TLSConfigurationError) {
         // Before reading: what changes meanwhile counts as a change.
         let stamps = files.stamps
-        state = Mutex(State(files: files, certificates: try TLSCertificates(files), stamps: stamps))
+        let credentials = try TLSCredentials(files, applicationProtocols)
+        state = Mutex(State(files: files, credentials: credentials, stamps: stamps))
+        self.applicationProtocols = applicationProtocols
     }
 
     /// What was read, before it is used.
@@ -45,7 +49,9 @@ package final class TLSContext: Sendable {
     package func read(_ files: TLSFiles) throws(TLSConfigurationError) -> Reading {
         let stamps = files.stamps
         do throws(TLSConfigurationError) {
-            return Reading(state: State(files: files, certificates: try TLSCertificates(files), stamps: stamps))
+            return Reading(
+                state: State(files: files, credentials: try TLSCredentials(files, applicationProtocols), stamps: stamps)
+            )
         } catch {
             state.withLock { if $0.files == files { $0.stamps = stamps } }
             throw error
@@ -66,13 +72,12 @@ package final class TLSContext: Sendable {
         return files.stamps != stamps
     }
 
-    /// When the first of the certificates in use expires, in seconds since 1970.
-    package var earliestExpiry: Int64 {
-        state.withLock(\.certificates).earliestExpiry
-    }
+    /// The certificates in use, in the order of the files.
+    package var certificates: [TLSCertificate] { credentials.certificates }
 
-    /// The certificates for a connection that begins now.
-    var certificates: TLSCertificates {
-        state.withLock(\.certificates)
-    }
+    /// When the first of the certificates in use expires, in seconds since 1970.
+    package var earliestExpiry: Int64 { certificates.map(\.expiry).min() ?? 0 }
+
+    /// What a connection uses that begins now.
+    var credentials: TLSCredentials { state.withLock(\.credentials) }
 }

@@ -17,23 +17,23 @@ enum CertificateCheck {
 
     private static func look(at pair: TLSFiles.Pair, _ authorities: String?, now: Int64) -> Finding {
         do throws(TLSConfigurationError) {
-            let found = try TLSExamination(pair, clientAuthorities: authorities)
-            let names = found.names.isEmpty ? "no name" : found.names.joined(separator: ", ")
-            return dates(pair.certificateChain, names, from: found.start, to: found.expiry, now: now)
+            return dates(of: try TLSContext.examine(pair, clientAuthorities: authorities), now: now)
         } catch {
             return .problem(topic, error)
         }
     }
 
-    static func dates(_ path: String, _ names: String, from start: Int64, to expiry: Int64, now: Int64) -> Finding {
+    static func dates(of certificate: TLSCertificate, now: Int64) -> Finding {
+        let (path, expiry) = (certificate.path, certificate.expiry)
         let renewal = "renew it; the server reads it by itself when the file changes"
         let day = LogTime.text(expiry).prefix { $0 != "T" }
-        if now < start {
-            let first = LogTime.text(start).prefix { $0 != "T" }
+        if now < certificate.start {
+            let first = LogTime.text(certificate.start).prefix { $0 != "T" }
             return .problem(
                 topic, "\(path) counts from \(first) on", "see whether the clock is right, or use another one")
         }
         if now >= expiry { return .problem(topic, "\(path) has expired on \(day)", renewal) }
+        let names = certificate.names.isEmpty ? "no name" : certificate.names.joined(separator: ", ")
         let text = "\(path) for \(names) is good until \(day)"
         return expiry - now < notice ? .warning(topic, "\(text), for less than 14 days", renewal) : .ok(topic, text)
     }

@@ -41,7 +41,7 @@ package struct ClientListeners: Sendable {
             throw .passedSockets("one is for https, but tls.certificate and tls.private_key name no files")
         }
         do throws(TLSConfigurationError) {
-            return try TLSContext(TLSFiles(settings))
+            return try TLSContext(TLSFiles(settings), applicationProtocols: ["http/1.1"])
         } catch {
             throw .tls("\(error)")
         }

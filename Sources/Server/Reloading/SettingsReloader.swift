@@ -29,15 +29,12 @@ final class SettingsReloader: Sendable {
     private let workers: [Worker]
     private let logger: Logger
     private let running: Mutex<Settings>
-    /// Of the certificates as they were last read.
-    private let certificateDates: Mutex<[CertificateDates]>
     /// The last that was asked for: one at a time, in their order.
     private let last = Mutex<Task<ReloadOutcome, Never>?>(nil)
 
     /// - Parameter settings: In force so far.
     init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ workers: [Worker]) {
         running = Mutex(settings)
-        certificateDates = Mutex(parts.tls == nil ? [] : CertificateDates.read(TLSFiles(settings)))
         self.loader = loader
         self.parts = parts
         self.workers = workers
@@ -48,7 +45,7 @@ final class SettingsReloader: Sendable {
     var settings: Settings { running.withLock(\.self) }
 
     /// Which certificates clients refuse, or soon will.
-    var certificateWarnings: [String] { certificateDates.withLock(\.self).compactMap { $0.warning() } }
+    var certificateWarnings: [String] { (parts.tls?.certificates ?? []).compactMap { $0.warning() } }
 
     /// Reads everything again: settings, certificates, and the access log's file, which somebody may have renamed.
     func reload(_ reason: String) async -> ReloadOutcome {
@@ -75,7 +72,6 @@ final class SettingsReloader: Sendable {
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
             apply(settings)
-            if parts.tls != nil { lookAtDates() }
             // With the lower of both levels, so that the line is there for who has just raised it.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
             let outcome = tell(reason, change)
@@ -94,16 +90,10 @@ final class SettingsReloader: Sendable {
         do throws(TLSConfigurationError) {
             try tls.reload()
             logger.notice("\(reason): certificates reloaded, the first expires on \(Self.date(tls.earliestExpiry))")
-            lookAtDates()
             for warning in certificateWarnings { logger.warning("\(reason): \(warning)") }
         } catch {
             logger.error("\(reason), and the certificates in use stay: \(error)")
         }
-    }
-
-    private func lookAtDates() {
-        let dates = CertificateDates.read(TLSFiles(settings))
-        certificateDates.withLock { $0 = dates }
     }
 
     /// Where the access log goes; its file is opened only when there is one.

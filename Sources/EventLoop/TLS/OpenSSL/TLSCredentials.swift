@@ -1,26 +1,27 @@
 internal import COpenSSL
 internal import Glibc
 
-/// One reading of a listener's files, never changed afterwards.
+/// The certificates and keys of one reading of a listener's files, which never change afterwards.
 ///
 /// Any thread.
-final class TLSCertificates: @unchecked Sendable {
+final class TLSCredentials: @unchecked Sendable {
     // Unchecked: nothing changes after init, and OpenSSL counts references to its contexts atomically.
 
     private let contexts: [TLSServerContext]
     private var names = TLSServerNames()
-    /// Seconds since 1970.
-    let earliestExpiry: Int64
+    /// In the order of the files.
+    let certificates: [TLSCertificate]
 
-    init(_ files: TLSFiles) throws(TLSConfigurationError) {
+    init(_ files: TLSFiles, _ applicationProtocols: [String]) throws(TLSConfigurationError) {
         var contexts: [TLSServerContext] = []
         for (index, pair) in files.pairs.enumerated() {
-            let context = try TLSServerContext(pair, clientAuthorities: files.clientAuthorities)
-            for name in context.certificateNames { names.add(name, at: index) }
+            let context = try TLSServerContext(
+                pair, clientAuthorities: files.clientAuthorities, applicationProtocols: applicationProtocols)
+            for name in context.certificate.names { names.add(name, at: index) }
             contexts.append(context)
         }
         self.contexts = contexts
-        earliestExpiry = contexts.map(\.expiry).min() ?? 0
+        certificates = contexts.map(\.certificate)
         // With one certificate there is nothing to choose.
         if contexts.count > 1 { chooseByName() }
     }
@@ -33,14 +34,14 @@ final class TLSCertificates: @unchecked Sendable {
     }
 
     private func chooseByName() {
-        // Unretained: sessions keep these certificates, and only their handshakes call back.
+        // Unretained: sessions keep these credentials, and only their handshakes call back.
         let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe copenssl_set_server_name_callback(
             contexts[0].handle,
             { session, _, argument in
                 guard let argument = unsafe argument else { return SSL_TLSEXT_ERR_NOACK }
-                let certificates = unsafe Unmanaged<TLSCertificates>.fromOpaque(argument).takeUnretainedValue()
-                return unsafe certificates.choose(for: session)
+                let credentials = unsafe Unmanaged<TLSCredentials>.fromOpaque(argument).takeUnretainedValue()
+                return unsafe credentials.choose(for: session)
             },
             argument
         )

@@ -18,7 +18,19 @@ internal import System
     private static let groups = "X25519:prime256v1:secp384r1"
     private static let sessionLifetimeInSeconds = 3_600
 
-    init(_ pair: TLSFiles.Pair, clientAuthorities: String?) throws(TLSConfigurationError) {
+    private let path: String
+    /// The names for ALPN.
+    private let applicationProtocols: [[UInt8]]
+
+    /// - Parameters:
+    ///   - pair: The files of the certificate and its key.
+    ///   - clientAuthorities: The file of the authorities of which one must have signed a client's certificate.
+    ///   - applicationProtocols: As for `TLSContext`.
+    init(
+        _ pair: TLSFiles.Pair, clientAuthorities: String?, applicationProtocols: [String]
+    ) throws(TLSConfigurationError) {
+        path = pair.certificateChain
+        self.applicationProtocols = applicationProtocols.map { Array($0.utf8) }
         OpenSSLErrors.clear()
         guard let handle = unsafe SSL_CTX_new(TLS_server_method()) else {
             throw Self.error(pair.certificateChain, .unusable)
@@ -57,14 +69,18 @@ internal import System
         _ = unsafe SSL_CTX_set_num_tickets(handle, 1)
         _ = unsafe SSL_CTX_set_timeout(handle, Self.sessionLifetimeInSeconds)
         // Without it sessions with client certificates cannot be resumed (SSL_CTX_set_session_id_context(3)).
-        let sessionContext: [UInt8] = Array("token-cache".utf8)
+        let sessionContext: [UInt8] = Array("server".utf8)
         _ = unsafe SSL_CTX_set_session_id_context(handle, sessionContext, UInt32(sessionContext.count))
+        // Unretained: sessions keep this context, and only their handshakes call back.
+        let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe SSL_CTX_set_alpn_select_cb(
             handle,
-            { _, chosen, length, offered, count, _ in
-                unsafe TLSServerContext.chooseProtocol(
+            { _, chosen, length, offered, count, argument in
+                guard let argument = unsafe argument else { return SSL_TLSEXT_ERR_NOACK }
+                let context = unsafe Unmanaged<TLSServerContext>.fromOpaque(argument).takeUnretainedValue()
+                return unsafe context.chooseProtocol(
                     chosen, length, UnsafeBufferPointer(start: offered, count: Int(count)))
-            }, nil
+            }, argument
         )
         return unsafe copenssl_set_versions(handle, TLS1_2_VERSION, TLS1_3_VERSION) == 1
             && SSL_CTX_set_cipher_list(handle, Self.ciphers) == 1
@@ -72,24 +88,25 @@ internal import System
             && copenssl_set_groups(handle, Self.groups) == 1
     }
 
-    /// Chooses `http/1.1` from a client's offer, which is a list of names behind their lengths (RFC 7301, section 3.1).
+    /// Chooses our first protocol that a client offers, in a list of names behind their lengths (RFC 7301, section 3.1).
     ///
     /// A client that offers only other protocols gets the alert no_application_protocol.
-    private static func chooseProtocol(
+    private func chooseProtocol(
         _ chosen: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ length: UnsafeMutablePointer<UInt8>?,
         _ offered: UnsafeBufferPointer<UInt8>
     ) -> Int32 {
-        var start = 0
-        while start < offered.count {
-            let end = unsafe min(start + 1 + Int(offered[start]), offered.count)
-            let name = unsafe offered[(start + 1)..<end]
-            if unsafe name.elementsEqual("http/1.1".utf8) {
-                // It has to point into the offer or to a constant (SSL_CTX_set_alpn_select_cb(3)).
-                unsafe chosen?.pointee = unsafe offered.baseAddress?.advanced(by: start + 1)
-                unsafe length?.pointee = UInt8(name.count)
-                return SSL_TLSEXT_ERR_OK
+        for name in applicationProtocols {
+            var start = 0
+            while start < offered.count {
+                let end = unsafe min(start + 1 + Int(offered[start]), offered.count)
+                if unsafe offered[(start + 1)..<end].elementsEqual(name) {
+                    // It has to point into the offer or to a constant (SSL_CTX_set_alpn_select_cb(3)).
+                    unsafe chosen?.pointee = unsafe offered.baseAddress?.advanced(by: start + 1)
+                    unsafe length?.pointee = UInt8(name.count)
+                    return SSL_TLSEXT_ERR_OK
+                }
+                start = end
             }
-            start = end
         }
         return SSL_TLSEXT_ERR_ALERT_FATAL
     }
@@ -154,16 +171,15 @@ internal import System
 
     // MARK: - The certificate
 
-    /// When the server's own certificate expires, in seconds since 1970; those that signed it outlive it.
-    var expiry: Int64 {
-        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else { return 0 }
-        return unsafe Self.unixTime(X509_get0_notAfter(certificate))
-    }
-
-    /// From when on the server's own certificate counts, in seconds since 1970.
-    var start: Int64 {
-        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else { return 0 }
-        return unsafe Self.unixTime(X509_get0_notBefore(certificate))
+    /// The server's own certificate.
+    var certificate: TLSCertificate {
+        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else {
+            return TLSCertificate(path: path, start: 0, expiry: 0, names: [])
+        }
+        return unsafe TLSCertificate(
+            path: path, start: Self.unixTime(X509_get0_notBefore(certificate)),
+            expiry: Self.unixTime(X509_get0_notAfter(certificate)), names: certificateNames
+        )
     }
 
     private static func unixTime(_ value: UnsafePointer<ASN1_TIME>?) -> Int64 {
@@ -173,7 +189,7 @@ internal import System
     }
 
     /// The DNS names among the certificate's subject alternative names; its common name counts for nothing (RFC 9525).
-    var certificateNames: [String] {
+    private var certificateNames: [String] {
         guard let certificate = unsafe SSL_CTX_get0_certificate(handle),
             let list = unsafe X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil)
         else { return [] }

@@ -1,26 +1,7 @@
 internal import EventLoop
 internal import Glibc
 
-/// From when until when a certificate in use is valid.
-struct CertificateDates: Sendable {
-    private let path: String
-    private let start: Int64
-    private let expiry: Int64
-
-    init(_ path: String, from start: Int64, to expiry: Int64) {
-        self.path = path
-        self.start = start
-        self.expiry = expiry
-    }
-
-    /// Reads the dates from the certificate files; skips files that cannot be read, which loading them reports.
-    static func read(_ files: TLSFiles) -> [CertificateDates] {
-        ([files.standard] + files.others).compactMap { pair in
-            guard let found = try? TLSExamination(pair, clientAuthorities: nil) else { return nil }
-            return CertificateDates(pair.certificateChain, from: found.start, to: found.expiry)
-        }
-    }
-
+extension TLSCertificate {
     /// A warning if the certificate has expired, is not yet valid, or expires within 14 days; otherwise nil.
     ///
     /// - Parameter now: Seconds since 1970.

@@ -8,7 +8,7 @@ internal import System
 @safe final class TLSSession {
     private let handle: OpaquePointer
     // The handshake calls back into them.
-    private let certificates: TLSCertificates
+    private let credentials: TLSCredentials
     private let loop: EventLoop
     private let id: RegistrationID
 
@@ -33,10 +33,10 @@ internal import System
     private static let mostUnusedBytes = 64 << 10
 
     /// Nil when memory is short.
-    init?(_ certificates: TLSCertificates, on loop: EventLoop, _ id: RegistrationID) {
-        guard let handle = unsafe certificates.makeHandle() else { return nil }
+    init?(_ credentials: TLSCredentials, on loop: EventLoop, _ id: RegistrationID) {
+        guard let handle = unsafe credentials.makeHandle() else { return nil }
         unsafe self.handle = unsafe handle
-        self.certificates = certificates
+        self.credentials = credentials
         self.loop = loop
         self.id = id
         guard let transport = unsafe TLSTransport.shared.make(for: self) else { return nil }

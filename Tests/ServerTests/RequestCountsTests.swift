@@ -17,12 +17,12 @@ import Testing
         return (text.text, errors.reduce(0, +))
     }
 
-    @Test("an answer counts as a success only when it is known to be one")
-    func unknownCode() {
-        let (text, errors) = samples([Response(body: [], code: 60001), Response(body: [])])
-        #expect(text.contains("r{method=\"GET\",status=\"200\",code=\"none\"} 1\n"))
-        #expect(text.contains("r{method=\"GET\",status=\"other\",code=\"other\"} 1\n"))
-        #expect(errors == 1)
+    @Test("each error code has a count of its own, and is an error or not", arguments: ErrorCode.allCases)
+    func codes(code: ErrorCode) {
+        let (text, errors) = samples([Response(body: [], code: code)])
+        let label = code == .none ? "none" : "\(code.rawValue)"
+        #expect(text.contains("r{method=\"GET\",status=\"200\",code=\"\(label)\"} 1\n"))
+        #expect(errors == (code.isFailure ? 1 : 0))
     }
 
     @Test("each status has a count of its own", arguments: Status.allCases)

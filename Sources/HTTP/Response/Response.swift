@@ -6,11 +6,11 @@ package struct Response: Sendable {
     package var laterBytes: Int
     /// Where a redirect leads; checked by whoever sets it, as it is written as it stands.
     package var location: [UInt8]?
-    /// The error code that the body holds, to be counted by; 0 for none, and for that of the status itself.
-    package var code: UInt16
+    /// What the body tells, where the status is 200.
+    package var code: ErrorCode
 
     package init(
-        status: Status = .ok, body: [UInt8], laterBytes: Int = 0, location: [UInt8]? = nil, code: UInt16 = 0
+        status: Status = .ok, body: [UInt8], laterBytes: Int = 0, location: [UInt8]? = nil, code: ErrorCode = .none
     ) {
         self.status = status
         self.body = body

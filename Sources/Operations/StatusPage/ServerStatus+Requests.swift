@@ -5,14 +5,16 @@ extension ServerStatus.Requests {
     init(_ workers: [Worker]) {
         let table = workers.requestTable
         let columns = RequestCounts.outcomes.count
-        func total(_ row: Int) -> UInt64 { table[row * columns..<(row + 1) * columns].reduce(0, +) }
-        let rows = table.count / columns
+        func total(_ row: RequestCounts.Row) -> UInt64 {
+            table[row.rawValue * columns..<(row.rawValue + 1) * columns].reduce(0, +)
+        }
         var errors: UInt64 = 0
         for (index, count) in table.enumerated() where RequestCounts.outcomes[index % columns].isError {
             errors += count
         }
         self.init(
-            get: total(0), post: total(1), other: (2..<rows).reduce(0) { $0 + total($1) }, errors: errors
+            get: total(.get), post: total(.post), other: table.reduce(0, +) - total(.get) - total(.post),
+            errors: errors
         )
     }
 }

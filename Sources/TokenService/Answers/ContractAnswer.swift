@@ -1,3 +1,5 @@
+package import HTTP
+
 /// The answers of the contract and their JSON, keys in the script's order.
 package enum ContractAnswer: Hashable, Sendable {
     case stored
@@ -22,21 +24,20 @@ package enum ContractAnswer: Hashable, Sendable {
         case .writeFailed: Constants.writeFailed
         case .notFound: Constants.notFound
         case .unsupportedMethod(let method):
-            Self.error(code: 50003, message: Array("Unsupported method: ".utf8) + method)
+            Self.error(.unsupportedMethod, Array("Unsupported method: ".utf8) + method)
         case .httpError(let status, let message):
-            Self.error(code: Int(status) * 100, message: Array(message.utf8))
+            Self.error(number: status * 100, Array(message.utf8))
         }
     }
 
-    /// The error code; 0 for none.
-    package var code: UInt16 {
+    /// The error code of an answer with status 200.
+    package var code: ErrorCode {
         switch self {
-        case .stored: 0
-        case .invalidInput: 30001
-        case .writeFailed: 50001
-        case .notFound: 50002
-        case .unsupportedMethod: 50003
-        case .httpError(let status, _): status * 100
+        case .stored, .httpError: .none
+        case .invalidInput: .invalidInput
+        case .writeFailed: .writeFailed
+        case .notFound: .notFound
+        case .unsupportedMethod: .unsupportedMethod
         }
     }
 
@@ -51,8 +52,12 @@ package enum ContractAnswer: Hashable, Sendable {
     static var startOfFound: [UInt8] { Constants.found }
     static var endOfFound: [UInt8] { Constants.endOfFound }
 
-    private static func error(code: Int, message: [UInt8]) -> [UInt8] {
-        var body = Array(#"{"status":"false","errorCode":"\#(code)","errorMessage":""#.utf8)
+    private static func error(_ code: ErrorCode, _ message: [UInt8]) -> [UInt8] {
+        error(number: code.rawValue, message)
+    }
+
+    private static func error(number: UInt16, _ message: [UInt8]) -> [UInt8] {
+        var body = Array(#"{"status":"false","errorCode":"\#(number)","errorMessage":""#.utf8)
         JSONText.appendEscaped(message, to: &body)
         body.append(contentsOf: Array(#""}"#.utf8))
         return body
@@ -62,8 +67,8 @@ package enum ContractAnswer: Hashable, Sendable {
         static let stored = Array(#"{"status":"true"}"#.utf8)
         static let found = Array(#"{"status":"true","token_info":""#.utf8)
         static let endOfFound = Array(#""}"#.utf8)
-        static let invalidInput = error(code: 30001, message: Array("Invalid data input.".utf8))
-        static let writeFailed = error(code: 50001, message: Array("Could not write file contents.".utf8))
-        static let notFound = error(code: 50002, message: Array("Could not read file contents or data empty.".utf8))
+        static let invalidInput = error(.invalidInput, Array("Invalid data input.".utf8))
+        static let writeFailed = error(.writeFailed, Array("Could not write file contents.".utf8))
+        static let notFound = error(.notFound, Array("Could not read file contents or data empty.".utf8))
     }
 }

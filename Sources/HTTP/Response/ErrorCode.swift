@@ -1,0 +1,19 @@
+/// The error code that the body of an answer with status 200 holds; requests are counted by it.
+///
+/// Whoever adds one decides here whether it is a failure, and `RequestCounts` gives it a column.
+package enum ErrorCode: UInt16, Sendable, CaseIterable {
+    /// The request succeeded, or its status says it all.
+    case none = 0
+    case invalidInput = 30001
+    case writeFailed = 50001
+    case notFound = 50002
+    case unsupportedMethod = 50003
+
+    /// Whether a request that is answered with it has failed; one for an id without a token has not.
+    package var isFailure: Bool {
+        switch self {
+        case .none, .notFound: false
+        case .invalidInput, .writeFailed, .unsupportedMethod: true
+        }
+    }
+}

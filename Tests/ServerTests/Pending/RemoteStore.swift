@@ -45,7 +45,7 @@ final class RemoteStore: TokenStore {
 ///
 /// Unchecked: the completions are touched on the loop's thread alone.
 final class RemoteSession: TokenSession, @unchecked Sendable {
-    let timeLimit: Duration?
+    private let limit: Mutex<Duration?>
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var reads: [String: [FetchCompletion]] = [:]
     private var writes: [String: [(Result<Void, StoreError>) -> Void]] = [:]
@@ -53,8 +53,14 @@ final class RemoteSession: TokenSession, @unchecked Sendable {
     private let list = Mutex<[String]>([])
 
     init(timeLimit: Duration?, deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) {
-        self.timeLimit = timeLimit
+        limit = Mutex(timeLimit)
         self.deliver = deliver
+    }
+
+    /// Any thread.
+    var timeLimit: Duration? {
+        get { limit.withLock { $0 } }
+        set { limit.withLock { $0 = newValue } }
     }
 
     var asked: [String] { list.withLock { $0 } }

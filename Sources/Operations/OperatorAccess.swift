@@ -2,12 +2,12 @@ internal import EventLoop
 internal import Logging
 internal import Server
 
-/// Answers the people and programs that run the server, on `admin.listen` and the control socket.
+/// Serves operators and their tools on `admin.listen` and the control socket.
 struct OperatorAccess: Administration {
     private let server: Server
     private let version: String
     private let listeners: [AdministrationListener]
-    /// Nil if it could not be opened; only commands miss it.
+    /// Nil if it could not be opened; then only commands do not work.
     private let control: ControlSocket?
     private let logger: Logger
 
@@ -27,8 +27,8 @@ struct OperatorAccess: Administration {
     var warnings: [String] {
         listeners.filter { !$0.isLocal }.map { listener in
             """
-            admin.listen: whoever reaches \(listener.name) sees how much is stored and how the server does; \
-            let only those reach it who run it
+            admin.listen: every machine that can reach \(listener.name) sees the server's status and metrics; \
+            let only operators' machines reach it
             """
         }
     }

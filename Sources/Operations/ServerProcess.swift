@@ -3,24 +3,24 @@ package import Server
 package import Settings
 internal import TokenStore
 
-/// A whole server, put together from its parts: what `token-cache serve` runs.
+/// Assembles the server that `token-cache serve` runs: listeners, store, administration.
 package struct ServerProcess: Sendable {
     private let server: Server
     private let administration: OperatorAccess
     private let version: String
-    /// Locked until the process ends, whatever the store keeps there.
+    /// Locked until the process ends, even if the store keeps its data elsewhere.
     private let directory: DataDirectory
 
-    /// The longest time that a conversion of the store says nothing: while its last pages are written to the disk.
+    /// The longest time between two events of a store's conversion, while its last pages are written to the disk.
     private static let conversionPause = Duration.seconds(600)
 
-    /// Binds the listeners and opens the store; nothing is answered before `run`.
+    /// Binds the listeners and opens the store; connections are not accepted before `run`.
     ///
     /// - Parameters:
-    ///   - settings: What `loader` has read.
-    ///   - loader: Reads them again at a reload.
-    ///   - log: Where messages go.
-    ///   - version: This program's.
+    ///   - settings: The settings that `loader` has read.
+    ///   - loader: Reads the settings again at a reload.
+    ///   - log: Where log messages go.
+    ///   - version: This program's version.
     package init(
         _ settings: Settings, from loader: SettingsLoader, log: LogOutput, version: String
     ) throws(StartError) {
@@ -29,7 +29,7 @@ package struct ServerProcess: Sendable {
         let (clients, operators) = try ClientListeners.open(settings, setup.passedSockets) { () throws(StartError) in
             try AdministrationListener.open(settings.admin.listen)
         }
-        // After the addresses: somebody who starts a second server by mistake is told so, and no store is made for it.
+        // After the addresses: starting a second server by mistake fails before it creates a store.
         let (store, directory) = try StoreSelection.open(settings, logger: logger) {
             [notifier = setup.notifier] event in
             switch event {
@@ -45,7 +45,7 @@ package struct ServerProcess: Sendable {
         self.directory = directory
     }
 
-    /// Serves until the process is told to end, and returns when everything is closed.
+    /// Serves until a signal or `drain` stops the server, and returns when everything is closed.
     package func run() async {
         await server.run(version: version, beside: administration)
     }

@@ -294,7 +294,7 @@ def test_reloading_tells_what_came_of_it(serve, tmp_path):
     Path(chain).write_text("no certificate")
     status, answer = steer(server, "/reload")
     assert (status, answer["reloaded"]) == (500, False) and "in use stay" in answer["outcome"]
-    assert f"reload asked for by uid {os.getuid()}, process {os.getpid()} over control.sock: " in server.log()
+    assert f"reload requested by uid {os.getuid()}, process {os.getpid()} over control.sock: " in server.log()
 
 
 def test_draining_answers_what_was_received_and_ends(server):
@@ -308,7 +308,7 @@ def test_draining_answers_what_was_received_and_ends(server):
     assert server.wait() == 0
     server.was_ended = True
     who = f"uid {os.getuid()}, process {os.getpid()} over control.sock"
-    assert server.log().splitlines()[-1].endswith(f"token-cache has stopped: drain asked for by {who}")
+    assert server.log().splitlines()[-1].endswith(f"token-cache has stopped: drain requested by {who}")
     with pytest.raises(OSError):
         exchange(server.address, post(unique_id, "a"))
 
@@ -411,7 +411,7 @@ def test_a_busy_port_is_named_with_its_key(tmp_path):
 
 def test_an_address_that_others_reach_is_warned_of(serve):
     server = serve({"admin": {"listen": "0.0.0.0:0"}})
-    until(lambda: "admin.listen: whoever reaches 0.0.0.0:" in server.log())
+    until(lambda: "admin.listen: every machine that can reach 0.0.0.0:" in server.log())
 
 
 # The command, and the control socket
@@ -463,7 +463,7 @@ def test_the_command_takes_no_other_program_for_ours(server):
         thread.start()
         status, printed, _ = health(server, at=f"127.0.0.1:{other.getsockname()[1]}")
         thread.join()
-    assert status == 1 and "is no token-cache" in printed
+    assert status == 1 and "is not token-cache" in printed
 
 
 def command(server, name, *flags):
@@ -481,10 +481,10 @@ def test_the_commands_reload_and_drain(serve):
     assert command(server, "drain") == (0, "the server finishes what is under way, and stops", "")
     assert server.wait() == 0
     server.was_ended = True
-    assert f"token-cache has stopped: drain asked for by uid {os.getuid()}, process " in server.log().splitlines()[-1]
+    assert f"token-cache has stopped: drain requested by uid {os.getuid()}, process " in server.log().splitlines()[-1]
     for name in "reload", "drain":
         status, printed, fault = command(server, name)
-        assert (status, printed) == (1, "") and f"no server has the data folder {server.data}" in fault
+        assert (status, printed) == (1, "") and f"no server uses the data folder {server.data}" in fault
 
 
 def test_the_log_ends_with_the_signal_that_has_ended_it(server):
@@ -498,7 +498,7 @@ def test_another_user_cannot_have_it_do_anything(server):
     server.data.chmod(0o755)
     done = run("drain", "--data-directory", str(server.data),
                prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
-    assert done.returncode == 1 and "is not for this user" in done.stderr, done
+    assert done.returncode == 1 and "this user may not connect to" in done.stderr, done
     assert readiness(server)[0] == 200
 
 

@@ -76,7 +76,7 @@ def of(server, **options):
 def test_an_empty_machine_has_no_problem_and_gets_no_file(tmp_path):
     report = examine("--data-directory", str(tmp_path / "data"))
     assert problems(report) == []
-    assert "the first start makes it" in said(report, "Data folder")
+    assert "the first start creates it" in said(report, "Data folder")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -86,7 +86,7 @@ def test_a_stopped_server_has_no_problem_and_stays_as_it_is(stopped):
     assert problems(report) == [] and state_of(stopped.folder) == before
     assert "1 token in " in said(report, "Store") and "schema 4" in said(report, "Store")
     assert re.search(r"1 key, number 1, fingerprint [0-9a-f]{16}$", said(report, "Key ring"))
-    assert "none has the data folder" in said(report, "Server")
+    assert "no server uses the data folder" in said(report, "Server")
 
 
 def test_a_running_server_has_no_problem_and_is_asked(serve):
@@ -97,7 +97,7 @@ def test_a_running_server_has_no_problem_and_is_asked(serve):
     report = of(server, environment=addresses)
     assert problems(report) == []
     assert f"process {server.process.pid} serves on http://127.0.0.1:{server.address[1]}" in said(report, "Server")
-    assert said(report, "Listeners").count("the running server has 127.0.0.1:") == 2
+    assert said(report, "Listeners").count("the running server listens on 127.0.0.1:") == 2
     assert "1 token in " in said(report, "Store") and "the server has 1 key, number 1" in said(report, "Key ring")
     assert "the server's core dumps are off" in said(report, "Machine")
     printed = json.dumps(report)
@@ -163,7 +163,7 @@ def test_a_taken_port_is_a_problem(stopped):
         for variable, key in (("TOKEN_CACHE_LISTEN", "listen"), ("TOKEN_CACHE_ADMIN_LISTEN", "admin.listen")):
             report = of(stopped, environment={variable: f"127.0.0.1:{port}"})
             only_problem(report, "Listeners", f"^{key}: 127.0.0.1:{port} is in use by another program")
-    only_problem(of(stopped, environment={"TOKEN_CACHE_LISTEN": "192.0.2.1:80"}), "Listeners", "192.0.2.1:80 cannot be had")
+    only_problem(of(stopped, environment={"TOKEN_CACHE_LISTEN": "192.0.2.1:80"}), "Listeners", "listening on 192.0.2.1:80 fails")
 
 
 def test_a_running_server_that_is_elsewhere_has_to_be_restarted(serve):
@@ -171,7 +171,7 @@ def test_a_running_server_that_is_elsewhere_has_to_be_restarted(serve):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     report = of(server, environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{port}"})
-    assert f"the running server is not on 127.0.0.1:{port}" in said(report, "Listeners", "warning")
+    assert f"the running server does not listen on 127.0.0.1:{port}" in said(report, "Listeners", "warning")
 
 
 def test_a_unix_socket_is_looked_at(stopped, tmp_path):
@@ -179,7 +179,7 @@ def test_a_unix_socket_is_looked_at(stopped, tmp_path):
         return of(stopped, environment={"TOKEN_CACHE_LISTEN": f"unix:{path}"})
 
     path = tmp_path / "http.sock"
-    assert "can be had" in said(listening(path), "Listeners")
+    assert "can be created" in said(listening(path), "Listeners")
     only_problem(listening(tmp_path / "none" / "http.sock"), "Listeners", "the folder of .* is missing")
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
@@ -188,7 +188,7 @@ def test_a_unix_socket_is_looked_at(stopped, tmp_path):
         only_problem(listening(path), "Listeners", "in use by another program")
     path.unlink()
     path.write_text("")
-    only_problem(listening(path), "Listeners", "is no socket")
+    only_problem(listening(path), "Listeners", "is not a socket")
 
 
 def with_certificate(server, certificate, key):
@@ -197,13 +197,13 @@ def with_certificate(server, certificate, key):
 
 def test_certificates_are_looked_at(stopped, tmp_path):
     soon, key = make_certificate(tmp_path)
-    assert "good until" in said(with_certificate(stopped, soon, key), "Certificates", "warning")
+    assert "valid until" in said(with_certificate(stopped, soon, key), "Certificates", "warning")
     expired, dated_key = certificate_until(tmp_path, "20240101000000Z", "20250101000000Z")
     only_problem(with_certificate(stopped, expired, dated_key), "Certificates", "has expired on 2025-01-01")
     only_problem(with_certificate(stopped, expired, key), "Certificates", "private-key.pem does not belong to")
     only_problem(with_certificate(stopped, tmp_path / "none.pem", key), "Certificates", "cannot be read")
     good, dated_key = certificate_until(tmp_path, "20240101000000Z", "20900101000000Z")
-    assert "good until 2090-01-01" in said(with_certificate(stopped, good, dated_key), "Certificates")
+    assert "valid until 2090-01-01" in said(with_certificate(stopped, good, dated_key), "Certificates")
     Path(dated_key).chmod(0o644)
     only_problem(with_certificate(stopped, good, dated_key), "Certificates", "private key .*0644")
 
@@ -277,7 +277,7 @@ def test_a_path_too_long_for_the_control_socket_is_nobodys_server(tmp_path):
     data = tmp_path / ("long" * 30)
     data.mkdir(mode=0o700)
     report = examine("--data-directory", str(data))
-    assert problems(report) == [] and "none has the data folder" in said(report, "Server")
+    assert problems(report) == [] and "no server uses the data folder" in said(report, "Server")
     assert "more than 107 bytes" in said(report, "Data folder", "warning")
 
 
@@ -302,7 +302,7 @@ def test_a_log_that_a_crash_left_is_told_of(serve):
 def test_a_server_that_cannot_be_asked_is_a_problem(serve):
     server = serve()
     (server.data / "control.sock").unlink()
-    only_problem(of(server), "Server", f"process {server.process.pid} has the data folder and does not answer")
+    only_problem(of(server), "Server", f"process {server.process.pid} uses the data folder but does not answer")
 
 
 def test_a_server_that_hangs_is_a_problem(serve):
@@ -312,7 +312,7 @@ def test_a_server_that_hangs_is_a_problem(serve):
         report = examine("--data-directory", str(server.data))
     finally:
         server.process.send_signal(signal.SIGCONT)
-    only_problem(report, "Server", f"process {server.process.pid} has the data folder .* no answer came")
+    only_problem(report, "Server", f"process {server.process.pid} uses the data folder .* no answer came")
 
 
 def test_a_full_disk_is_a_problem(small_disk, tmp_path):  # noqa: F811
@@ -335,7 +335,7 @@ def test_somebody_else_is_told_to_ask_as_the_servers_user(serve):
     report = examine("--data-directory", str(server.data), prefix=AS_SOMEBODY, folder="/",
                      environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"})
     assert problems(report) == []
-    assert "not for this user" in said(report, "Server", "warning")
+    assert "this user may not access" in said(report, "Server", "warning")
     assert "by the running server or by another program" in said(report, "Listeners", "warning")
 
 
@@ -351,7 +351,7 @@ def test_a_unix_socket_of_somebody_else_is_not_taken_for_left_over(tmp_path):
         report = examine("--data-directory", str(tmp_path / "data"), prefix=AS_SOMEBODY, folder="/",
                          environment={"TOKEN_CACHE_LISTEN": f"unix:{path}"})
     assert problems(report) == []
-    assert f"unix:{path} is not for this user" in said(report, "Listeners", "warning")
+    assert f"this user may not connect to unix:{path}" in said(report, "Listeners", "warning")
 
 
 @needs_root
@@ -364,7 +364,7 @@ def test_a_unix_socket_that_this_user_cannot_make_is_not_said_to_be_had(tmp_path
                                 environment={"TOKEN_CACHE_LISTEN": address}), "Listeners", "warning")
 
         address = f"unix:{folder}/http.sock"
-        assert f"{address} is not for this user to make in {folder}" in warnings(address)
+        assert f"this user may not create {address} in {folder}" in warnings(address)
         os.chown(folder, 65534, 65534)
         assert warnings(address) == ""
         assert f"this user cannot give {address} to root" in warnings(f"{address}?owner=root")
@@ -383,7 +383,7 @@ def test_low_ports_need_a_right_that_the_unit_does_not_give(tmp_path):
         pytest.skip("here everybody may have low ports")
     report = examine("--data-directory", str(tmp_path / "data"), prefix=AS_SOMEBODY, folder="/",
                      environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:7"})
-    (advice,) = [finding["advice"] for finding in report["findings"] if "127.0.0.1:7 is" in finding["text"]]
+    (advice,) = [finding["advice"] for finding in report["findings"] if "listen on 127.0.0.1:7" in finding["text"]]
     assert "use the socket unit" in advice and "unit gives" not in advice
 
 
@@ -395,7 +395,7 @@ def test_a_folder_behind_a_closed_one_is_not_said_to_be_missing():
         data.parent.chmod(0o700)
         Path(folder).chmod(0o755)
         report = examine("--data-directory", str(data), prefix=AS_SOMEBODY, folder="/")
-    assert said(report, "Data folder", "warning") == f"{data} is not for this user"
+    assert said(report, "Data folder", "warning") == f"this user may not access {data}"
 
 
 def test_a_file_for_an_access_log_that_is_off_is_a_warning(tmp_path):

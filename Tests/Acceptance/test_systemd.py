@@ -83,7 +83,7 @@ def test_a_manager_that_does_not_listen_is_warned_of_once(tmp_path):
         until(lambda: "SIGHUP received" in server.log())
         assert exchange(server.address, post("me", "x")).body == STORED
         assert server.stop() == 0
-        assert server.log().count("the service manager could not be told") == 1
+        assert server.log().count("the service manager could not be notified") == 1
 
 
 # Watchdog

@@ -126,7 +126,7 @@ def test_a_stop_that_a_stopped_disk_cuts_short_says_who_asked_for_it(disk, tmp_p
         request = b"POST /drain HTTP/1.1\r\nHost: localhost\r\n\r\n"
         assert exchange(server.data / "control.sock", request).status == 200
         assert server.process.wait(60) == 1
-        who = f"drain asked for by uid {os.getuid()}, process {os.getpid()} over control.sock"
+        who = f"drain requested by uid {os.getuid()}, process {os.getpid()} over control.sock"
         assert f"its disk seems to hang; ending without it: {who}" in server.log()
 
 

@@ -5,7 +5,7 @@ import TokenStore
 
 @testable import Operations
 
-/// What a doctor says of things that cannot be had on every machine.
+/// Findings of the doctor about conditions that a test cannot create on every machine.
 struct DoctorTests {
     private let day: Int64 = 86_400
     /// 2026-11-21.
@@ -25,35 +25,35 @@ struct DoctorTests {
         #expect(FolderCheck.fileSystem(number, "/data").state == .ok)
     }
 
-    @Test func `little room is a warning, and hardly any a problem`() {
+    @Test func `little free space is a warning, and hardly any a problem`() {
         #expect(FolderCheck.room(2 << 30, "/data").state == .ok)
         #expect(FolderCheck.room(500 << 20, "/data").state == .warning)
         #expect(FolderCheck.room(60 << 20, "/data").state == .problem)
         #expect(FolderCheck.room(60 << 20, "/data").text.contains("60 MiB"))
     }
 
-    @Test func `a series of OpenSSL is warned of from the end of its support`() {
+    @Test func `a series of OpenSSL gets a warning from the end of its support on`() {
         #expect(LibraryCheck.openSSL("3.0.22", now: now).state == .warning)
         #expect(LibraryCheck.openSSL("3.0.22", now: now - 90 * day).state == .ok)
         #expect(LibraryCheck.openSSL("3.5.4", now: now).state == .ok)
-        // A series of the future.
+        // A series that is not known yet.
         #expect(LibraryCheck.openSSL("4.0.1", now: now).state == .ok)
     }
 
-    @Test func `a defect of the store's software is warned of`() {
+    @Test func `a known defect of the store's software gets a warning`() {
         let defect = StoreSoftware.Defect("a bug", advice: "update it")
         #expect(
             LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.40.1", defect: defect)).state == .warning)
         #expect(LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.51.3")).state == .ok)
     }
 
-    @Test func `a clock of another age is a problem`() {
+    @Test func `a clock before 2026 or after 2099 is a problem`() {
         #expect(MachineCheck.clock(now: now)[0].state == .ok)
         #expect(MachineCheck.clock(now: 0)[0].state == .problem)
         #expect(MachineCheck.clock(now: 4_200_000_000)[0].state == .problem)
     }
 
-    @Test func `a certificate is good between its dates`() {
+    @Test func `a certificate is a problem outside its dates, and gets a warning 14 days before its expiry`() {
         let dates = { (start: Int64, end: Int64) in
             let certificate = TLSCertificate(
                 path: "a.pem", start: now + start * day, expiry: now + end * day, names: ["a"])
@@ -65,7 +65,7 @@ struct DoctorTests {
         #expect(dates(1, 90) == .problem)
     }
 
-    @Test func `a key ring in the service manager's hands is found`() throws {
+    @Test func `a key ring in the service manager's credentials is found`() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }

@@ -12,34 +12,34 @@ import TokenStore
             "", "plain", "\"quoted\" \\ and /paths/", "\u{1}\u{2}\u{1f}\u{7f}\n\r\t", "é€🎉\u{2028}\u{2029}\u{85}",
             String(repeating: "\u{0}", count: 1_000),
         ])
-    func `a token takes no more room in a request than it says`(_ text: String) throws {
+    func `a token takes no more bytes in a request than encodedSize says`(_ text: String) throws {
         let entry = StoreTokens.Entry(id: text, tokenInfo: text, writtenAt: .min)
         let size = try OperationsJSON.encode(entry).count
         #expect((size...(size + 64)).contains(entry.encodedSize))
     }
 
     @Test(arguments: StoreRequestName.allCases)
-    func `a name leads to the request that has it`(_ name: StoreRequestName) {
+    func `each name belongs to the request with that name`(_ name: StoreRequestName) {
         #expect(name.type.name == name)
     }
 
-    @Test func `keys of JSON are snake_case, read and written`() throws {
+    @Test func `JSON keys are snake_case when encoding and decoding`() throws {
         let request = ListTokens(after: StoreCursor("1"), limit: 2, showsIDs: true, showsTokenInfos: false)
         let text = String(decoding: try OperationsJSON.encode(request), as: UTF8.self)
         #expect(text == #"{"after":"1","limit":2,"shows_ids":true,"shows_token_infos":false}"#)
         #expect(try OperationsJSON.decode(ListTokens.self, from: Data(text.utf8)).showsIDs)
     }
 
-    @Test func `commands work side by side, however few processors there are`() async {
-        let meeting = Meeting(of: 8)
+    @Test func `commands run at the same time, however few processors there are`() async {
+        let barrier = Barrier(of: 8)
         let threads = (0..<8).map { _ in CommandThread() }
-        let tasks = threads.map { thread in Task(executorPreference: thread) { meeting.waitForAll() } }
+        let tasks = threads.map { thread in Task(executorPreference: thread) { barrier.waitForAll() } }
         for task in tasks { await task.value }
     }
 }
 
-/// Lets nobody go before all have come, and keeps their threads meanwhile.
-private final class Meeting: Sendable {
+/// A barrier: blocks each thread until all have arrived.
+private final class Barrier: Sendable {
     private let gate = DispatchSemaphore(value: 0)
     private let missing: Mutex<Int>
 
@@ -54,7 +54,7 @@ private final class Meeting: Sendable {
         }
         if isLast { gate.signal() }
         gate.wait()
-        // For the next.
+        // Releases the next thread.
         gate.signal()
     }
 }

@@ -1,17 +1,17 @@
 internal import EventLoop
 internal import HTTP
 
-/// One connection of the administration's listeners, from its first request to its last.
+/// Serves a connection to `admin.listen`, from its first request to its last.
 ///
 /// Belongs to its loop's thread.
 enum AdministrationConnection {
-    /// Nothing here takes a body.
+    /// No endpoint reads a body.
     private static let limits = RequestLimits(requestLine: 1 << 10, head: 8 << 10, body: 1 << 10)
 
     /// - Parameters:
-    ///   - connection: Whose socket this call closes.
-    ///   - loop: The loop of the calling task.
-    ///   - endpoints: Answer.
+    ///   - connection: The connection; this call closes its socket.
+    ///   - loop: The calling task's loop.
+    ///   - endpoints: Answer the requests.
     static func serve(
         _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ endpoints: AdministrationEndpoints
     ) async {
@@ -19,10 +19,10 @@ enum AdministrationConnection {
         while true {
             switch await stream.receive() {
             case .request(let request):
-                // Nothing that is asked for here does anything, so that it may be given up.
+                // Requests over TCP only read, so that the connection may be evicted during the answer.
                 let answer =
-                    await connection.waiting(for: .answer) { await endpoints.answer(request, of: .network) }
-                    ?? endpoints.nothing(at: request.path)
+                    await connection.waiting(for: .answer) { await endpoints.answer(request, from: .network) }
+                    ?? endpoints.notFound
                 let bytes = answer.encoded(omitsBody: request.method == "HEAD", closes: request.isLast)
                 guard await stream.send(bytes) else { return }
                 if request.isLast { return stream.finishSending() }
@@ -30,7 +30,7 @@ enum AdministrationConnection {
                 let answer = AdministrationAnswer.error(refusal.status, refusal.message)
                 _ = await stream.send(answer.encoded(closes: true))
                 return stream.finishSending()
-            case .over: return
+            case .closed: return
             }
         }
     }

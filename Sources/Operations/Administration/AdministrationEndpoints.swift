@@ -4,22 +4,22 @@ internal import Metrics
 internal import Server
 internal import Settings
 
-/// What the server tells of itself and lets be done to it, on `admin.listen` and the control socket.
+/// Answers requests for the server's state, and the reload and drain actions, on `admin.listen` and the control socket.
 ///
 /// Belongs to its loop's thread.
 struct AdministrationEndpoints: Sendable {
     private let server: Server
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
-    /// What the server tells commands about itself, on the control socket.
+    /// The server's addresses and limits, for commands on the control socket.
     let facts: @Sendable () -> ServerFacts
 
     /// - Parameters:
-    ///   - server: Asked for everything.
-    ///   - listenerNames: Of the administration.
-    ///   - warnings: About those listeners.
-    ///   - version: This program's.
-    ///   - loop: The loop of the calling task.
+    ///   - server: The server to report on.
+    ///   - listenerNames: The addresses of `admin.listen`.
+    ///   - warnings: Warnings about those listeners.
+    ///   - version: This program's version.
+    ///   - loop: The calling task's loop.
     init(_ server: Server, listenerNames: [String], warnings: [String], _ version: String, on loop: EventLoop) {
         self.server = server
         status = SharedReport(on: loop) { ServerStatus(of: server, version: version, listenerWarnings: warnings) }
@@ -36,13 +36,14 @@ struct AdministrationEndpoints: Sendable {
         case reload = "/reload"
         case drain = "/drain"
 
-        /// Those that do something are not to be done by a link.
+        /// Whether it changes the server's state, so that GET must not trigger it.
         var isAction: Bool { self == .reload || self == .drain }
     }
 
-    /// Answers a request; nil when there is nothing at its path.
-    func answer(_ request: AdministrationStream.Received, of asker: Asker) async -> AdministrationAnswer? {
-        if asker == .network, !AdministrationHosts(names: server.settingsInForce.admin.hosts).contain(request.host) {
+    /// Answers a request; nil when no endpoint has its path.
+    func answer(_ request: AdministrationStream.Received, from requester: Requester) async -> AdministrationAnswer? {
+        if requester == .network, !AdministrationHosts(names: server.settingsInForce.admin.hosts).contain(request.host)
+        {
             return .error(
                 .misdirected,
                 "the host is neither an IP address nor localhost; if it is a name of this server, add it to admin.hosts"
@@ -57,47 +58,49 @@ struct AdministrationEndpoints: Sendable {
             return answer
         }
         if endpoint.isAction {
-            if asker == .network { return .error(.forbidden, referral(to: endpoint)) }
+            if requester == .network { return .error(.forbidden, refusalOverTCP(of: endpoint)) }
             if request.isFromPage {
                 return .error(
                     .forbidden, "a page of another site must not do this: it is for programs that send no Origin")
             }
         }
-        return await answer(endpoint, asker)
+        return await answer(endpoint, requester)
     }
 
-    func nothing(at path: String) -> AdministrationAnswer {
+    /// The answer for a path without an endpoint.
+    var notFound: AdministrationAnswer {
         .error(
             .notFound,
             "there is nothing at this path; there are \(Endpoint.allCases.map(\.rawValue).joined(separator: ", "))"
         )
     }
 
-    /// Where to ask for what is not done over TCP.
-    private func referral(to endpoint: Endpoint) -> String {
+    /// Says how to request an action that is not allowed over TCP.
+    private func refusalOverTCP(of endpoint: Endpoint) -> String {
         let path = endpoint.rawValue
         let socket = ControlSocketAddress.path(server.settingsInForce)
         return """
-            over TCP anybody on this machine could ask for this; use token-cache \(path.dropFirst()), or curl -X POST \
-            --unix-socket \(socket) http://localhost\(path), as a user whom that socket's file lets in
+            this is not allowed over TCP, where every user of this machine could request it; use token-cache \
+            \(path.dropFirst()), or curl -X POST --unix-socket \(socket) http://localhost\(path), as a user with access to \
+            that socket
             """
     }
 
-    private func answer(_ endpoint: Endpoint, _ asker: Asker) async -> AdministrationAnswer {
+    private func answer(_ endpoint: Endpoint, _ requester: Requester) async -> AdministrationAnswer {
         switch endpoint {
         case .page: return StatusPage.answer
         case .status: return AdministrationAnswer(json: await status.next())
-        // A full disk does not get better by a restart: what can answer is alive.
+        // Alive as long as it answers: a restart would not help against a full disk.
         case .health: return AdministrationAnswer(json: ["alive": true])
         case .readiness:
             let readiness = server.readiness
             return AdministrationAnswer(readiness.isReady ? .ok : .unavailable, json: readiness)
         case .metrics: return AdministrationAnswer(mediaType: MetricsText.mediaType, text: await metrics.next())
         case .reload:
-            let outcome = await server.reload("reload asked for by \(asker)")
+            let outcome = await server.reload("reload requested by \(requester)")
             return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
         case .drain:
-            server.drain("drain asked for by \(asker)")
+            server.drain("drain requested by \(requester)")
             return AdministrationAnswer(json: Draining(draining: true))
         }
     }

@@ -1,17 +1,17 @@
 internal import EventLoop
 
-/// Something that takes a moment to make and reads files, so that it is made on another thread than a loop's.
+/// A report that takes some time to create and reads files, and is therefore created on another thread than the loop's.
 ///
-/// One is made at a time, for all who have asked before it was begun: however many ask, the threads that tasks share keep
-/// time for the rest, signals among it.
+/// Creates one report at a time, for all requests that arrived before it began. However many requests there are, Swift's
+/// shared threads stay free for other work, such as signals.
 ///
 /// Belongs to its loop's thread.
 final class SharedReport<Report: Sendable>: @unchecked Sendable {
-    // Unchecked: only tasks on the loop touch what changes.
+    // Unchecked: only tasks on the loop access the variables.
 
     private let loop: EventLoop
     private let make: @Sendable () -> Report
-    private var askers: [CheckedContinuation<Report, Never>] = []
+    private var waiting: [CheckedContinuation<Report, Never>] = []
     private var isMaking = false
 
     init(on loop: EventLoop, _ make: @escaping @Sendable () -> Report) {
@@ -19,22 +19,22 @@ final class SharedReport<Report: Sendable>: @unchecked Sendable {
         self.make = make
     }
 
-    /// One that was begun after this call.
+    /// Waits for a report that is begun after this call.
     func next() async -> Report {
-        await withCheckedContinuation { asker in
-            askers.append(asker)
+        await withCheckedContinuation { continuation in
+            waiting.append(continuation)
             guard !isMaking else { return }
             isMaking = true
-            Task(executorPreference: loop) { await self.makeForAskers() }
+            Task(executorPreference: loop) { await self.makeReports() }
         }
     }
 
-    private func makeForAskers() async {
-        while !askers.isEmpty {
-            let served = askers
-            askers = []
+    private func makeReports() async {
+        while !waiting.isEmpty {
+            let served = waiting
+            waiting = []
             let report = await Task { [make] in make() }.value
-            for asker in served { asker.resume(returning: report) }
+            for continuation in served { continuation.resume(returning: report) }
         }
         isMaking = false
     }

@@ -3,22 +3,23 @@ internal import FoundationEssentials
 internal import Glibc
 internal import System
 
-/// A connected socket of a command that has nothing else to do than to wait for an answer.
+/// A connected socket with blocking calls, for commands that only wait for an answer.
 struct BlockingSocket: ~Copyable {
     private let descriptor: FileDescriptor
 
-    /// Why there is no connection, in the system's words.
+    /// Why the connection failed.
     struct Failure: Error {
+        /// The system's error text.
         let reason: String
-        /// `errno`, 0 where no call failed.
+        /// `errno`; 0 if no system call failed.
         var code: Int32 = 0
     }
 
     /// Connects to a Unix socket.
     ///
     /// - Parameters:
-    ///   - path: Where to.
-    ///   - timeoutInSeconds: For connecting, and for each call; nil waits for as long as it takes.
+    ///   - path: The socket's path.
+    ///   - timeoutInSeconds: The limit for connecting and for each call; nil for none.
     init(unixPath path: String, timeoutInSeconds: Int?) throws(Failure) {
         do throws(SystemError) {
             let address = try UnixSocketAddress(path: path, call: "connect")
@@ -33,8 +34,8 @@ struct BlockingSocket: ~Copyable {
     /// Connects over TCP.
     ///
     /// - Parameters:
-    ///   - address: Where to.
-    ///   - timeoutInSeconds: For connecting, and for each call.
+    ///   - address: The address to connect to.
+    ///   - timeoutInSeconds: The limit for connecting and for each call; nil for none.
     init(_ address: SocketAddress, timeoutInSeconds: Int?) throws(Failure) {
         do throws(SystemError) {
             descriptor = try address.connect(timeoutInSeconds: timeoutInSeconds)
@@ -43,7 +44,7 @@ struct BlockingSocket: ~Copyable {
         }
     }
 
-    /// Sends all of it, or as much as the other side takes before it goes.
+    /// Sends the data; stops early if the server closes the connection or the timeout passes.
     func send(_ data: Data) {
         let bytes = Array(data)
         var sent = 0
@@ -61,7 +62,7 @@ struct BlockingSocket: ~Copyable {
         }
     }
 
-    /// The next bytes; nil if nothing more comes, or not in time.
+    /// The next bytes; nil at the end of the connection or after the timeout.
     func receive() -> Data? {
         var chunk = [UInt8](repeating: 0, count: 1 << 16)
         let count = retryingInterrupts { unsafe recv(descriptor.number, &chunk, chunk.count, 0) }

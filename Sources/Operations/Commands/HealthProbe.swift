@@ -3,40 +3,40 @@ package import Server
 package import Settings
 internal import System
 
-/// Asks a running server whether it is ready, as a probe of a service manager does.
+/// Asks a running server whether it is ready, for the probes of service managers.
 ///
 /// Blocks the calling thread, for a few seconds at most.
 package struct HealthProbe {
     private let settings: Settings
 
-    /// For each step of the conversation: a server that hangs says nothing, and its manager has to learn of that.
+    /// The limit for connecting and for each wait for bytes, so that the probe detects a server that hangs.
     static let timeoutInSeconds = 5
 
     package init(_ settings: Settings) {
         self.settings = settings
     }
 
-    /// What the server says; not ready when it does not answer.
+    /// The server's readiness; not ready if the server does not answer.
     package func ask() -> ServiceReadiness {
         var failures: [String] = []
         for address in settings.admin.listen where !address.isChosenBySystem {
             guard case .tcp(let host, let port) = address.place else { continue }
             switch Self.ask(host, port) {
             case .success(let readiness): return readiness
-            case .failure(let reason): failures.append("\(address) does not say that it is ready: \(reason)")
+            case .failure(let reason): failures.append("\(address) does not report its readiness: \(reason)")
             }
         }
         guard failures.isEmpty else { return ServiceReadiness(reasons: failures) }
         return askControlSocket()
     }
 
-    /// Asks the server that has the data folder.
+    /// Asks the server that uses the data folder.
     func askControlSocket() -> ServiceReadiness {
         let path = ControlSocketAddress.path(settings)
         switch Self.ask(.unix(path: path)) {
         case .success(let readiness): return readiness
         case .failure(let reason):
-            return ServiceReadiness(reasons: ["\(path) does not say that it is ready: \(reason)"])
+            return ServiceReadiness(reasons: ["\(path) does not report its readiness: \(reason)"])
         }
     }
 
@@ -67,7 +67,7 @@ package struct HealthProbe {
             switch error {
             case .unreachable(let reason, _): return .failure(reason)
             case .noAnswer: return .failure("no answer came")
-            case .unreadable, .refused: return .failure("what answers there is no token-cache")
+            case .unreadable, .refused: return .failure("the program that answers there is not token-cache")
             }
         }
     }

@@ -1,19 +1,19 @@
 internal import TokenStore
 
 extension ServerClient {
-    /// Has a running server carry out a request to its store.
+    /// Sends a request for the store to a running server, and waits for the reply.
     ///
     /// - Parameters:
     ///   - request: Sent as JSON.
-    ///   - progress: Told now and then how far the work is.
+    ///   - progress: Called repeatedly with the progress of the work.
     func perform<Request: StoreRequest>(
         _ request: Request, _ progress: (StoreProgress) -> Void
     ) throws(Failure) -> Request.Reply {
-        guard let body = try? OperationsJSON.encode(request) else { throw .refused("the request cannot be written") }
+        guard let body = try? OperationsJSON.encode(request) else { throw .refused("the request cannot be encoded") }
         guard body.count <= ControlSocketAddress.bodyLimit else {
             throw .refused(
                 """
-                this takes \(body.count >> 20) MiB as JSON, and a running server takes requests of up to \
+                this takes \(body.count >> 20) MiB as JSON, and a running server accepts requests of up to \
                 \(ControlSocketAddress.bodyLimit >> 20) MiB; stop the server, do it then, and start it again
                 """
             )

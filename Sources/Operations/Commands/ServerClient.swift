@@ -3,11 +3,11 @@ internal import FoundationEssentials
 internal import Server
 internal import System
 
-/// Asks a running server over HTTP, one request a connection; blocks the calling thread meanwhile.
+/// The HTTP client of all commands: sends one request per connection to a running server, and blocks until it is answered.
 ///
-/// The HTTP client of all commands. It reads what this server writes and nothing else.
+/// It understands only the answers of this server, not HTTP in general.
 struct ServerClient: Sendable {
-    /// Where the server is asked.
+    /// Where to reach the server.
     enum Place: Sendable {
         /// The control socket's path.
         case unix(path: String)
@@ -17,21 +17,21 @@ struct ServerClient: Sendable {
 
     /// Why there is no answer.
     enum Failure: Error {
-        /// Nothing accepts connections there: the system's reason, and `errno`.
+        /// The connection failed: the system's reason, and `errno`.
         case unreachable(reason: String, code: Int32)
-        /// The connection ended before anything came, or nothing came in time.
+        /// The connection ended, or the timeout passed, before the first byte of the answer.
         case noAnswer
-        /// What came is not an answer of this server, or it ended in the middle.
+        /// The answer is incomplete, or is not one of this server.
         case unreadable
-        /// The server refused, in its own words.
+        /// The server refused the request with this error text.
         case refused(String)
     }
 
     let place: Place
-    /// For connecting and for each wait for bytes; nil waits for as long as it takes.
+    /// The limit for connecting and for each wait for bytes; nil for none.
     var timeoutInSeconds: Int?
 
-    /// Bytes of an answer that is read as a whole.
+    /// The largest body of an answer that is read as a whole, in bytes.
     private static let answerLimit = 1 << 20
 
     /// Sends a request without a body and decodes the JSON of its answer, whatever the answer's status.
@@ -49,25 +49,25 @@ struct ServerClient: Sendable {
         throw .unreadable
     }
 
-    /// Sends a request with a JSON body and lends each line of the answer's body as it comes.
+    /// Sends a request with a JSON body, and passes on each line of the answer's body as it arrives.
     ///
     /// - Parameters:
     ///   - path: Such as `/store/get`.
     ///   - body: JSON.
-    ///   - take: Takes a line without its end; returns false when it needs no more.
+    ///   - handleLine: Receives a line without its newline; returns false when it needs no further lines.
     func post(
-        _ path: String, _ body: Data, _ take: (Data) throws(Failure) -> Bool
+        _ path: String, _ body: Data, _ handleLine: (Data) throws(Failure) -> Bool
     ) throws(Failure) {
         let head = Self.head("POST", path, ["Content-Type: application/json", "Content-Length: \(body.count)"])
         // A server that refuses the request early does not read all of it, and its answer says why.
         var connection = try connect(sending: head + body)
         guard connection.skipHead() else { throw .noAnswer }
         while let line = connection.line() {
-            guard try take(line) else { return }
+            guard try handleLine(line) else { return }
         }
     }
 
-    /// What the server answers instead of what it was asked for.
+    /// The body of an error answer.
     private struct Refusal: Decodable {
         let error: String
     }
@@ -91,10 +91,10 @@ struct ServerClient: Sendable {
         }
     }
 
-    /// The answer as it comes.
+    /// Reads the answer from the socket.
     private struct Connection: ~Copyable {
         private let socket: BlockingSocket
-        /// Received and not yet taken.
+        /// Received bytes that have not been read yet.
         private var buffer = Data()
         private(set) var hasReceived = false
 
@@ -102,7 +102,7 @@ struct ServerClient: Sendable {
             self.socket = socket
         }
 
-        /// Skips the answer's head; false when the connection ended before.
+        /// Skips the answer's head; returns false if the connection ends before the end of the head.
         mutating func skipHead() -> Bool {
             while let line = line() {
                 if line.isEmpty { return true }
@@ -119,7 +119,7 @@ struct ServerClient: Sendable {
             return receive()
         }
 
-        /// The next line without its end; nil when none is complete before the end.
+        /// The next line without its newline; nil if the connection ends before the end of the line.
         mutating func line() -> Data? {
             var searched = buffer.startIndex
             while true {

@@ -2,16 +2,16 @@ internal import Glibc
 package import Server
 package import Settings
 
-/// Has a running server do something to itself, over its control socket.
+/// Reloads or stops a running server through its control socket.
 package enum ServerControl {
     package typealias Failure = StoreAccess.Failure
 
-    /// Has it read its settings and files again, and waits for the outcome.
+    /// Makes the server read its settings and files again, and waits for the outcome.
     package static func reload(_ settings: Settings) throws(Failure) -> ReloadOutcome {
         try ask("/reload", settings)
     }
 
-    /// Has it stop when everything that it has received is answered; does not wait for that.
+    /// Makes the server answer the requests it has received, and stop; does not wait for that.
     package static func drain(_ settings: Settings) throws(Failure) -> Draining {
         try ask("/drain", settings)
     }
@@ -25,14 +25,17 @@ package enum ServerControl {
             switch error {
             case .unreachable(_, ENOENT), .unreachable(_, ECONNREFUSED):
                 throw Failure(
-                    "no server has the data folder \(directory); name that of the server with --data-directory or --config"
+                    """
+                    no server uses the data folder \(directory); name the server's data folder with --data-directory or \
+                    --config
+                    """
                 )
             case .unreachable(_, EACCES), .unreachable(_, EPERM):
-                throw Failure("\(socketPath) is not for this user; run this as root or as the server's user")
-            case .unreachable(let reason, _): throw Failure("\(socketPath) cannot be connected to: \(reason)")
-            case .noAnswer: throw Failure("the server went away before it had answered")
-            case .refused(let reason): throw Failure("the server did not do it: \(reason)")
-            case .unreadable: throw Failure("the server did not do it: its answer cannot be read")
+                throw Failure("this user may not connect to \(socketPath); run this as root or as the server's user")
+            case .unreachable(let reason, _): throw Failure("connecting to \(socketPath) failed: \(reason)")
+            case .noAnswer: throw Failure("the server ended before it answered")
+            case .refused(let reason): throw Failure("the server refused: \(reason)")
+            case .unreadable: throw Failure("the server's answer cannot be read; it may be another version")
             }
         }
     }

@@ -2,15 +2,15 @@ internal import FoundationEssentials
 internal import Glibc
 internal import HTTP
 
-/// What is answered to those who run the server.
+/// An HTTP answer of the administration.
 struct AdministrationAnswer: Sendable {
     var status = Status.ok
     var mediaType = "application/json"
     var body: [UInt8]
-    /// Further lines of the head.
+    /// Further header lines, such as `Allow: POST`.
     var fields: [String] = []
 
-    /// JSON and a line end.
+    /// An answer with a value as JSON, followed by a newline.
     init(_ status: Status = .ok, json value: some Encodable) {
         self.status = status
         body = ((try? OperationsJSON.encode(value)).map(Array.init) ?? []) + [UInt8(ascii: "\n")]
@@ -26,11 +26,11 @@ struct AdministrationAnswer: Sendable {
         AdministrationAnswer(status, json: ["error": message])
     }
 
-    /// Its bytes, dated now.
+    /// The bytes to send, with the current date.
     ///
     /// - Parameters:
-    ///   - omitsBody: For HEAD.
-    ///   - closes: The connection is closed afterwards (RFC 9112, section 9.6).
+    ///   - omitsBody: True for HEAD.
+    ///   - closes: Whether the connection is closed afterwards (RFC 9112, section 9.6).
     func encoded(omitsBody: Bool = false, closes: Bool) -> [UInt8] {
         let date = HTTPDate.text(unixTime: Int64(time(nil)))
         var lines = [

@@ -3,44 +3,44 @@ internal import Glibc
 
 /// The open connections of one listener of the administration.
 ///
-/// There are few, so that one more takes the place of another one that nothing is lost with: whoever opens connections and
-/// leaves them idle does not keep a probe from its answer.
+/// Their number is small. When the limit is reached, a new connection evicts one that can be closed without harm, so that
+/// idle connections do not keep a probe from its answer.
 ///
 /// Belongs to its loop's thread.
 final class AdministrationConnections: @unchecked Sendable {
-    // Unchecked: only tasks on the loop touch it and its connections.
+    // Unchecked: only tasks on the loop access it and its connections.
 
-    /// What a connection waits for, what is given up first before the others.
+    /// What a connection waits for; earlier cases are evicted before later ones.
     enum Wait: Int, Comparable {
-        case firstByte, restOfRequest, answer, takingOfAnswer
+        case firstByte, restOfRequest, answer, sending
 
         static func < (one: Wait, other: Wait) -> Bool { one.rawValue < other.rawValue }
     }
 
     /// One of the connections.
     final class Connection: @unchecked Sendable {
-        /// Of a connected socket, which is not this value's to close.
+        /// The connected socket; this type does not close it.
         let descriptor: Int32
         private let others: AdministrationConnections
-        /// The order in which connections began to wait for their current request.
+        /// The position among the connections, in the order in which they began to wait for their current request.
         fileprivate var turn = 0
-        /// Nil while the server does something for it that is to be finished.
+        /// Nil while the server works on a request that must be finished.
         fileprivate var wait: Wait?
-        /// Whether another one has its place: no further request of it is read, though some may be there already.
-        fileprivate(set) var isGivenUp = false
+        /// Whether a new connection has taken its place: further requests are not read, even if already received.
+        fileprivate(set) var isEvicted = false
 
         fileprivate init(_ descriptor: Int32, among others: AdministrationConnections) {
             self.descriptor = descriptor
             self.others = others
         }
 
-        /// Notes that it waits for its next request from now on.
+        /// Records that the connection now waits for its next request.
         func expectRequest() {
             others.turns += 1
             turn = others.turns
         }
 
-        /// Waits; the connection may be given up meanwhile.
+        /// Runs the body, during which the connection may be evicted.
         func waiting<Result>(for wait: Wait, _ body: () async -> Result) async -> Result {
             self.wait = wait
             defer { self.wait = nil }
@@ -52,40 +52,41 @@ final class AdministrationConnections: @unchecked Sendable {
     private var turns = 0
     private let lastWait: Wait
 
-    /// - Parameter lastWait: Connections in a later wait than this are never given up.
-    init(givingUp lastWait: Wait) {
+    /// - Parameter lastWait: Connections in a later wait than this are never evicted.
+    init(evictingUpTo lastWait: Wait) {
         self.lastWait = lastWait
     }
 
-    /// Takes in a connection, for which another one may be given up.
+    /// Adds a connection; evicts another one if the limit is reached.
     ///
     /// - Parameters:
-    ///   - descriptor: A connected socket; it stays the caller's.
-    ///   - limit: Of open connections.
-    /// - Returns: Nil when there is no room, as all have requests under way.
+    ///   - descriptor: A connected socket, which the caller continues to own.
+    ///   - limit: How many connections may be open.
+    /// - Returns: Nil if the limit is reached and no connection can be evicted.
     func admit(_ descriptor: Int32, limit: Int) -> Connection? {
         if connections.count >= limit {
             let idle = connections.filter { $0.wait.map { $0 <= lastWait } ?? false }
             guard let oldest = idle.min(by: { ($0.wait ?? lastWait, $0.turn) < ($1.wait ?? lastWait, $1.turn) }) else {
                 return nil
             }
-            giveUp(oldest)
+            evict(oldest)
         }
         let connection = Connection(descriptor, among: self)
         connections.append(connection)
         return connection
     }
 
-    /// Forgets a connection that is over.
+    /// Removes a connection that has ended.
     func remove(_ connection: Connection) {
         connections.removeAll { $0 === connection }
     }
 
-    /// Has its wait end with the end of the connection, which then closes the descriptor: as it waits, that is open.
-    private func giveUp(_ connection: Connection) {
+    /// Shuts the socket down, which ends the connection's wait; its task then closes the descriptor.
+    private func evict(_ connection: Connection) {
+        // Open for certain, as the connection's task still waits on it.
         _ = shutdown(connection.descriptor, Int32(SHUT_RDWR))
         connection.wait = nil
-        connection.isGivenUp = true
+        connection.isEvicted = true
         remove(connection)
     }
 }

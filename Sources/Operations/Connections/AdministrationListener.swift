@@ -4,33 +4,33 @@ internal import Server
 internal import Settings
 internal import System
 
-/// A listener for those who run the server, apart from its clients' ones.
+/// A listener of the administration, separate from the clients' listeners.
 ///
-/// Any thread, but for its connections.
+/// Any thread, except for its connections, which belong to their loop.
 final class AdministrationListener: Sendable {
     private let listener: Listener
     private let connections: AdministrationConnections
 
-    /// Open connections; one more takes the place of an idle one, and is closed at once when there is none.
+    /// How many connections may be open; a further one evicts an idle one, or is closed at once if none is idle.
     private static let connectionLimit = 64
-    /// The same when descriptors are scarce.
+    /// The limit while descriptors are scarce.
     private static let scarceLimit = 4
 
     /// - Parameters:
-    ///   - listener: To be accepted from on one loop.
-    ///   - lastWait: Connections in a later wait than this are not given up for new ones.
-    init(_ listener: Listener, givingUp lastWait: AdministrationConnections.Wait) {
+    ///   - listener: Accepted from on one loop only.
+    ///   - lastWait: Connections in a later wait than this are not evicted by new ones.
+    init(_ listener: Listener, evictingUpTo lastWait: AdministrationConnections.Wait) {
         self.listener = listener
-        connections = AdministrationConnections(givingUp: lastWait)
+        connections = AdministrationConnections(evictingUpTo: lastWait)
     }
 
-    /// The listeners of `admin.listen`: a name may stand for several addresses.
+    /// Opens the listeners of `admin.listen`; a host name may resolve to several addresses.
     static func open(_ addresses: [ListenAddress]) throws(StartError) -> [AdministrationListener] {
         var listeners: [AdministrationListener] = []
         for address in addresses {
             do throws(StartError) {
                 listeners += try ClientListener.open(address, tls: nil).map {
-                    AdministrationListener($0.listener, givingUp: .takingOfAnswer)
+                    AdministrationListener($0.listener, evictingUpTo: .sending)
                 }
             } catch {
                 switch error {
@@ -45,19 +45,19 @@ final class AdministrationListener: Sendable {
         return listeners
     }
 
-    /// What it listens on.
+    /// The address, for the log.
     var name: String { listener.name }
 
     /// Whether only programs on this machine can reach it.
     var isLocal: Bool { listener.isLocal }
 
-    /// Accepts on a loop until that is abandoned, and returns when what was asked for is over.
+    /// Accepts connections until the loop is abandoned, and returns when all connections have ended.
     ///
     /// - Parameters:
-    ///   - loop: The loop of the calling task.
-    ///   - logger: Told when nothing can be accepted.
-    ///   - reserve: What clients' connections leave alone: of it these take a few.
-    ///   - serve: Serves a connection and closes its socket, in a task of its own on the loop.
+    ///   - loop: The calling task's loop.
+    ///   - logger: Receives an error if the listener cannot be used.
+    ///   - reserve: The descriptors that clients' connections leave free; the administration uses a few of them.
+    ///   - serve: Serves a connection and closes its socket, in its own task on the loop.
     func accept(
         on loop: EventLoop, _ logger: Logger, leaving reserve: DescriptorReserve,
         serve: @escaping @Sendable (_ connection: AdministrationConnections.Connection) async -> Void
@@ -67,7 +67,7 @@ final class AdministrationListener: Sendable {
             do throws(SystemError) {
                 acceptor = try Acceptor(listener, on: loop, outlastsDraining: true)
             } catch {
-                logger.error("\(name) cannot be accepted from until a restart: \(error)")
+                logger.error("\(name) cannot accept connections until a restart: \(error)")
                 return
             }
             while !loop.isAbandoned {
@@ -82,7 +82,7 @@ final class AdministrationListener: Sendable {
                         await serve(connection)
                         connections.remove(connection)
                     }
-                    // The new one reads its request, and the one that was given up closes, before the next comes.
+                    // Let the new connection read its request, and the evicted one close, before the next is accepted.
                     await Task.yield()
                 case .failed:
                     await loop.sleep(until: loop.now + Nanoseconds(.milliseconds(100)))

@@ -2,56 +2,58 @@ internal import EventLoop
 internal import HTTP
 internal import System
 
-/// A connection of those who run the server: whole requests in, whole answers out.
+/// Receives complete requests and sends complete answers on a connection of the administration.
 ///
-/// Unhurried where `Connection` is fast. Belongs to its loop's thread.
+/// Written for simplicity, unlike the clients' `Connection`, which is written for speed. Belongs to its loop's thread.
 struct AdministrationStream: ~Copyable {
     private var stream: TCPStream
     private let loop: EventLoop
     private let connection: AdministrationConnections.Connection
     private var reader: RequestReader
     private var hasRequest = false
-    /// Where large bodies have to wait for room; nil when there are none.
+    /// The budget for large bodies; nil where only small ones are allowed.
     private let memory: ControlMemory?
-    /// Of the current body, when that is large.
+    /// The current body's share of the budget, if the body is large.
     private var share: ControlMemory.Share?
 
-    /// Bodies up to this many bytes are not counted.
+    /// Bodies up to this many bytes are not counted against the budget.
     private static let smallBody = 64 << 10
 
-    /// For the next request, and for some of an answer to be taken.
+    /// How long to wait for the next request, and for the client to read more of an answer.
     private static let timeout = Nanoseconds(.seconds(30))
 
-    /// Bytes that are sent in one go.
+    /// How many bytes are sent before other tasks of the loop get a turn.
     private static let piece = 256 << 10
 
-    /// A request and what was asked of the connection.
+    /// A received request, without its body.
     struct Received {
         let method: String
         let path: String
         /// With or without a port; empty when the request names no host.
         let host: String
-        /// Whether the client waits for no further answer.
+        /// Whether the connection closes after the answer.
         let isLast: Bool
-        /// Whether a page of another site has sent it: browsers tell the origin of what is no GET (Fetch, section 3.2), and
-        /// those of today of every request whether it is of the same site (Fetch Metadata, section 2.3).
+        /// Whether a page of another site has sent it.
+        ///
+        /// Browsers send the origin with all methods but GET and HEAD (Fetch, section 3.2), and current ones send with every
+        /// request whether it comes from the same site (Fetch Metadata, section 2.3).
         let isFromPage: Bool
     }
 
     enum Event {
         case request(Received)
-        /// What was sent cannot be answered otherwise, nor read on.
+        /// The input is not a valid request: send the refusal and close.
         case refused(Refusal)
-        /// There is nobody to be answered any more.
-        case over
+        /// The connection has ended, timed out or been evicted: there is nothing to answer.
+        case closed
     }
 
     /// - Parameters:
-    ///   - connection: Its socket, which this owns.
-    ///   - loop: The loop of the calling task.
-    ///   - limits: How much a request may hold.
-    ///   - memory: What bodies take part of.
-    /// - Returns: Nil when the client has gone already.
+    ///   - connection: The connection; this value takes over its socket.
+    ///   - loop: The calling task's loop.
+    ///   - limits: The size limits of requests.
+    ///   - memory: The budget for large bodies.
+    /// - Returns: Nil if the client has already closed the connection.
     init?(
         _ connection: AdministrationConnections.Connection, on loop: EventLoop, limits: RequestLimits,
         memory: ControlMemory? = nil
@@ -67,27 +69,28 @@ struct AdministrationStream: ~Copyable {
         reader = RequestReader(limits: limits)
     }
 
-    /// Waits for the next request, also while the loop drains: until it is abandoned.
+    /// Waits for the next request, even while the loop drains, until the loop is abandoned.
     mutating func receive() async -> Event {
         var deadline = loop.now + Self.timeout
         if hasRequest { reader.finishRequest() }
         hasRequest = false
         connection.expectRequest()
         while true {
-            // It shares its loop with others, and may have much at hand: no request of it is under way meanwhile.
+            // Other connections share the loop, and much input may be buffered here. No request is under way, so that the
+            // connection may be evicted meanwhile.
             await connection.waiting(for: .restOfRequest) { await Task.yield() }
-            guard !connection.isGivenUp else { return .over }
+            guard !connection.isEvicted else { return .closed }
             switch reader.next() {
             case .request:
                 hasRequest = true
                 return .request(received)
             case .refused(let refusal): return .refused(refusal)
             case .sendContinue:
-                guard await send(ResponseEncoder.continueResponse) else { return .over }
+                guard await send(ResponseEncoder.continueResponse) else { return .closed }
             case .needsMore(let part):
                 if case .body = part, let memory, share == nil, bodySize > Self.smallBody {
                     share = await memory.share(bodySize, on: loop)
-                    guard share != nil else { return .over }
+                    guard share != nil else { return .closed }
                     deadline = loop.now + Self.timeout
                 }
                 let wait: AdministrationConnections.Wait = if case .start = part { .firstByte } else { .restOfRequest }
@@ -98,14 +101,14 @@ struct AdministrationStream: ~Copyable {
                     let reason = await connection.waiting(for: wait) {
                         await stream.waitUntilReadable(until: deadline, isIdle: false)
                     }
-                    guard reason == .ready else { return .over }
-                case .endOfInput, nil: return .over
+                    guard reason == .ready else { return .closed }
+                case .endOfInput, nil: return .closed
                 }
             }
         }
     }
 
-    /// As announced; otherwise the most that it may have.
+    /// The announced length of the body in bytes; the limit if it is not announced.
     private var bodySize: Int {
         switch reader.partialHead.framing {
         case .none: 0
@@ -114,9 +117,9 @@ struct AdministrationStream: ~Copyable {
         }
     }
 
-    /// Gives away the body of the request at hand, after which nothing more can be received.
+    /// Moves the current request's body out; nothing more can be received afterwards.
     ///
-    /// Without a copy: with many megabytes that takes long enough for others to notice.
+    /// Moved rather than copied: a copy of many megabytes would block the loop noticeably.
     mutating func takeBody() -> ArraySlice<UInt8> {
         let start = reader.bytes.count - reader.requestBytes.count
         let body = reader.request.body.indices
@@ -125,8 +128,8 @@ struct AdministrationStream: ~Copyable {
         return bytes[(start + body.lowerBound)..<(start + body.upperBound)]
     }
 
-    /// Gives back what was taken of the memory for the body, which is not held any more.
-    mutating func giveBackShare() {
+    /// Returns the body's share to the budget; call it when the body is no longer held.
+    mutating func releaseShare() {
         _ = share.take()
     }
 
@@ -142,17 +145,17 @@ struct AdministrationStream: ~Copyable {
         )
     }
 
-    /// Sends all of it; false when the client does not take it.
+    /// Sends all bytes; returns false if the client does not read them.
     mutating func send(_ bytes: [UInt8]) async -> Bool {
         var sent = 0
         while sent < bytes.count {
-            // In pieces, so that others have their turn however fast the client takes them.
+            // In pieces, so that other tasks of the loop get a turn however fast the client reads.
             if sent > 0 { await Task.yield() }
             let piece = sent..<min(sent + Self.piece, bytes.count)
             guard let count = try? stream.send(bytes.span.extracting(piece)) else { return false }
             sent += count
             if count == 0 {
-                let reason = await connection.waiting(for: .takingOfAnswer) {
+                let reason = await connection.waiting(for: .sending) {
                     await stream.waitUntilWritable(until: loop.now + Self.timeout)
                 }
                 guard reason == .ready else { return false }
@@ -161,7 +164,7 @@ struct AdministrationStream: ~Copyable {
         return true
     }
 
-    /// Tells the client that nothing more will come.
+    /// Closes the sending direction, so that the client sees the end of the answer.
     func finishSending() {
         stream.finishSending()
     }

@@ -1,15 +1,15 @@
 internal import EventLoop
 internal import System
 
-/// The memory that commands take together: large requests and replies wait until there is room for them.
+/// The memory budget of all commands together: large requests and replies wait until the budget has room for them.
 ///
-/// Counted are the bytes of JSON; what is made of them takes some four times as much meanwhile.
+/// Counts the bytes of JSON; the decoded values take about four times as much for a while.
 ///
 /// Belongs to its loop's thread.
 final class ControlMemory: @unchecked Sendable {
-    // Unchecked: only tasks on the loop touch it.
+    // Unchecked: only tasks on the loop access it.
 
-    /// A share of it, which is given back with this value.
+    /// A share of the budget, released when this value is destroyed.
     struct Share: ~Copyable {
         private let memory: ControlMemory
         private let bytes: Int
@@ -27,14 +27,14 @@ final class ControlMemory: @unchecked Sendable {
 
     private let limit: Int
     private var taken = 0
-    /// Those who wait, in their order.
+    /// The numbers of the waiting requests, in the order of their arrival.
     private var waiting: [Int] = []
     private var lastNumber = 0
 
-    /// Between two looks whether there is room.
+    /// How long to wait before checking for room again.
     private static let pause = Nanoseconds(.milliseconds(10))
 
-    /// - Parameter limit: In bytes.
+    /// - Parameter limit: The size of the budget in bytes.
     init(limit: Int) {
         self.limit = limit
     }
@@ -42,8 +42,8 @@ final class ControlMemory: @unchecked Sendable {
     /// Waits for a share; nil when the loop is draining.
     ///
     /// - Parameters:
-    ///   - bytes: How much; what is more than all counts as all.
-    ///   - loop: The loop of the calling task.
+    ///   - bytes: The size of the share; reduced to the whole budget if it is larger.
+    ///   - loop: The calling task's loop.
     func share(_ bytes: Int, on loop: EventLoop) async -> Share? {
         let bytes = min(bytes, limit)
         lastNumber += 1

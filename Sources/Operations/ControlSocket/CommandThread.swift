@@ -1,11 +1,11 @@
 internal import Dispatch
 
-/// Runs the work of one command, reading and writing JSON included, on a thread that nothing else needs.
+/// Runs the work of one command, including its JSON, on its own thread.
 ///
-/// Swift's own threads are as many as the machine has processors: two long commands would have all else wait that runs
-/// there, signs of life for the service manager among it.
+/// Swift has as many shared threads as the machine has processors. Two long commands could occupy all of them, and delay
+/// everything else that runs there.
 final class CommandThread: TaskExecutor {
-    /// A serial queue, which the system gives a thread while it has work.
+    /// A serial queue, which has a thread while it has work.
     private let queue = DispatchQueue(label: "command")
 
     func enqueue(_ job: consuming ExecutorJob) {

@@ -5,7 +5,7 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// One connection of the control socket: one request, its progress, its reply.
+/// Serves a connection to the control socket: receives one request, and sends its progress and its reply.
 ///
 /// Belongs to its loop's thread.
 struct ControlConnection: ~Copyable {
@@ -13,8 +13,7 @@ struct ControlConnection: ~Copyable {
     private let loop: EventLoop
     private let administrator: any StoreAdministrator
     private let endpoints: AdministrationEndpoints
-    private let asker: Asker
-
+    private let requester: Requester
     private let memory: ControlMemory
 
     private static let limits: RequestLimits = {
@@ -22,14 +21,14 @@ struct ControlConnection: ~Copyable {
         limits.body = ControlSocketAddress.bodyLimit
         return limits
     }()
-    /// Between two lines of progress.
+    /// The shortest time between two progress lines.
     private static let progressInterval = Duration.milliseconds(100)
 
     private init(
-        _ stream: consuming AdministrationStream, of asker: Asker, on loop: EventLoop,
+        _ stream: consuming AdministrationStream, from requester: Requester, on loop: EventLoop,
         _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
     ) {
-        self.asker = asker
+        self.requester = requester
         self.memory = memory
         self.stream = stream
         self.loop = loop
@@ -40,31 +39,31 @@ struct ControlConnection: ~Copyable {
     /// Serves a connection from its first byte to its last.
     ///
     /// - Parameters:
-    ///   - connection: Whose socket this call closes.
-    ///   - loop: The loop of the calling task.
-    ///   - administrator: Of the store.
-    ///   - endpoints: Of the server.
-    ///   - memory: Shared by all.
+    ///   - connection: The connection; this call closes its socket.
+    ///   - loop: The calling task's loop.
+    ///   - administrator: Answers requests for the store.
+    ///   - endpoints: Answer requests for the server.
+    ///   - memory: The memory budget that all commands share.
     static func serve(
         _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrator: any StoreAdministrator,
         _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
     ) async {
-        let asker = Asker(connectedTo: connection.descriptor)
+        let requester = Requester(connectedTo: connection.descriptor)
         guard let stream = AdministrationStream(connection, on: loop, limits: limits, memory: memory) else { return }
-        var connection = ControlConnection(stream, of: asker, on: loop, administrator, endpoints, memory)
+        var connection = ControlConnection(stream, from: requester, on: loop, administrator, endpoints, memory)
         await connection.serve()
     }
 
     private mutating func serve() async {
         switch await stream.receive() {
         case .request(let request):
-            if let answer = await endpoints.answer(request, of: asker) {
+            if let answer = await endpoints.answer(request, from: requester) {
                 _ = await stream.send(answer.encoded(omitsBody: request.method == "HEAD", closes: true))
             } else {
                 await answer(request.method, request.path)
             }
         case .refused(let refusal): await refuse(refusal.status, refusal.message)
-        case .over: return
+        case .closed: return
         }
         stream.finishSending()
     }
@@ -99,12 +98,12 @@ struct ControlConnection: ~Copyable {
         }
         var share: ControlMemory.Share?
         if type.replySize > 0 {
-            // A command that waited for memory while it holds some could wait for another such command, or for itself.
-            stream.giveBackShare()
+            // Released first: commands that wait for memory while holding some could wait for each other for ever.
+            stream.releaseShare()
             share = await memory.share(type.replySize, on: loop)
             if share == nil { return await refuse(.unavailable, "the server is stopping") }
         }
-        // The reply takes this memory until it has been sent.
+        // The reply occupies this memory until it has been sent.
         defer { _ = share.take() }
         guard await send(Self.head(.ok)) else { return }
         let (lines, continuation) = AsyncStream.makeStream(of: [UInt8].self, bufferingPolicy: .unbounded)
@@ -127,8 +126,8 @@ struct ControlConnection: ~Copyable {
             continuation.yield(Self.text(line))
             continuation.finish()
         }
-        let watching = Task(executorPreference: loop) { [loop] in
-            // The server is to stop: each request may be given up at any point.
+        let drainWatch = Task(executorPreference: loop) { [loop] in
+            // When the server stops, the work is cancelled: every request may end at any point.
             while !loop.isDraining && !Task.isCancelled {
                 await loop.sleep(until: loop.now + Nanoseconds(Self.progressInterval))
             }
@@ -136,12 +135,12 @@ struct ControlConnection: ~Copyable {
             continuation.finish()
         }
         for await line in lines {
-            // Nobody waits for it any more.
+            // On failure the command has ended, and nothing waits for the reply.
             guard await send(line) else { break }
         }
         work.cancel()
-        watching.cancel()
-        // Until it has cleared away what it leaves unfinished: the server ends when all connections have.
+        drainWatch.cancel()
+        // Wait for the work to clean up, as the server ends when all connections have ended.
         await work.value
     }
 
@@ -150,7 +149,7 @@ struct ControlConnection: ~Copyable {
     ) async throws -> Request {
         let body = stream.takeBody()
         return try await Task(executorPreference: thread) {
-            // Without a body nothing is asked for but the thing itself.
+            // An empty body stands for a request without parameters.
             try OperationsJSON.decode(type, from: body.isEmpty ? Data("{}".utf8) : Data(body))
         }.value
     }

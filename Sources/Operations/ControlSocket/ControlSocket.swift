@@ -4,11 +4,11 @@ internal import Server
 internal import System
 internal import TokenStore
 
-/// The Unix socket in the data directory through which the command line reaches a running server, in HTTP.
+/// The Unix socket in the data directory on which commands reach a running server over HTTP.
 ///
-/// Only the server's own user may connect (mode 0600), and root. `POST /store/NAME` with a request's JSON is answered with lines of
-/// JSON, the last of which is the reply or an error: see `ControlLine`. What `AdministrationEndpoints` answers is answered
-/// here as well, and `GET /server` with `ServerFacts`. By hand:
+/// Only the server's user and root may connect (mode 0600). The answer to `POST /store/NAME` with a request in JSON is lines
+/// of JSON, the last of which is the reply or an error: see `ControlLine`. `GET /server` returns `ServerFacts`. All paths of
+/// `AdministrationEndpoints` work here as well. Examples:
 ///
 ///     curl --unix-socket data/control.sock -d '{"id": "9f8a4c1e7b3d60528cd1e5f27a94b306"}' http://localhost/store/get
 ///     curl --unix-socket data/control.sock http://localhost/readyz
@@ -20,30 +20,30 @@ final class ControlSocket: Sendable {
     init(_ store: any TokenStore, directory: String) throws(SystemError) {
         listener = AdministrationListener(
             try Listener(unixPath: ControlSocketAddress.path(in: directory), mode: 0o600, owner: nil),
-            // What a command has begun is not undone for another one.
-            givingUp: .firstByte
+            // A request that has begun is not interrupted by a new connection.
+            evictingUpTo: .firstByte
         )
         administrator = store.administrator
     }
 
-    /// Opens the socket; logs why if it cannot be opened, as the server serves its clients without it.
+    /// Opens the socket, and only logs an error, as the server can serve its clients without the socket.
     ///
-    /// - Returns: Nil when it could not be opened.
+    /// - Returns: Nil if the socket could not be opened.
     static func open(_ store: any TokenStore, directory: String, _ logger: Logger) -> ControlSocket? {
         do throws(SystemError) {
             return try ControlSocket(store, directory: directory)
         } catch {
             logger.warning(
                 """
-                \(ControlSocketAddress.path(in: directory)) cannot be opened, commands such as token-cache backup have to wait \
-                until the server is stopped: \(error)
+                \(ControlSocketAddress.path(in: directory)) cannot be opened, so that commands such as token-cache backup \
+                work only while the server is stopped: \(error)
                 """
             )
             return nil
         }
     }
 
-    /// Accepts on a loop until that is abandoned, and returns when what was asked for is over.
+    /// Accepts connections until the loop is abandoned, and returns when all connections have ended.
     func accept(
         on loop: EventLoop, _ endpoints: AdministrationEndpoints, _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {

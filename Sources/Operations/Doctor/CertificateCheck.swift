@@ -2,20 +2,21 @@ internal import EventLoop
 internal import Server
 internal import Settings
 
-/// Certificates and their keys.
+/// Checks the certificates and private keys of the settings.
 enum CertificateCheck {
     private static let topic = "Certificates"
+    /// Certificates that expire within this many seconds get a warning.
     private static let notice: Int64 = 14 * 86_400
 
     static func findings(_ settings: Settings, now: Int64) -> [Finding] {
         guard !settings.tls.certificates.isEmpty else { return [.ok(topic, "none are set")] }
         let files = TLSFiles(settings)
         return ([files.standard] + files.others).flatMap { pair in
-            FileCheck.privateKey(pair.privateKey, topic) + [look(at: pair, files.clientAuthorities, now: now)]
+            FileCheck.privateKey(pair.privateKey, topic) + [certificate(pair, files.clientAuthorities, now: now)]
         }
     }
 
-    private static func look(at pair: TLSFiles.Pair, _ authorities: String?, now: Int64) -> Finding {
+    private static func certificate(_ pair: TLSFiles.Pair, _ authorities: String?, now: Int64) -> Finding {
         do throws(TLSConfigurationError) {
             return dates(of: try TLSContext.examine(pair, clientAuthorities: authorities), now: now)
         } catch {
@@ -30,11 +31,12 @@ enum CertificateCheck {
         if now < certificate.start {
             let first = LogTime.text(certificate.start).prefix { $0 != "T" }
             return .problem(
-                topic, "\(path) counts from \(first) on", "see whether the clock is right, or use another one")
+                topic, "\(path) is not valid before \(first)",
+                "check that the clock is right, or use another certificate")
         }
         if now >= expiry { return .problem(topic, "\(path) has expired on \(day)", renewal) }
         let names = certificate.names.isEmpty ? "no name" : certificate.names.joined(separator: ", ")
-        let text = "\(path) for \(names) is good until \(day)"
+        let text = "\(path) for \(names) is valid until \(day)"
         return expiry - now < notice ? .warning(topic, "\(text), for less than 14 days", renewal) : .ok(topic, text)
     }
 }

@@ -2,28 +2,28 @@ internal import Glibc
 package import Settings
 internal import TokenStore
 
-/// Looks at everything that a server needs, and says what is wrong with it.
+/// Checks everything that a server needs, and reports each problem with what to do about it.
 ///
-/// Changes nothing, and shows nothing that is secret.
+/// Changes nothing, and reports no secrets.
 package struct Doctor: Sendable {
     private let loader: SettingsLoader
     private let version: String
 
     /// - Parameters:
     ///   - loader: Finds the settings as the server does.
-    ///   - version: Of this program.
+    ///   - version: This program's version.
     package init(_ loader: SettingsLoader, version: String) {
         self.loader = loader
         self.version = version
     }
 
-    /// What is set and has no effect.
+    /// Warns about settings without effect.
     private static func contradictions(_ settings: Settings) -> [Finding] {
         guard settings.accessLog == .off, !settings.accessLogFile.isEmpty else { return [] }
         return [
             .warning(
                 "Settings",
-                "access_log_file is \(settings.accessLogFile), and access_log is off: nothing is written there",
+                "access_log_file is \(settings.accessLogFile), but access_log is off: nothing is written there",
                 "set access_log to combined or json, or leave access_log_file empty"
             )
         ]
@@ -38,7 +38,8 @@ package struct Doctor: Sendable {
             findings.append(.problem("Settings", error))
             findings.append(
                 .warning(
-                    "Settings", "what the settings name was not looked at", "mend the settings, and ask again"
+                    "Settings", "the files and addresses of the settings were not checked",
+                    "correct the settings, and run the doctor again"
                 )
             )
             return DoctorReport(findings: findings + MachineCheck.clock(now: Int64(time(nil))))
@@ -48,7 +49,7 @@ package struct Doctor: Sendable {
         findings.append(LibraryCheck.finding(provider.software))
         let directory = settings.dataDirectoryPath
         let server = RunningServer(directory: directory, provider.examiner)
-        findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "there is no file (--config)"))
+        findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "no settings file is used"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
         findings += Self.contradictions(settings)
         findings += server.findings(version: version)

@@ -3,9 +3,9 @@ internal import Server
 internal import Settings
 internal import System
 
-/// Who may read and write the files.
+/// Checks the permissions of files.
 enum FileCheck {
-    /// Settings hold no secrets, but say where those are: nobody else is to write them.
+    /// The settings file: it contains no secrets, but says where they are, so that only its owner should write it.
     static func settingsFile(_ path: String) -> [Finding] {
         guard let status = FileStatus(path), status.mode & 0o022 != 0 else { return [] }
         return [
@@ -15,7 +15,7 @@ enum FileCheck {
         ]
     }
 
-    /// A file that only the server's user is to read.
+    /// A file that only the server's user should read.
     static func secret(_ path: String, _ topic: String) -> [Finding] {
         guard let status = FileStatus(path), !status.isFolder, status.mode & 0o077 != 0 else { return [] }
         return [
@@ -31,7 +31,7 @@ enum FileCheck {
         return [
             .problem(
                 topic, "others may read or write the private key \(path) (mode \(status.permissions))",
-                "chmod 600 \(path), or 640 for a group; if somebody has read it, get a new key and certificate"
+                "chmod 600 \(path), or 640 for a group; if another user may have read it, replace key and certificate"
             )
         ]
     }

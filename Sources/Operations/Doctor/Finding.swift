@@ -1,18 +1,18 @@
-/// One thing that was looked at.
+/// The result of one check.
 package struct Finding: Encodable, Sendable {
     package enum State: String, Encodable, Sendable {
         case ok
-        /// It serves as it is, but not for ever, or not as well as it could.
+        /// The server works, but may stop working, or could work better.
         case warning
-        /// It cannot serve so, or is not safe.
+        /// The server cannot work, or is not secure.
         case problem
     }
 
-    /// The heading that it belongs under.
+    /// The heading that the finding is printed under.
     package let topic: String
     package let state: State
     package let text: String
-    /// What to do about it; empty when all is well.
+    /// What to do; empty when the state is `ok`.
     package let advice: String
 
     static func ok(_ topic: String, _ text: String) -> Finding {
@@ -27,19 +27,19 @@ package struct Finding: Encodable, Sendable {
         Finding(topic: topic, state: .problem, text: text, advice: advice)
     }
 
-    /// Of an error's text, which says after a semicolon what to do.
+    /// A problem from an error whose text says after a semicolon what to do.
     static func problem(_ topic: String, _ error: some Error & CustomStringConvertible) -> Finding {
         let parts = "\(error)".split(separator: "; ", maxSplits: 1).map(String.init)
-        return problem(topic, parts[0], parts.count == 2 ? parts[1] : "mend it, and ask again")
+        return problem(topic, parts[0], parts.count == 2 ? parts[1] : "correct that, and run the doctor again")
     }
 }
 
-/// Everything that was looked at.
+/// The findings of all checks, and the settings.
 package struct DoctorReport: Encodable, Sendable {
     /// A setting in force.
     package struct Value: Encodable, Sendable {
         package let key: String
-        /// As the file would have it.
+        /// In the syntax of the settings file.
         package let value: String
         /// `default`, `environment`, `command line`, or a file and a line.
         package let origin: String

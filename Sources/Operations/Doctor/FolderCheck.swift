@@ -4,11 +4,12 @@ internal import Settings
 internal import System
 internal import TokenStore
 
-/// The data folder: whose it is, where it lies, how much room it has.
+/// Checks the data folder: its permissions, its file system and the free space there.
 enum FolderCheck {
     private static let topic = "Data folder"
-    /// The WAL takes some 16 MiB beside the database, and so does a checkpoint.
+    /// Less free space than this is a problem: the WAL takes about 16 MiB beside the database, and so does a checkpoint.
     private static let leastRoom = 64 << 20
+    /// Less free space than this is a warning.
     private static let littleRoom = 1 << 30
 
     static func findings(_ directory: String, storeFiles: [String]) -> [Finding] {
@@ -18,16 +19,16 @@ enum FolderCheck {
             guard status.isFolder else { return [.problem(topic, DataDirectoryError.notADirectory(path: directory))] }
             findings += permissions(status, directory, storeFiles)
         } else if unsafe access(directory, F_OK) != 0 && errno == EACCES {
-            findings.append(notForUs(directory))
+            findings.append(inaccessible(directory))
         } else if unsafe access(place, W_OK | X_OK) == 0 {
-            findings.append(.ok(topic, "\(directory) is not there yet; the first start makes it"))
+            findings.append(.ok(topic, "\(directory) does not exist yet; the first start creates it"))
         } else if errno == EROFS {
             findings.append(readOnly(directory))
         } else {
             findings.append(
                 .warning(
-                    topic, "\(directory) is not there, and \(place) is not for this user to write in",
-                    "run token-cache doctor as root or as the server's user, or make the folder for that user"
+                    topic, "\(directory) does not exist, and this user may not create it in \(place)",
+                    "run token-cache doctor as root or as the server's user, or create the folder for that user"
                 )
             )
         }
@@ -48,10 +49,10 @@ enum FolderCheck {
                 )
             )
         } else {
-            findings.append(.ok(topic, "\(directory) is its owner's alone (mode \(status.permissions))"))
+            findings.append(.ok(topic, "only its owner may enter \(directory) (mode \(status.permissions))"))
         }
         if unsafe access(directory, R_OK | W_OK | X_OK) != 0 {
-            findings.append(errno == EROFS ? readOnly(directory) : notForUs(directory))
+            findings.append(errno == EROFS ? readOnly(directory) : inaccessible(directory))
         }
         findings += controlSocket(directory)
         for name in DataDirectory.fileNames + storeFiles {
@@ -67,47 +68,50 @@ enum FolderCheck {
         )
     }
 
-    /// A server whose socket has too long a path serves without it.
+    /// Warns if the path of the control socket is too long; the server then runs without that socket.
     private static func controlSocket(_ directory: String) -> [Finding] {
         let path = ControlSocketAddress.path(in: directory)
         guard path.utf8.count > 107 else { return [] }
         return [
             .warning(
-                topic, "\(path) has more than 107 bytes, too many for a socket: commands cannot reach a running server",
+                topic, "\(path) has more than 107 bytes, too long for a socket: commands cannot reach a running server",
                 "set data_directory to a folder with a shorter path"
             )
         ]
     }
 
-    private static func notForUs(_ directory: String) -> Finding {
-        .warning(topic, "\(directory) is not for this user", "run token-cache doctor as root or as the server's user")
+    private static func inaccessible(_ directory: String) -> Finding {
+        .warning(
+            topic, "this user may not access \(directory)", "run token-cache doctor as root or as the server's user")
     }
 
-    /// File systems of other machines and of programs, by the number that statfs(2) tells.
+    /// Network file systems and those in user space, by the magic numbers of statfs(2).
     private static let remote: [UInt32: String] = [
         0x6969: "NFS", 0xff53_4d42: "CIFS", 0xfe53_4d42: "SMB", 0x517b: "SMB", 0x0102_1997: "9P", 0x6573_5546: "FUSE",
         0x00c3_6400: "Ceph", 0x5346_414f: "AFS",
     ]
 
-    /// - Parameter number: As statfs(2) lists them.
+    /// - Parameters:
+    ///   - number: The file system's magic number, as statfs(2) lists them.
+    ///   - place: The path, for the text.
     static func fileSystem(_ number: UInt32, _ place: String) -> Finding {
         guard let name = remote[number] else { return .ok(topic, "\(place) is on a local file system") }
         return .problem(
-            topic, "\(place) is on \(name), where a lock may not keep others out and a sync may not be one",
+            topic, "\(place) is on \(name), where locks may not exclude other processes and synced data may be lost",
             "set data_directory to a folder on a local disk"
         )
     }
 
     static func room(_ bytes: Int, _ place: String) -> Finding {
         let text = "\(Quantities.text(mebibytesIn: bytes)) are free on the disk of \(place)"
-        let advice = "make room: on a full disk, tokens are not stored and clients get 50001"
+        let advice = "free some space: on a full disk, tokens are not stored and clients get 50001"
         if bytes < leastRoom { return .problem(topic, text, advice) }
         return bytes < littleRoom ? .warning(topic, text, advice) : .ok(topic, text)
     }
 }
 
 extension Quantities {
-    /// Rounded down.
+    /// A size in MiB, or in GiB from 10 GiB on, rounded down.
     static func text(mebibytesIn bytes: Int) -> String {
         bytes >= 10 << 30 ? "\(bytes >> 30) GiB" : "\(bytes >> 20) MiB"
     }

@@ -3,7 +3,7 @@ internal import FoundationEssentials
 internal import Glibc
 internal import TokenStore
 
-/// The versions of what runs.
+/// Reports the versions of token-cache, its libraries and the kernel, and warns about old ones.
 enum LibraryCheck {
     private static let topic = "Versions"
 
@@ -22,7 +22,8 @@ enum LibraryCheck {
         return .warning(topic, "\(text) has \(defect.text)", defect.advice)
     }
 
-    /// When the authors' support ends, in seconds since 1970 (openssl-library.org/policies/releasestrat).
+    /// When the OpenSSL project's support for a series ends, in seconds since 1970
+    /// (openssl-library.org/policies/releasestrat).
     private static let supportEnds: [String: (time: Int64, day: String)] = [
         "3.0": (1_788_739_200, "2026-09-07"), "3.1": (1_741_910_400, "2025-03-14"),
         "3.2": (1_763_856_000, "2025-11-23"), "3.3": (1_775_692_800, "2026-04-09"),
@@ -30,13 +31,15 @@ enum LibraryCheck {
         "3.6": (1_793_491_200, "2026-11-01"),
     ]
 
-    /// - Parameter version: As in `3.0.22`.
+    /// - Parameters:
+    ///   - version: Such as `3.0.22`.
+    ///   - now: Seconds since 1970.
     static func openSSL(_ version: String, now: Int64) -> Finding {
         let series = version.split(separator: ".").prefix(2).joined(separator: ".")
         guard let end = supportEnds[series], now >= end.time else { return .ok(topic, "OpenSSL \(version)") }
         return .warning(
-            topic, "OpenSSL \(version) is out of its authors' support since \(end.day)",
-            "install the distribution's updates, which may mend it for longer, or a distribution with a later OpenSSL"
+            topic, "the OpenSSL project does not support OpenSSL \(version) since \(end.day)",
+            "install your distribution's updates if it still fixes this version, or use one with a later OpenSSL"
         )
     }
 }

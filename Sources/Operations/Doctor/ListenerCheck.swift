@@ -4,7 +4,7 @@ internal import Server
 internal import Settings
 internal import System
 
-/// Whether what the settings name can be listened on, or is already by the server itself.
+/// Checks that the server can listen on the addresses of the settings, or already does.
 enum ListenerCheck {
     static func findings(_ settings: Settings, _ server: RunningServer) -> [Finding] {
         clashes(settings, server)
@@ -17,7 +17,7 @@ enum ListenerCheck {
     static let topic = "Listeners"
 
     private static func clashes(_ settings: Settings, _ server: RunningServer) -> [Finding] {
-        // A running one may have passed sockets instead of some of them.
+        // A running server may use passed sockets in the place of some addresses.
         guard server.facts == nil,
             let clash = AddressClash.find(listen: settings.listen, administration: settings.admin.listen)
         else { return [] }
@@ -28,7 +28,7 @@ enum ListenerCheck {
         _ address: ListenAddress, _ key: String, _ server: RunningServer, _ own: [String]
     ) -> [Finding] {
         switch address.place {
-        case .systemd: return [.ok(topic, "\(key): systemd passes its sockets on when it starts the server")]
+        case .systemd: return [.ok(topic, "\(key): systemd passes its sockets when it starts the server")]
         case .unix(let path): return UnixSocketCheck.findings(path, owner: address.owner, key, server, own)
         case .tcp(let host, let port):
             guard port != 0 else { return [.ok(topic, "\(key): the system chooses the port of \(address)")] }
@@ -37,7 +37,8 @@ enum ListenerCheck {
             } catch {
                 return [
                     .problem(
-                        topic, "\(key): \(address) is not known: \(error.reason)", "name an address of this machine")
+                        topic, "\(key): \(address) cannot be resolved: \(error.reason)",
+                        "name an address of this machine")
                 ]
             }
         }
@@ -47,22 +48,23 @@ enum ListenerCheck {
         -> Finding
     {
         if own.contains(where: { $0.hasSuffix("://\(address)") }) {
-            return .ok(topic, "\(key): the running server has \(address)")
+            return .ok(topic, "\(key): the running server listens on \(address)")
         }
         do throws(SystemError) {
             try Listener.tryBinding(address)
-            guard server.facts != nil else { return .ok(topic, "\(key): \(address) can be had") }
+            guard server.facts != nil else { return .ok(topic, "\(key): \(address) is free") }
             return .warning(
-                topic, "\(key): the running server is not on \(address)", "restart it, as the settings have changed")
+                topic, "\(key): the running server does not listen on \(address)",
+                "restart it, as the settings have changed")
         } catch {
             return fault(error, "\(address)", key, server)
         }
     }
 
     private static func fault(_ error: SystemError, _ name: String, _ key: String, _ server: RunningServer) -> Finding {
-        let another = "stop that one (ss -ltnp shows it), or set \(key) to another address"
+        let another = "stop that program (ss -ltnp shows it), or set \(key) to another address"
         if error.isAddressInUse {
-            // Who it is cannot be seen from here.
+            // This user cannot see whether the server itself uses the address.
             if case .hidden = server {
                 return .warning(
                     topic, "\(key): \(name) is in use, by the running server or by another program",
@@ -73,13 +75,13 @@ enum ListenerCheck {
         }
         if error.isPermissionDenied {
             return .warning(
-                topic, "\(key): \(name) is not for this user",
+                topic, "\(key): this user may not listen on \(name)",
                 """
-                ports below 1024 need CAP_NET_BIND_SERVICE: use the socket unit, or give it to the service as the comment in \
-                its unit says
+                ports below 1024 need CAP_NET_BIND_SERVICE: use the socket unit, or give the service this capability as the \
+                comment in its unit says
                 """
             )
         }
-        return .problem(topic, "\(key): \(name) cannot be had: \(error.reason)", "name an address of this machine")
+        return .problem(topic, "\(key): listening on \(name) fails: \(error.reason)", "name an address of this machine")
     }
 }

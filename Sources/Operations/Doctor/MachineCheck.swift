@@ -4,7 +4,7 @@ internal import Server
 internal import Settings
 internal import System
 
-/// Limits and the clock.
+/// Checks the limit of open files, core dumps and the clock.
 enum MachineCheck {
     private static let topic = "Machine"
 
@@ -13,7 +13,7 @@ enum MachineCheck {
     }
 
     private static func descriptors(_ settings: Settings, _ server: RunningServer) -> Finding {
-        // A server takes all it can get.
+        // A server raises its soft limit to the hard one.
         let limit = server.facts?.descriptorLimit ?? DescriptorLimit.highest
         let whose = server.facts == nil ? "a server that is started here" : "the server"
         let text = "\(whose) can have \(limit) files open, limits.connections is \(settings.connectionLimit)"
@@ -27,20 +27,21 @@ enum MachineCheck {
         let line = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
         guard let words = line?.split(separator: " ") else {
             return .warning(
-                topic, "whether the server's core dumps are off cannot be seen", "run token-cache doctor as root")
+                topic, "this user may not see whether the server's core dumps are off", "run token-cache doctor as root"
+            )
         }
         guard words.count > 5, words[4] == "0" else {
             return .problem(
-                topic, "the server's core dumps are on, and would hold keys and tokens", "restart the server")
+                topic, "the server's core dumps are on, and would contain keys and tokens", "restart the server")
         }
         return .ok(topic, "the server's core dumps are off")
     }
 
-    /// 2026 to 2099: certificates and retention go by the clock.
+    /// Checks that the year is 2026 to 2099, as certificates and retention depend on the clock.
     static func clock(now: Int64) -> [Finding] {
         let text = "the clock says \(LogTime.text(now))"
         guard (1_767_225_600..<4_102_444_800).contains(now) else {
-            return [.problem(topic, text, "set it, and see that timedatectl shows it synchronized")]
+            return [.problem(topic, text, "set it, and check that timedatectl shows it as synchronized")]
         }
         return [.ok(topic, text)]
     }

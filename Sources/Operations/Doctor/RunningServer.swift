@@ -2,13 +2,13 @@ internal import Glibc
 internal import Server
 internal import TokenStore
 
-/// Whether a server has the data folder, found without disturbing it.
+/// Whether a server uses the data folder; finding out does not change anything.
 enum RunningServer {
     case none
     case running(ServerFacts)
-    /// Somebody has the folder and does not answer; its process, if that can be seen.
+    /// A process uses the folder but does not answer; nil if its id cannot be determined.
     case silent(processID: Int?, reason: String)
-    /// The system does not let this user ask.
+    /// This user has no permission to find out.
     case hidden
 
     private static let topic = "Server"
@@ -32,7 +32,7 @@ enum RunningServer {
             case .unreachable(let reason, _): self = .silent(processID: holder, reason: reason)
             case .noAnswer: self = .silent(processID: holder, reason: "no answer came")
             case .unreadable, .refused:
-                self = .silent(processID: holder, reason: "it tells nothing of itself; it may be another version")
+                self = .silent(processID: holder, reason: "its answer cannot be read; it may be another version")
             }
         }
     }
@@ -43,28 +43,28 @@ enum RunningServer {
 
     func findings(version: String) -> [Finding] {
         switch self {
-        case .none: return [.ok(Self.topic, "none has the data folder")]
+        case .none: return [.ok(Self.topic, "no server uses the data folder")]
         case .running(let facts):
             let text = "process \(facts.processID) serves on \(facts.listeners.joined(separator: " "))"
             guard facts.version != version else { return [.ok(Self.topic, text)] }
             return [
                 .warning(
                     Self.topic, "\(text), with version \(facts.version)",
-                    "restart it, so that version \(version) serves"
+                    "restart it to run version \(version)"
                 )
             ]
         case .silent(let processID, let reason):
             let process = processID.map { "process \($0)" } ?? "another process"
             return [
                 .problem(
-                    Self.topic, "\(process) has the data folder and does not answer on control.sock: \(reason)",
-                    "ask as its user or root; if that does not help, restart the server"
+                    Self.topic, "\(process) uses the data folder but does not answer on control.sock: \(reason)",
+                    "run token-cache doctor as its user or root; if that does not help, restart the server"
                 )
             ]
         case .hidden:
             return [
                 .warning(
-                    Self.topic, "the data folder and its server are not for this user",
+                    Self.topic, "this user may not access the data folder and its server",
                     "run token-cache doctor as root or as the server's user"
                 )
             ]

@@ -1,13 +1,13 @@
 internal import Settings
 internal import TokenStore
 
-/// Where the control socket is, and how much a request there may hold: what servers and commands have to agree on.
+/// The control socket's path and the size limit of its requests, which server and commands share.
 enum ControlSocketAddress {
-    /// Bytes of a request's body: of an import's batch, or of the largest file that it reads as long as most of that needs no
-    /// escapes.
+    /// The largest body of a request in bytes: room for a batch of an import, or for the largest file that an import reads if
+    /// few of its characters need escapes in JSON.
     static let bodyLimit = 65 << 20
 
-    /// The path of the socket's file in a data folder.
+    /// The path of the socket in a data folder.
     static func path(in directory: String) -> String { directory + "/" + DataDirectory.controlSocketName }
 
     /// The path of the socket of the server that has these settings.

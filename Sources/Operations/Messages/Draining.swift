@@ -1,4 +1,4 @@
-/// The answer to having the server stop.
+/// The answer to a request to drain and stop.
 package struct Draining: Codable, Sendable {
     package var draining: Bool
 }

@@ -1,10 +1,10 @@
 package import FoundationEssentials
 
-/// The JSON of everything that operators and their programs read: keys in `snake_case` and in alphabetical order.
+/// Encodes and decodes the JSON that operators and their tools read: keys in `snake_case`, in alphabetical order.
 package enum OperationsJSON {
     /// Encodes a value; property names such as `expiresAt` become keys such as `expires_at`.
     ///
-    /// - Throws: What the value's own `encode` throws.
+    /// - Throws: The errors of the value's own `encode`.
     package static func encode(_ value: some Encodable) throws -> Data {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
@@ -12,9 +12,9 @@ package enum OperationsJSON {
         return try encoder.encode(value)
     }
 
-    /// Decodes what `encode` makes.
+    /// Decodes the output of `encode`.
     ///
-    /// - Throws: `DecodingError`, whose text may hold values: show its coding path only.
+    /// - Throws: `DecodingError`. Its text may contain values, which may be secret: show its coding path only.
     package static func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
         let decoder = JSONDecoder()
         decoder.keyDecodingStrategy = .convertFromSnakeCase

@@ -3,12 +3,13 @@ internal import FoundationEssentials
 internal import Server
 internal import System
 
-/// What a running server tells of itself on the control socket.
+/// The addresses and limits of a running server, which it reports on the control socket.
 struct ServerFacts: Codable, Sendable {
     var processID: Int
     var version: String
-    /// As the log shows them, with the ports that the system has chosen: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
+    /// The clients' listeners, with the ports that the system chose: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
     var listeners: [String]
+    /// The listeners of `admin.listen`, in the same form.
     var administration: [String]
     /// The limit of open files.
     var descriptorLimit: Int

@@ -5,15 +5,15 @@ internal import Server
 internal import TokenService
 internal import TokenStore
 
-/// What a server counts, as Prometheus reads it.
+/// The server's metrics in the Prometheus text format.
 ///
-/// No label comes from what a client sends.
+/// No label contains data from a client.
 struct MetricsReport {
     let version: String
     let workers: [Worker]
     let store: any TokenStore
     let answers: AnswerCache
-    /// Nil without certificates.
+    /// Nil without a TLS listener.
     let tls: TLSContext?
     let isReady: Bool
     private var text = MetricsText()
@@ -27,7 +27,9 @@ struct MetricsReport {
         isReady = server.readiness.isReady
     }
 
-    /// Adds everything up; reads files and takes the cache's locks one by one, so not on a loop's thread.
+    /// Writes all metrics.
+    ///
+    /// Reads files and takes the cache's locks one by one: do not call it on a loop's thread.
     static func text(of server: Server, version: String) -> String {
         var report = MetricsReport(server, version)
         return report.write()
@@ -46,7 +48,7 @@ struct MetricsReport {
     // MARK: - Parts
 
     private mutating func writeServer() {
-        text.begin("token_cache_build_info", .gauge, "1, with the versions of what is running.")
+        text.begin("token_cache_build_info", .gauge, "Always 1; the labels are the versions of program and libraries.")
         text.add(
             "token_cache_build_info",
             [
@@ -68,13 +70,13 @@ struct MetricsReport {
 
     private mutating func writeRequests() {
         text.begin(
-            "token_cache_requests_total", .counter, "Requests that were answered, by status and the contract's code."
+            "token_cache_requests_total", .counter, "Answered requests, by method, status and contract error code."
         )
         RequestCounts.write(workers.requestTable, "token_cache_requests_total", to: &text)
         let name = "token_cache_request_duration_seconds"
         text.begin(
             name, .histogram,
-            "Time in the server: of GET up to the end of the loop's turn, of POST up to the end of its commit."
+            "Time in the server: for GET until the end of the loop's turn, for POST until the end of its commit."
         )
         text.addHistogram(name, [("method", "GET")], workers.reading(\.getTime))
         text.addHistogram(name, [("method", "POST")], workers.reading(\.postTime))
@@ -87,7 +89,7 @@ struct MetricsReport {
         )
         text.single(
             "token_cache_connections_accepted_total", .counter,
-            "Connections that were accepted, refused ones included.",
+            "Accepted connections, including those refused afterwards.",
             workers.sum { $0.accepted.value }
         )
         let refused = "token_cache_connections_refused_total"
@@ -96,20 +98,20 @@ struct MetricsReport {
         text.add(refused, ["cause": "overflow"], workers.sum { $0.dropped.value })
         text.single(
             "token_cache_buffers_bytes", .gauge,
-            "Bytes of limits.buffers that are taken: by requests, answers and tokens that wait.",
+            "Bytes of limits.buffers in use: by requests, answers and tokens that wait to be written.",
             UInt64(max(0, workers.first?.bufferBudget.takenBytes ?? 0))
         )
         text.single(
             "token_cache_accept_failures_total", .counter,
-            "Attempts to accept that failed, as for want of descriptors.",
+            "Failed attempts to accept a connection, for example for lack of descriptors.",
             workers.sum { $0.acceptFailures.value }
         )
         text.single(
-            "token_cache_tls_handshakes_total", .counter, "TLS handshakes that succeeded.",
+            "token_cache_tls_handshakes_total", .counter, "Successful TLS handshakes.",
             workers.sum { $0.handshakes.value }
         )
         let failures = "token_cache_tls_handshake_failures_total"
-        text.begin(failures, .counter, "TLS handshakes that failed, by cause.")
+        text.begin(failures, .counter, "Failed TLS handshakes, by cause.")
         for cause in TLSError.Cause.allCases {
             text.add(failures, ["cause": cause.rawValue], workers.sum { $0.handshakeFailures.value(cause) })
         }
@@ -194,15 +196,16 @@ struct MetricsReport {
     private mutating func writeCache() {
         let counts = answers.counts
         text.single(
-            "token_cache_cache_hits_total", .counter, "Answers that came from memory.", UInt64(max(0, counts.hits))
+            "token_cache_cache_hits_total", .counter, "Reads answered from the answer cache.",
+            UInt64(max(0, counts.hits))
         )
         text.single(
-            "token_cache_cache_misses_total", .counter, "Answers that were not in memory.",
+            "token_cache_cache_misses_total", .counter, "Reads that the answer cache had no answer for.",
             UInt64(max(0, counts.misses))
         )
-        text.single("token_cache_cache_entries", .gauge, "Answers in memory.", UInt64(max(0, counts.entries)))
+        text.single("token_cache_cache_entries", .gauge, "Answers in the cache.", UInt64(max(0, counts.entries)))
         text.single(
-            "token_cache_cache_bytes", .gauge, "Memory that the answers and their tables take.",
+            "token_cache_cache_bytes", .gauge, "Memory of the answer cache, with its tables.",
             UInt64(max(0, counts.bytes))
         )
     }

@@ -2,9 +2,9 @@ internal import Glibc
 internal import Metrics
 internal import System
 
-/// What the kernel knows of this process, from proc(5); 0 for what it does not tell.
+/// The kernel's figures about this process, from proc(5); 0 where a figure is not available.
 struct ProcessMetrics: Sendable {
-    /// In user and kernel mode.
+    /// Processor time in user and kernel mode.
     private(set) var processorSeconds = 0.0
     /// Seconds since 1970.
     private(set) var startTime = 0.0
@@ -14,7 +14,7 @@ struct ProcessMetrics: Sendable {
     private(set) var descriptors = 0
     private(set) var descriptorLimit: UInt64 = 0
 
-    /// Reads files.
+    /// The current figures; reads files.
     static var now: ProcessMetrics {
         var metrics = ProcessMetrics()
         let fields = statistics
@@ -26,13 +26,13 @@ struct ProcessMetrics: Sendable {
             metrics.residentBytes = fields[21] * Double(sysconf(Int32(_SC_PAGESIZE)))
             metrics.threads = fields[17]
         }
-        // Less the one of this look.
+        // Without the descriptor that listing the folder uses.
         metrics.descriptors = max(0, (Folder.names(in: "/proc/self/fd")?.count ?? 0) - 1)
         metrics.descriptorLimit = UInt64(DescriptorLimit.current)
         return metrics
     }
 
-    /// By the names that all Prometheus clients use (prometheus.io/docs/instrumenting/writing_clientlibs, "Process metrics").
+    /// Writes the figures under the standard names (prometheus.io/docs/instrumenting/writing_clientlibs, "Process metrics").
     func write(to text: inout MetricsText) {
         text.single(
             "process_cpu_seconds_total", .counter, "Processor time in user and kernel mode.", processorSeconds
@@ -40,14 +40,14 @@ struct ProcessMetrics: Sendable {
         text.single(
             "process_start_time_seconds", .gauge, "When the process started, in seconds since 1970.", startTime
         )
-        text.single("process_virtual_memory_bytes", .gauge, "Address space.", virtualBytes)
-        text.single("process_resident_memory_bytes", .gauge, "Memory that is in use.", residentBytes)
-        text.single("process_threads", .gauge, "Threads.", threads)
+        text.single("process_virtual_memory_bytes", .gauge, "Size of the address space.", virtualBytes)
+        text.single("process_resident_memory_bytes", .gauge, "Resident memory.", residentBytes)
+        text.single("process_threads", .gauge, "Number of threads.", threads)
         text.single("process_open_fds", .gauge, "Open descriptors.", UInt64(descriptors))
-        text.single("process_max_fds", .gauge, "Descriptors that may be open.", descriptorLimit)
+        text.single("process_max_fds", .gauge, "Limit of open descriptors.", descriptorLimit)
     }
 
-    /// The fields of `/proc/self/stat` from the third, the state, on: what precedes it may hold anything.
+    /// The fields of `/proc/self/stat` from the third on, the state; the program's name before it may contain anything.
     private static var statistics: [Double] {
         guard let text = TextFile.contents(of: "/proc/self/stat"),
             let end = text.lastIndex(of: ")")
@@ -55,7 +55,7 @@ struct ProcessMetrics: Sendable {
         return text[text.index(after: end)...].split(separator: " ").map { Double($0) ?? 0 }
     }
 
-    /// Seconds since 1970.
+    /// When the machine was started, in seconds since 1970.
     private static var bootTime: Double {
         let text = TextFile.contents(of: "/proc/stat") ?? ""
         let line = text.split(separator: "\n").first { $0.hasPrefix("btime ") }

@@ -1,7 +1,7 @@
 internal import Server
 
 extension ServerStatus.Requests {
-    /// Adds up what the loops have counted.
+    /// Adds up the counts of all loops.
     init(_ workers: [Worker]) {
         let table = workers.requestTable
         let columns = RequestCounts.outcomes.count

@@ -7,12 +7,14 @@ internal import TokenService
 internal import TokenStore
 
 extension ServerStatus {
-    /// The server in numbers; reads files, so not on a loop's thread.
+    /// Collects the current figures.
+    ///
+    /// Reads files: do not call it on a loop's thread.
     ///
     /// - Parameters:
-    ///   - server: The running one.
-    ///   - version: This program's.
-    ///   - listenerWarnings: About the administration's listeners.
+    ///   - server: The running server.
+    ///   - version: This program's version.
+    ///   - listenerWarnings: Warnings about the administration's listeners.
     init(of server: Server, version: String, listenerWarnings: [String]) {
         let (settings, readiness, process) = (server.settingsInForce, server.readiness, ProcessMetrics.now)
         let (store, workers) = (server.store, server.workers)
@@ -50,11 +52,11 @@ extension ServerStatus {
         )
     }
 
-    /// What somebody should know or change, the worst first.
+    /// Warnings for the operator, the most serious first.
     private static func warnings(_ server: Server, _ listenerWarnings: [String]) -> [Warning] {
         var warnings = server.exposureWarnings + listenerWarnings
         if !server.settingsInForce.sealing.isEnabled {
-            warnings.append("sealing.enabled is off: whoever gets hold of the disk or a backup can read the tokens")
+            warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }
         var all = (server.certificateWarnings + warnings).map { Warning(level: .warning, text: $0) }
         let software = server.store.software

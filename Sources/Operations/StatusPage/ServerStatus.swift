@@ -1,18 +1,19 @@
 internal import Metrics
 
-/// The server in numbers, as `/status` gives it: those that only grow count from the start.
+/// The server's figures, as `/status` returns them; counters begin at 0 when the server starts.
 ///
-/// Nothing in it comes from what a client sends.
+/// Contains no data from clients.
 struct ServerStatus: Encodable, Sendable {
     let version: String
     /// What the store runs on, for example `SQLite 3.40.1`.
     let storeSoftware: String
     let openssl: String
-    /// Seconds since 1970, by this machine's clock.
+    /// When the figures were read, in seconds since 1970 by this machine's clock.
     let time: Double
+    /// When the process started, in seconds since 1970.
     let startedAt: Double
     let ready: Bool
-    /// Why it is not ready.
+    /// Why the server is not ready; empty if it is.
     let reasons: [String]
     let warnings: [Warning]
     let requests: Requests
@@ -24,10 +25,10 @@ struct ServerStatus: Encodable, Sendable {
     let certificate: Certificate?
     let process: Process
 
-    /// What somebody should know or change.
+    /// Something that the operator should know or change.
     struct Warning: Encodable, Sendable {
         enum Level: String, Encodable {
-            /// Nothing is wrong yet.
+            /// Nothing needs to be done now.
             case notice
             case warning
         }
@@ -40,8 +41,8 @@ struct ServerStatus: Encodable, Sendable {
         let get: UInt64
         let post: UInt64
         let other: UInt64
-        /// Of all of them: HTTP statuses from 400 on, and the contract's codes but for 50002, which says that there is
-        /// nothing.
+        /// The errors among all requests: HTTP statuses from 400 on, and the contract's error codes except 50002, which
+        /// means that no token is stored under the id.
         let errors: UInt64
     }
 
@@ -53,11 +54,11 @@ struct ServerStatus: Encodable, Sendable {
         let sync: Distribution?
     }
 
-    /// How often a time was at most so long.
+    /// A histogram of durations.
     struct Distribution: Encodable, Sendable {
-        /// In seconds, ascending.
+        /// The upper bounds of the buckets in seconds, ascending.
         let bounds: [Double]
-        /// For each bound what is above the one before; the last for what is above all of them.
+        /// The number of durations in each bucket, and at the end the number above the last bound.
         let counts: [UInt64]
 
         init(_ reading: Histogram.Reading) {
@@ -89,12 +90,12 @@ struct ServerStatus: Encodable, Sendable {
         let writes: UInt64
         let expired: UInt64
         let failures: UInt64
-        /// Rows that did not open.
+        /// Rows that could not be decrypted.
         let unreadable: Int
     }
 
     struct Certificate: Encodable, Sendable {
-        /// The first of them; seconds since 1970.
+        /// When the first certificate expires, in seconds since 1970.
         let expiresAt: Int64
     }
 

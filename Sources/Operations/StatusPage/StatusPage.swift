@@ -1,12 +1,12 @@
 internal import HTTP
 
-/// The page at `/` of the administration: one document without any other file, which asks `/status` every second.
+/// The page at `/` of the administration: a single self-contained document, which requests `/status` every second.
 enum StatusPage {
-    /// The page as an answer.
+    /// The answer with the page.
     ///
-    /// A nonce of its own lets its one style and one script run and nothing else (CSP Level 3, section 6.7.3).
+    /// Each answer has a new nonce, with which only the page's own style and script are allowed (CSP Level 3, section 6.7.3).
     static var answer: AdministrationAnswer {
-        // With its first digit set it has as many digits as any other one.
+        // The first hexadecimal digit is not 0, so that every nonce has 32 digits.
         let nonce = String(UInt128.random(in: 1 << 124...UInt128.max), radix: 16)
         var answer = AdministrationAnswer(
             mediaType: "text/html; charset=utf-8", text: document.replacing("{nonce}", with: nonce)
@@ -22,7 +22,7 @@ enum StatusPage {
         return answer
     }
 
-    /// All but the nonce.
+    /// The page without the nonce.
     private static let document: String = {
         let script = [PackageResources.figures_js, PackageResources.chart_js, PackageResources.page_js]
         return text(PackageResources.page_html)

@@ -10,8 +10,8 @@ enum SQLiteLibrary {
 
     static func software(version: String, hasWALResetBug: Bool) -> StoreSoftware {
         let bug = StoreSoftware.Defect(
-            "the WAL-reset bug, which cannot strike with the one connection that writes here",
-            advice: "keep other programs away from the database; the bug is mended in 3.51.3, 3.50.7 and 3.44.6"
+            "the WAL-reset bug, which token-cache avoids by writing through a single connection",
+            advice: "do not open the database with other programs; the bug is fixed in 3.51.3, 3.50.7 and 3.44.6"
         )
         return StoreSoftware(name: "SQLite", version: version, defect: hasWALResetBug ? bug : nil)
     }

@@ -1,9 +1,9 @@
-// A panel with a chart of some figures over the last five minutes, drawn as lines in an SVG.
+// A panel with an SVG line chart of some figures over the last five minutes.
 
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT] = [HISTORY, 100];
 const STYLES = ["first", "second", "third"];
-// Seconds without a figure after which the line is broken.
+// After this many seconds without a figure the line is interrupted.
 const GAP = 3.5;
 
 function element(parent, name, attributes = {}, text = "") {
@@ -14,7 +14,7 @@ function element(parent, name, attributes = {}, text = "") {
   return made;
 }
 
-// 1, 2 or 5 times a power of ten (of two for bytes), not below the value.
+// The smallest 1, 2 or 5 times a power of ten, or power of two for bytes, that is not below the value.
 function roundedUp(value, isBinary) {
   if (isBinary) return 2 ** Math.ceil(Math.log2(value));
   const power = 10 ** Math.floor(Math.log10(value));
@@ -22,7 +22,7 @@ function roundedUp(value, isBinary) {
 }
 
 class Panel {
-  // series: [label, name of the figure, its format if it is not the panel's and not to be drawn]
+  // series: [label, name of the figure, own format]; a figure with its own format is shown as a number but not drawn.
   constructor(parent, { title, series, format, top, least = 0, isBinary = false }) {
     Object.assign(this, { title, format, top, least, isBinary });
     const panel = document.getElementById("panel").content.cloneNode(true);
@@ -52,7 +52,7 @@ class Panel {
     for (const { name, value, format } of this.series) value.textContent = format(figures[name]);
   }
 
-  // points: [{ time, figures }], the oldest first; now: where the right edge is.
+  // points: [{ time, figures }], the oldest first; now: the time at the right edge.
   draw(points, now) {
     const drawn = this.series.filter(({ line }) => line);
     const largest = Math.max(this.least, ...points.flatMap(({ figures }) => drawn.map(({ name }) => figures[name] ?? 0)));
@@ -63,7 +63,7 @@ class Panel {
         if (figures[name] === null) continue;
         const [x, y] = [WIDTH - (now - time), HEIGHT - 1 - figures[name] / top * (HEIGHT - 2)];
         const place = `${x.toFixed(1)} ${y.toFixed(1)}`;
-        // A point without a neighbour is a short line, for it would not be seen.
+        // A point without a neighbour is drawn as a short line, as it would be invisible otherwise.
         path += time - last > GAP ? `M${place}h.6` : `L${place}`;
         last = time;
       }

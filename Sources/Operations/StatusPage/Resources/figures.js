@@ -1,8 +1,8 @@
 "use strict";
-// What the server counts, made into figures of the moment. Times are in seconds.
+// Computes current figures, such as rates and percentiles, from the server's counters. Times are in seconds.
 
 const HISTORY = 300;
-// Percentiles of a single second jump about when there are few requests.
+// Percentiles cover this many seconds: over a single second they would vary too much when there are few requests.
 const LATENCY_WINDOW = 5;
 
 const nothing = "–";
@@ -12,7 +12,7 @@ function number(value, digits = 0) {
   return value.toLocaleString("en", { maximumFractionDigits: digits });
 }
 
-// Three digits, for values of any size.
+// A number of any size with about three digits.
 function short(value) {
   if (value === null) return nothing;
   if (value >= 1e6) return number(value / 1e6, value < 1e8 ? 1 : 0) + " M";
@@ -50,8 +50,8 @@ function date(unixTime) {
   return new Date(unixTime * 1000).toISOString().slice(0, 10);
 }
 
-// The value below which a share of what was measured between two readings lies, within its bucket as Prometheus'
-// histogram_quantile takes it: evenly spread.
+// The quantile of the durations measured between two readings of a histogram. Durations count as evenly spread within
+// their bucket, as in Prometheus' histogram_quantile.
 function quantile(share, before, after) {
   const counts = after.counts.map((count, index) => count - before.counts[index]);
   const total = counts.reduce((sum, count) => sum + count, 0);
@@ -60,7 +60,7 @@ function quantile(share, before, after) {
   for (let index = 0; index < counts.length; index += 1) {
     if (wanted <= counts[index] && counts[index] > 0) {
       const low = index === 0 ? 0 : after.bounds[index - 1];
-      // What is above the last bound has no other.
+      // The last bucket has no upper bound.
       return index === after.bounds.length ? low : low + (after.bounds[index] - low) * wanted / counts[index];
     }
     wanted -= counts[index];
@@ -68,7 +68,8 @@ function quantile(share, before, after) {
   return after.bounds.at(-1);
 }
 
-// The figures of the chart for one moment: of the status, the one before, and the one before the window of latencies.
+// The figures of one point in the charts. Rates are since the previous status, percentiles since the earlier one, which is
+// from the beginning of the window of latencies.
 function figures(status, previous, earlier) {
   const took = status.time - previous.time;
   const rate = pick => Math.max(0, pick(status) - pick(previous)) / took;

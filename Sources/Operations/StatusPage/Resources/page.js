@@ -1,10 +1,10 @@
-// Asks the server once a second and shows what it says.
+// Requests /status once a second and shows the figures.
 
 const byID = id => document.getElementById(id);
-// Milliseconds until the server counts as not reachable.
-const PATIENCE = 3000;
-// Who wants less motion gets charts that move every ten seconds; the figures change all the same.
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
+// Milliseconds without an answer after which the server counts as unreachable.
+const REQUEST_TIMEOUT = 3000;
+// For users who prefer reduced motion, the charts are redrawn only every ten seconds; the figures still change every second.
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 const panels = [
   { title: "Requests a second", format: short, least: 1,
@@ -21,7 +21,7 @@ const panels = [
   { title: "Tokens stored", format: short, least: 10, series: [["tokens", "tokens"], ["on disk", "store_bytes", bytes]] },
 ].map(panel => new Panel(byID("panels"), panel));
 
-// What not every store counts.
+// Formats a figure that not every store reports.
 const known = (show, value) => value === undefined ? nothing : show(value);
 
 const facts = [
@@ -32,7 +32,7 @@ const facts = [
     ["written", status => number(status.store.writes)],
     ["expired", status => number(status.store.expired)],
     ["failures", status => number(status.store.failures)],
-    ["rows that did not open", status => number(status.store.unreadable)],
+    ["rows that cannot be decrypted", status => number(status.store.unreadable)],
   ]],
   ["Connections", [
     ["open, of at most", status => `${number(status.connections.open)} of ${number(status.connections.limit)}`],
@@ -63,7 +63,7 @@ const facts = [
 
 const MARKS = { ready: "M2 8.5 6.5 13 14 3.5", unready: "M8 1.5 15 14H1ZM8 6v4M8 11.5v1", unreachable: "M3 3 13 13M13 3 3 13" };
 
-// Only what changes is written, as a screen reader reads it out.
+// Writes the text only if it has changed, because screen readers announce every write.
 function setState(state, text) {
   if (byID("state-text").textContent === text) return;
   byID("state").dataset.state = state;
@@ -91,8 +91,8 @@ let points = [];
 let lastDrawn = 0;
 let lastAnswer = null;
 
-function take(status) {
-  // After a restart everything is counted from 0.
+function update(status) {
+  // After a restart all counters begin at 0.
   if (statuses.length > 0 && statuses.at(-1).started_at !== status.started_at) statuses = [];
   const previous = statuses.at(-1);
   if (previous && status.time > previous.time) {
@@ -110,24 +110,24 @@ function take(status) {
 }
 
 function draw(now) {
-  if (calm.matches && now - lastDrawn < 10 && lastDrawn > 0) return;
+  if (reducedMotion.matches && now - lastDrawn < 10 && lastDrawn > 0) return;
   lastDrawn = now;
   for (const panel of panels) panel.draw(points, now);
 }
 
-async function ask() {
+async function poll() {
   try {
-    const response = await fetch("/status", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+    const response = await fetch("/status", { cache: "no-store", signal: AbortSignal.timeout(REQUEST_TIMEOUT) });
     if (!response.ok) throw new Error(`status ${response.status}`);
     const status = await response.json();
     lastAnswer = new Date();
-    take(status);
+    update(status);
     draw(status.time);
   } catch (error) {
     const since = lastAnswer ? `, last answer at ${lastAnswer.toTimeString().slice(0, 8)}` : "";
     setState("unreachable", `The server cannot be reached${since}`);
   }
-  setTimeout(ask, 1000);
+  setTimeout(poll, 1000);
 }
 
-ask();
+poll();

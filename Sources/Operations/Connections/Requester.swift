@@ -1,15 +1,15 @@
 internal import Glibc
 
-/// Who asks something of the server.
-enum Asker: Hashable, Sendable, CustomStringConvertible {
-    /// Any program that reaches `admin.listen`, or a page in a browser there.
+/// Who has sent a request to the administration.
+enum Requester: Hashable, Sendable, CustomStringConvertible {
+    /// Any program that can connect to `admin.listen`, including a browser that shows a foreign page.
     case network
-    /// A program that the control socket's file has let in; its user and number as they were when it connected.
+    /// A process that connected to the control socket: its user id and process id at that time.
     case process(user: UInt32, number: Int32)
 
-    /// Whoever has connected to the control socket (unix(7), SO_PEERCRED).
+    /// The peer of a connection to the control socket (unix(7), SO_PEERCRED).
     init(connectedTo descriptor: Int32) {
-        // The fields of struct ucred, which is behind _GNU_SOURCE.
+        // The fields of struct ucred, which glibc declares only with _GNU_SOURCE.
         var credentials: (number: Int32, user: UInt32, group: UInt32) = (0, .max, .max)
         var length = socklen_t(MemoryLayout.size(ofValue: credentials))
         _ = unsafe getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &length)

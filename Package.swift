@@ -96,6 +96,11 @@ let package = Package(
 
         // A test target a module; Tests/Acceptance and Tests/Benchmarks drive the built binary.
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: tested),
+        // What every store does, and a store in memory that does it.
+        .target(
+            name: "StoreConformance", dependencies: ["TokenStore"], path: "Tests/StoreConformance",
+            swiftSettings: tested
+        ),
         .testTarget(name: "SystemTests", dependencies: ["System", "TestSupport"], swiftSettings: tested),
         .testTarget(
             name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "System", "TestSupport"],
@@ -104,11 +109,12 @@ let package = Package(
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(
-            name: "TokenStoreTests", dependencies: ["System", "TokenStore", "TestSupport"], swiftSettings: tested
+            name: "TokenStoreTests", dependencies: ["StoreConformance", "System", "TokenStore", "TestSupport"],
+            swiftSettings: tested
         ),
         .testTarget(
             name: "SQLiteStoreTests",
-            dependencies: ["Metrics", "SQLiteStore", "System", "TokenStore", "TestSupport"],
+            dependencies: ["Metrics", "SQLiteStore", "StoreConformance", "System", "TokenStore", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(
@@ -126,14 +132,15 @@ let package = Package(
         .testTarget(
             name: "ServerTests",
             dependencies: [
-                "Server", "EventLoop", "HTTP", "Metrics", "Settings", "System", "TokenService", "TokenStore",
-                "TestSupport",
+                "Server", "EventLoop", "HTTP", "Metrics", "Settings", "StoreConformance", "System", "TokenService",
+                "TokenStore", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: tested
         ),
         .testTarget(
-            name: "OperationsTests", dependencies: ["EventLoop", "Operations", "Server", "TokenStore"],
+            name: "OperationsTests",
+            dependencies: ["EventLoop", "Operations", "Server", "StoreConformance", "TokenStore"],
             swiftSettings: tested
         ),
     ],

@@ -1,4 +1,5 @@
 import Foundation
+import StoreConformance
 import TestSupport
 import Testing
 
@@ -140,7 +141,7 @@ import Testing
         let store = try SQLiteTokenStore(directory: crashed, options: accepting) { events.add($0) }
         let isTold = events.all.contains { $0.says("the operator has accepted that") && $0.severity == .fault }
         #expect(isTold)
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         #expect(try await session.get("one") != nil)
         #expect(try await session.get("two") == nil)
         try await session.put("1", under: "new")
@@ -148,7 +149,7 @@ import Testing
         store.close()
         // Nothing is left of the damage.
         let again = try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
-        #expect(try await SessionActor.open(again).get("new") == "1")
+        #expect(try await ConformanceSession.open(again).get("new") == "1")
         again.close()
         #expect(try keptLogs() == kept)
     }
@@ -232,7 +233,7 @@ import Testing
             $0.acceptsDamagedLog = true
         }
         defer { store.close() }
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         await #expect(throws: StoreError.self) { try await session.put("1", under: "id") }
         #expect(store.fault?.description.contains("is not a usable database") == true)
         #expect(try await session.get("old0") != nil, "what can be read is")

@@ -1,4 +1,5 @@
 import Foundation
+import StoreConformance
 import TestSupport
 import Testing
 
@@ -25,12 +26,12 @@ import Testing
                 try replacing { (store) throws(StoreError) in try store.convert(isSealed: true) { _ in } }.tokens == 100
             )
             let store = try SQLiteTokenStore(at: data)
-            #expect(try await SessionActor.open(store).get("id99") == "info99")
+            #expect(try await ConformanceSession.open(store).get("id99") == "info99")
             #expect(try await SQLiteAdministrator(store).verify { _ in }.isSound)
             store.close()
             #expect(try replacing { (store) throws(StoreError) in try store.restore(backup) { _ in } }.tokens == 100)
             let restored = try SQLiteTokenStore(at: data) { $0.isSealed = false }
-            #expect(try await SessionActor.open(restored).get("id99") == "info99")
+            #expect(try await ConformanceSession.open(restored).get("id99") == "info99")
             #expect(try await SQLiteAdministrator(restored).verify { _ in }.isSound)
             restored.close()
         }

@@ -1,4 +1,5 @@
 import Foundation
+import StoreConformance
 import Synchronization
 import TestSupport
 import Testing
@@ -103,7 +104,7 @@ import Testing
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("one", under: "1")
         _ = try await administrator.addKey()
         try await session.put("two", under: "2")

@@ -1,4 +1,5 @@
 import Foundation
+import StoreConformance
 import Synchronization
 import TestSupport
 import Testing
@@ -199,7 +200,7 @@ import Testing
         let log = data + "/tokens.db-wal"
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         for round in 0..<5 {
             try await session.put("\(round)", under: "me")
             #expect(try await session.get("me") == "\(round)")

@@ -1,4 +1,5 @@
 import Foundation
+import StoreConformance
 import TestSupport
 import Testing
 
@@ -37,7 +38,7 @@ import Testing
     func vanishing() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("1", under: "a")
         try FileManager.default.moveItem(atPath: data, toPath: data + ".away")
         for _ in 0..<5 {
@@ -56,7 +57,7 @@ import Testing
     func vanishingUnnoticed() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("1", under: "a")
         try FileManager.default.removeItem(atPath: data)
         try await until { events.all.contains(.vanished(path: data + "/tokens.db")) }
@@ -69,7 +70,7 @@ import Testing
     func removedLock() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("1", under: "a")
         try FileManager.default.removeItem(atPath: data + "/lock")
         try await until { FileManager.default.fileExists(atPath: data + "/lock") }
@@ -81,7 +82,7 @@ import Testing
         try await until { events.all.contains { if case .writesFail = $0 { true } else { false } } }
         await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
         #expect(store.fault != nil)
-        try await SessionActor.open(other).put("3", under: "a")
+        try await ConformanceSession.open(other).put("3", under: "a")
         other.close()
         try await eventually { try await session.put("4", under: "b") }
         #expect(try await session.get("a") == "3")
@@ -94,7 +95,7 @@ import Testing
     )
     func replacement(_ isSealed: Bool) async throws {
         let other = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
-        try await SessionActor.open(other).put("other", under: "a")
+        try await ConformanceSession.open(other).put("other", under: "a")
         other.close()
         try FileManager.default.moveItem(atPath: data, toPath: data + ".other")
         if isSealed {
@@ -104,7 +105,7 @@ import Testing
         }
         let store = try SQLiteTokenStore(at: data, events: events) { $0.isSealed = isSealed }
         defer { store.close() }
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("1", under: "a")
         try FileManager.default.removeItem(atPath: data)
         await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
@@ -123,7 +124,7 @@ import Testing
     func locked() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("1", under: "a")
         let intruder = try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
         try intruder.execute("BEGIN IMMEDIATE")
@@ -177,7 +178,7 @@ import Testing
         #expect(try await SQLiteAdministrator(kept).statistics().tokens == 1_002)
         kept.close()
         let byWriting = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceWritten: .seconds(3_600)) }
-        let session = try await SessionActor.open(byWriting)
+        let session = try await ConformanceSession.open(byWriting)
         #expect(try await session.get("old999") == nil)
         #expect(try await session.get("expired") == expired)
         try await until { try await SQLiteAdministrator(byWriting).statistics().tokens == 2 }
@@ -185,7 +186,7 @@ import Testing
         let byExpiration = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(60)) }
         defer { byExpiration.close() }
         try await until { try await SQLiteAdministrator(byExpiration).statistics().tokens == 1 }
-        #expect(try await SessionActor.open(byExpiration).get("new") == lasting)
+        #expect(try await ConformanceSession.open(byExpiration).get("new") == lasting)
         #expect(try await SQLiteAdministrator(byExpiration).verify { _ in }.isSound)
     }
 

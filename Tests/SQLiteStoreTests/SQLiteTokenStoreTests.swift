@@ -1,4 +1,5 @@
 import Foundation
+import StoreConformance
 import TestSupport
 import Testing
 
@@ -26,71 +27,10 @@ import Testing
         return (attributes[.posixPermissions] as? Int) ?? 0
     }
 
-    @Test("what is stored is found, the last value counts, and nothing else is there")
-    func storesAndFetches() async throws {
-        let store = try open()
-        let session = try await SessionActor.open(store)
-        #expect(try await session.get("a") == nil)
-        try await session.put("1", under: "a")
-        try await session.put("2", under: "b")
-        try await session.put("", under: "empty")
-        try await session.put("3", under: "a")
-        #expect(try await session.get("a") == "3")
-        #expect(try await session.get("b") == "2")
-        #expect(try await session.get("empty") == "")
-        #expect(try await session.get("A") == nil)
-        let large = String(repeating: "x", count: 1 << 20)
-        try await session.put(large, under: "large")
-        #expect(try await session.get("large") == large)
-        store.close()
-    }
-
-    @Test("ids are bytes: case, NUL and length tell them apart")
-    func idsAreBytes() async throws {
-        let store = try open()
-        let session = try await SessionActor.open(store)
-        let ids = ["a", "A", "a\0", "a\0b", "é", "e\u{301}", "1", "01", " 1"]
-        for id in ids { try await session.put("value of \(id)", under: id) }
-        for id in ids { #expect(try await session.get(id) == "value of \(id)") }
-        store.close()
-    }
-
-    @Test("an answered write is seen by every session at once")
-    func readYourWrites() async throws {
-        let store = try open()
-        let writer = try await SessionActor.open(store)
-        let reader = try await SessionActor.open(store)
-        for number in 0..<200 {
-            try await writer.put("\(number)", under: "a")
-            // The reader's snapshot stays open between its reads, as nobody flushes it.
-            #expect(try await reader.get("a") == "\(number)")
-        }
-        store.close()
-    }
-
-    @Test("writes from many sessions at once are all kept")
-    func concurrentWriters() async throws {
-        let store = try open()
-        let sessions = [try await SessionActor.open(store), try await SessionActor.open(store)]
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for number in 0..<400 {
-                let session = sessions[number % 2]
-                group.addTask { try await session.put("\(number)", under: "id \(number)") }
-            }
-            try await group.waitForAll()
-        }
-        for number in 0..<400 { #expect(try await sessions[0].get("id \(number)") == "\(number)") }
-        store.close()
-        let again = try open()
-        let session = try await SessionActor.open(again)
-        for number in 0..<400 { #expect(try await session.get("id \(number)") == "\(number)") }
-        again.close()
-    }
-
     @Test("a closed store refuses writes and leaves one file without a log")
     func closes() async throws {
         let store = try open()
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("1", under: "a")
         store.close()
         await #expect(throws: StoreError.closed) { try await session.put("2", under: "a") }
@@ -103,7 +43,7 @@ import Testing
     @Test("the folder and its files are the owner's alone, also below folders that are made on the way")
     func permissions() async throws {
         let store = try open("new/deeper/data")
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("1", under: "a")
         #expect(try mode("new") == 0o700)
         #expect(try mode("new/deeper/data") == 0o700)

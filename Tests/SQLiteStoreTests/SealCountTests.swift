@@ -1,4 +1,5 @@
 import Foundation
+import StoreConformance
 import TestSupport
 import Testing
 
@@ -98,14 +99,14 @@ import Testing
     func limit() async throws {
         let events = Events()
         let first = try SQLiteTokenStore(at: data)
-        var session = try await SessionActor.open(first)
+        var session = try await ConformanceSession.open(first)
         for number in 0..<5 { try await session.put("\(number)", under: "id") }
         #expect(try await SQLiteAdministrator(first).keys().map(\.seals) == [5])
         first.close()
         #expect(try stored() == 5)
         try setStored(SealCounts.limit - 2)
         let second = try SQLiteTokenStore(at: data, events: events)
-        session = try await SessionActor.open(second)
+        session = try await ConformanceSession.open(second)
         let administrator = SQLiteAdministrator(second)
         for number in 5..<7 { try await session.put("\(number)", under: "id") }
         await #expect(throws: StoreError.sealing(.exhausted(keyNumber: 1))) { try await session.put("7", under: "id") }
@@ -143,7 +144,7 @@ import Testing
         #expect(try stored() == 5 * SealCounts.step)
         let restored = try SQLiteTokenStore(at: data)
         defer { restored.close() }
-        #expect(try await SessionActor.open(restored).get("A") != nil)
+        #expect(try await ConformanceSession.open(restored).get("A") != nil)
     }
 
     @Test("a number in the table that nothing can have sealed stops no write")
@@ -153,7 +154,7 @@ import Testing
             store.close()
             try setStored(wild)
             let again = try SQLiteTokenStore(at: data)
-            let session = try await SessionActor.open(again)
+            let session = try await ConformanceSession.open(again)
             if wild < 0 { try await session.put("1", under: "id") }
             again.close()
             #expect(try self.stored() == stored)

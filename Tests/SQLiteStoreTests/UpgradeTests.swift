@@ -1,4 +1,5 @@
 import Foundation
+import StoreConformance
 import TestSupport
 import Testing
 
@@ -30,7 +31,7 @@ import Testing
         #expect(try await administrator.keys().map(\.bindsTimes) == [false])
         var verification = try await administrator.verify { _ in }
         #expect(verification.isSound && verification.unbound == count)
-        let session = try await SessionActor.open(store)
+        let session = try await ConformanceSession.open(store)
         try await session.put("new", under: "id0")
         #expect(try await administrator.verify { _ in }.unbound == count - 1)
         if addsKey { #expect(try await administrator.addKey().bindsTimes) }
@@ -69,7 +70,7 @@ import Testing
             try SQLiteConnection(path: path, mode: .readWrite).execute(
                 "UPDATE token SET value = x'\(value)', key_number = \(number)")
             let forged = try SQLiteTokenStore(at: data)
-            await #expect(throws: StoreError.sealing(error)) { try await SessionActor.open(forged).get("A") }
+            await #expect(throws: StoreError.sealing(error)) { try await ConformanceSession.open(forged).get("A") }
             forged.close()
         }
     }
@@ -94,7 +95,7 @@ import Testing
         _ = consume replacement
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
-        #expect(try await SessionActor.open(store).get("A") == "B")
+        #expect(try await ConformanceSession.open(store).get("A") == "B")
         let verification = try await SQLiteAdministrator(store).verify { _ in }
         #expect(verification.isSound && verification.unbound == 0)
     }

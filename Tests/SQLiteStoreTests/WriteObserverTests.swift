@@ -1,3 +1,4 @@
+import StoreConformance
 import Synchronization
 import TestSupport
 import Testing
@@ -35,7 +36,7 @@ import TokenStore
         #expect(store.seesAllWrites)
         let recorder = Recorder()
         store.report(writesTo: recorder)
-        try await SessionActor.open(store).put("1", under: "a")
+        try await ConformanceSession.open(store).put("1", under: "a")
         #expect(recorder.take() == ["will a", "did a"])
         let administrator = SQLiteAdministrator(store)
         let tokens = ["b", "c"].map { Token(id: Array($0.utf8), info: [1]) }

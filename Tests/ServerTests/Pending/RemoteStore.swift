@@ -1,3 +1,4 @@
+import StoreConformance
 import Synchronization
 import TokenStore
 
@@ -5,17 +6,21 @@ import TokenStore
 final class RemoteStore: TokenStore {
     let timeLimit: Duration?
     private let session = Mutex<RemoteSession?>(nil)
+    /// For everything but sessions.
+    private let memory = MemoryStore(
+        MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+    )
 
     init(timeLimit: Duration?) {
         self.timeLimit = timeLimit
     }
 
-    var software: StoreSoftware { StoreSoftware(name: "Test", version: "1") }
+    var software: StoreSoftware { memory.software }
     var summary: String { "a store far away" }
     var seesAllWrites: Bool { false }
     var fault: StoreError? { nil }
-    var metrics: StoreMetrics { StoreMetrics(writes: 0) }
-    var administrator: any StoreAdministrator { preconditionFailure("no test asks for it") }
+    var metrics: StoreMetrics { memory.metrics }
+    var administrator: any StoreAdministrator { memory.administrator }
     var preloader: (any StorePreloader)? { nil }
 
     func change(_ retention: Retention) {}

@@ -1,0 +1,38 @@
+import StoreConformance
+import Testing
+import TokenStore
+
+@testable import Operations
+
+/// What operators hear from a store that cannot do everything.
+struct StoreCapabilityTests {
+    private let administrator = MemoryStore(
+        MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+    ).administrator
+
+    private func refusal<Request: StoreRequest>(of request: Request) async -> StoreError? {
+        do throws(StoreError) {
+            _ = try await request.answer(administrator) { _ in }
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test func `what a store cannot do is refused in plain words`() async {
+        #expect(await refusal(of: BackUpStore(path: "/backup")) == .refused(StoreCapability.backup.absence))
+        #expect(await refusal(of: VerifyStore()) == .refused(StoreCapability.verification.absence))
+        #expect(await refusal(of: ListKeys()) == .refused(StoreCapability.keys.absence))
+        #expect(await refusal(of: AddKey()) == .refused(StoreCapability.keys.absence))
+        #expect(await refusal(of: RetireKey(number: 1)) == .refused(StoreCapability.keys.absence))
+        #expect(await refusal(of: RekeyStore()) == .refused(StoreCapability.keys.absence))
+    }
+
+    @Test func `what every store can do is done`() async throws {
+        let entry = StoreTokens.Entry(id: "a", tokenInfo: "1")
+        #expect(try await StoreTokens(tokens: [entry]).answer(administrator) { _ in }.stored == 1)
+        #expect(try await FetchToken(id: "a").answer(administrator) { _ in }.tokenInfo == "1")
+        #expect(try await StatisticsOfStore().answer(administrator) { _ in }.tokens == 1)
+        #expect(try await RemoveTokens(ids: ["a"]).answer(administrator) { _ in }.removed == 1)
+    }
+}

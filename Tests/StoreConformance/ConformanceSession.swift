@@ -1,0 +1,84 @@
+import TokenStore
+
+/// A session with a thread of its own, as far as the store can tell: an actor that hands writes over at once.
+package actor ConformanceSession {
+    private var session: (any TokenSession)?
+    /// The numbers of writes, in the order of their outcomes.
+    private var finished: [Int] = []
+
+    package static func open(_ store: any TokenStore) async throws -> ConformanceSession {
+        let actor = ConformanceSession()
+        try await actor.start(store)
+        return actor
+    }
+
+    private func start(_ store: any TokenStore) throws {
+        session = try store.makeSession { work in Task { await self.run(work) } }
+    }
+
+    private func run(_ work: @Sendable () -> Void) {
+        work()
+    }
+
+    private var opened: any TokenSession {
+        get throws {
+            guard let session else { throw StoreError.closed }
+            return session
+        }
+    }
+
+    package func fetch(_ id: [UInt8], upTo limit: Int = .max) async throws -> Fetched {
+        let session = try opened
+        // As at the end of a turn: nothing stays open.
+        defer { session.flush() }
+        let outcome: Result<Fetched, StoreError> = await withCheckedContinuation { continuation in
+            do throws(StoreError) {
+                let found = try session.fetch(id, upTo: limit) { { continuation.resume(returning: $0) } }
+                if let found { continuation.resume(returning: .success(found)) }
+            } catch {
+                continuation.resume(returning: .failure(error))
+            }
+        }
+        return try outcome.get()
+    }
+
+    package func get(_ id: String) async throws -> String? {
+        guard case .found(let info, _) = try await fetch(Array(id.utf8)) else { return nil }
+        return String(decoding: info, as: UTF8.self)
+    }
+
+    /// Stores a value; others may store meanwhile, and share its commit.
+    package func put(_ value: String, under id: String) async throws {
+        try await put(Array(value.utf8), under: Array(id.utf8))
+    }
+
+    package func put(_ value: [UInt8], under id: [UInt8]) async throws {
+        let session = try opened
+        // Runs as soon as the call below waits, like a loop's end of turn.
+        Task { self.flush() }
+        let outcome = await withCheckedContinuation { continuation in
+            session.store(value, under: id) { continuation.resume(returning: $0) }
+        }
+        try outcome.get()
+    }
+
+    /// Begins writes without handing them over.
+    ///
+    /// - Returns: The outcomes that came at once, by the writes' numbers.
+    package func begin(_ writes: [(id: String, value: String)]) throws -> [Int] {
+        let session = try opened
+        finished = []
+        for (number, write) in writes.enumerated() {
+            session.store(Array(write.value.utf8), under: Array(write.id.utf8)) { _ in self.finished.append(number) }
+        }
+        return finished
+    }
+
+    /// Hands over what was begun.
+    package func flush() {
+        session?.flush()
+    }
+
+    /// The numbers of the writes that have ended, once for each completion.
+    package var outcomes: [Int] { finished }
+}

@@ -1,0 +1,57 @@
+import TokenStore
+
+/// Administers a `MemoryStore`; without any of the capabilities that only some stores have.
+struct MemoryAdministrator: StoreAdministrator {
+    private let store: MemoryStore
+
+    init(_ store: MemoryStore) {
+        self.store = store
+    }
+
+    var backups: (any StoreBackups)? { nil }
+    var keyRing: (any KeyRingAdministrator)? { nil }
+    var verifier: (any StoreVerifier)? { nil }
+
+    func fetch(_ id: [UInt8]) -> [UInt8]? {
+        if case .found(let info, _) = store.fetch(id) { info } else { nil }
+    }
+
+    func store(
+        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
+    ) -> [Result<Void, StoreError>] {
+        let rows = tokens.map {
+            ($0.token.id, MemoryRow(info: $0.token.info, writtenAt: $0.writtenAt ?? MemoryRow.now))
+        }
+        return store.commit(rows, admittedBytes: 0, keepsNewer: keepsNewer)
+    }
+
+    func remove(_ ids: [[UInt8]]) -> Int {
+        store.remove(ids)
+    }
+
+    func page(after cursor: StoreCursor?, limit: Int) throws(StoreError) -> TokenPage {
+        var start: [UInt8]?
+        if let cursor {
+            guard cursor.text.hasPrefix("after ") else { throw .refused("the cursor is not one of this store's") }
+            start = cursor.text.dropFirst(6).split(separator: ",").compactMap { UInt8($0) }
+        }
+        let (rows, isLast) = store.page(after: start, limit: limit)
+        var page = TokenPage()
+        page.entries = rows.map { id, row in
+            TokenPage.Entry(
+                writtenAt: row.writtenAt, expiresAt: TokenExpiration.expiration(of: row.info.span),
+                token: .success(Token(id: id, info: row.info))
+            )
+        }
+        if !isLast, let last = rows.last {
+            page.next = StoreCursor("after " + last.id.map(String.init).joined(separator: ","))
+        }
+        return page
+    }
+
+    func statistics() -> StoreStatistics {
+        StoreStatistics(
+            tokens: store.count, isSealed: false, software: "Memory 1", unreadableReads: 0, place: "this process"
+        )
+    }
+}

@@ -19,6 +19,9 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 VERSIONS = "0.1.0~test1", "0.1.0~test2"
 USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
+# Bytes, stripped.
+LARGEST_PROGRAM = 30_000_000
+
 pytestmark = pytest.mark.skipif(
     not shutil.which("dpkg-shlibdeps"), reason="there is no dpkg-dev, with which the package is built")
 
@@ -56,6 +59,16 @@ def test_the_package_states_what_it_needs_and_who_owns_its_files(packages, conte
     listed = subprocess.run(["dpkg-deb", "--contents", str(packages[0])], capture_output=True, text=True, check=True)
     assert {line.split()[1] for line in listed.stdout.splitlines()} == {"root/root"}
     assert not [line for line in listed.stdout.splitlines() if line[5] == "w" or line[8] == "w"]
+
+
+def test_the_program_is_small_and_has_no_tables_of_icu(contents):
+    program = contents / "usr/bin/token-cache"
+    assert program.stat().st_size <= LARGEST_PROGRAM
+    # What ICU calls its tables, of languages and time zones, which some part of Foundation would link.
+    assert b"icudt" not in program.read_bytes()
+    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    if "libswiftCore" not in linked:
+        assert "Foundation" not in linked and "icu" not in linked.lower()
 
 
 def test_the_same_sources_make_the_same_package(packages, contents, tmp_path):

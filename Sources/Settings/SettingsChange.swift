@@ -6,6 +6,7 @@ package struct SettingsChange: Sendable {
     package let made: [String]
     /// Those that need a restart, such as `loops stays 2 until a restart, not 4`.
     package let postponed: [String]
+    private let running: Settings
 
     /// - Parameters:
     ///   - running: The settings in effect.
@@ -22,14 +23,23 @@ package struct SettingsChange: Sendable {
             case .atStart: break
             }
         }
+        self.running = running
         self.settings = settings
-        made = Setting.all.compactMap { setting in
-            let (old, new) = (setting.show(running), setting.show(settings))
-            return old == new ? nil : "\(setting.key) from \(old) to \(new)"
-        }
-        postponed = Setting.all.compactMap { setting in
-            let (old, new) = (setting.show(settings), setting.show(wanted))
-            return old == new ? nil : "\(setting.key) stays \(old) until a restart, not \(new)"
+        made = Self.differences(running, settings) { "\($0) from \($1) to \($2)" }
+        postponed = Self.differences(settings, wanted) { "\($0) stays \($1) until a restart, not \($2)" }
+    }
+
+    /// Whether a value changes at once.
+    package func changes(_ place: KeyPath<Settings, some Equatable>) -> Bool {
+        running[keyPath: place] != settings[keyPath: place]
+    }
+
+    private static func differences(
+        _ old: Settings, _ new: Settings, _ text: (_ key: String, _ old: String, _ new: String) -> String
+    ) -> [String] {
+        Setting.all.compactMap { setting in
+            let (old, new) = (setting.show(old), setting.show(new))
+            return old == new ? nil : text(setting.key, old, new)
         }
     }
 }

@@ -12,6 +12,7 @@ import Testing
     @Test func `a setting changes at once or at the next start, as its description says`() throws {
         let now = SettingsChange(from: Settings(), to: try settings("limits.body", "2 MiB"), takesTLS: false)
         #expect(now.settings.limits.body == 2 << 20)
+        #expect(now.changes(\.limits.body) && !now.changes(\.limits.head))
         #expect(now.made == ["limits.body from 1 MiB to 2 MiB"] && now.postponed.isEmpty)
         let later = SettingsChange(from: Settings(), to: try settings("loops", "4"), takesTLS: false)
         #expect(later.settings.loops == nil)

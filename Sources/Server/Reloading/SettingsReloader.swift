@@ -133,13 +133,13 @@ final class SettingsReloader: Sendable {
             logger.warning("\(reason): \(warning)")
             outcome += "; " + warning
         }
-        if change.made.contains(where: { $0.hasPrefix("limits.connections ") }),
+        if change.changes(\.connectionLimit),
             let warning = DescriptorLimit.warning(forConnections: change.settings.connectionLimit)
         {
             logger.warning("\(reason): \(warning)")
             outcome += "; " + warning
         }
-        if change.settings.https.mode == .off && change.made.contains(where: { $0.hasPrefix("https.mode ") }) {
+        if change.settings.https.mode == .off && change.changes(\.https.mode) {
             logger.warning("https.mode is off: tokens are accepted and given over plain HTTP")
         }
         return ReloadOutcome(isReloaded: true, outcome: outcome)

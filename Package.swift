@@ -39,13 +39,16 @@ let package = Package(
         // What the operating system offers: descriptors, errors, addresses, files, limits, clocks, threads.
         .target(name: "System", dependencies: ["CLinux"], swiftSettings: strict),
 
+        // Reads JSON text; knows nothing of what it says.
+        .target(name: "JSON", swiftSettings: strict),
+
         // Numbers that threads count and others read; knows nothing of what they are.
         .target(name: "Metrics", swiftSettings: strict),
 
         // Three modules that know nothing of one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "System"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
-        .target(name: "TokenStore", dependencies: ["COpenSSL", "Metrics", "System"], swiftSettings: strict),
+        .target(name: "TokenStore", dependencies: ["COpenSSL", "JSON", "Metrics", "System"], swiftSettings: strict),
 
         // The stores: each knows what every store is, and nothing of the others.
         .target(
@@ -53,9 +56,9 @@ let package = Package(
         ),
 
         // Imports run one way from here down.
-        .target(name: "TokenService", dependencies: ["HTTP", "TokenStore"], swiftSettings: strict),
+        .target(name: "TokenService", dependencies: ["HTTP", "JSON", "TokenStore"], swiftSettings: strict),
         .target(
-            name: "TokenPHPFiles", dependencies: ["System", "TokenService", "TokenStore"], swiftSettings: strict
+            name: "TokenPHPFiles", dependencies: ["JSON", "System", "TokenService", "TokenStore"], swiftSettings: strict
         ),
         .target(
             name: "Settings",
@@ -106,6 +109,7 @@ let package = Package(
             name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "System", "TestSupport"],
             swiftSettings: tested
         ),
+        .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: tested),
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(

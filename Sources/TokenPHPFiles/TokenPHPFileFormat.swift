@@ -1,3 +1,4 @@
+internal import JSON
 internal import TokenService
 
 /// How a file of token.php's holds its token info.
@@ -46,7 +47,7 @@ package enum TokenPHPFileFormat: String, Codable, CaseIterable, Sendable {
     private static func string(_ content: [UInt8]) throws(JSONScanner.Malformed) -> [UInt8] {
         var scanner = JSONScanner(position: 0, end: content.count)
         let text = try scanner.string(content.span)
-        guard scanner.position == content.count else { throw JSONScanner.Malformed() }
+        guard scanner.isAtEnd else { throw JSONScanner.Malformed() }
         return text
     }
 
@@ -59,7 +60,7 @@ package enum TokenPHPFileFormat: String, Codable, CaseIterable, Sendable {
             guard found == nil, name.elementsEqual("token_info".utf8) else { throw JSONScanner.Malformed() }
             found = try scanner.string(bytes)
         }
-        guard let found, scanner.position == content.count else { throw JSONScanner.Malformed() }
+        guard let found, scanner.isAtEnd else { throw JSONScanner.Malformed() }
         return found
     }
 }

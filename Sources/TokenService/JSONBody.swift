@@ -1,4 +1,5 @@
 internal import HTTP
+internal import JSON
 
 /// Reads the two fields out of an `application/json` body: an extension of the contract that a setting turns on.
 ///
@@ -11,7 +12,7 @@ struct JSONBody {
     init?(_ range: ByteRange, of bytes: Span<UInt8>) {
         var scanner = JSONScanner(position: Int(range.start), end: Int(range.end))
         do throws(JSONScanner.Malformed) {
-            try scanner.skipSpace(bytes)
+            scanner.skipSpace(bytes)
             try scanner.expect(UInt8(ascii: "{"), bytes)
             try scanner.forEachMember(bytes) { (name, scanner) throws(JSONScanner.Malformed) in
                 if name == Names.uniqueID {
@@ -24,8 +25,8 @@ struct JSONBody {
                     try scanner.skipValue(bytes, depth: 1)
                 }
             }
-            try scanner.skipSpace(bytes)
-            guard scanner.position == scanner.end else { return nil }
+            scanner.skipSpace(bytes)
+            guard scanner.isAtEnd else { return nil }
         } catch {
             return nil
         }

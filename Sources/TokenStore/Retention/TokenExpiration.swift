@@ -1,4 +1,5 @@
 internal import Glibc
+internal import JSON
 
 /// When a token expires by its own account: what the Facebook SDK writes into the token info.
 ///
@@ -65,53 +66,38 @@ package enum TokenExpiration {
     /// Goes once through the text, without recursion.
     private struct Scanner: ~Escapable {
         private let text: Span<UInt8>
-        private var position = 0
+        private var cursor: JSONCursor
 
         @_lifetime(copy text)
         init(_ text: Span<UInt8>) {
             self.text = text
+            cursor = JSONCursor(position: 0, end: text.count)
         }
 
         /// The value of the last member with the key, of those that the scan reaches.
         @_lifetime(self: copy self)
         mutating func expiration() -> Int64? {
             var expiration: Int64?
-            skipBlanks()
-            guard accept(UInt8(ascii: "{")) else { return nil }
+            cursor.skipSpace(text)
+            guard cursor.accept(UInt8(ascii: "{"), text) else { return nil }
             repeat {
-                skipBlanks()
-                guard accept(UInt8(ascii: "\"")) else { return expiration }
+                cursor.skipSpace(text)
+                guard cursor.accept(UInt8(ascii: "\""), text) else { return expiration }
                 let isKey = stringEquals(TokenExpiration.key)
-                skipBlanks()
-                guard accept(UInt8(ascii: ":")) else { return expiration }
-                skipBlanks()
+                cursor.skipSpace(text)
+                guard cursor.accept(UInt8(ascii: ":"), text) else { return expiration }
+                cursor.skipSpace(text)
                 if !isKey {
                     skipValue()
-                } else if accept(UInt8(ascii: "\"")) {
+                } else if cursor.accept(UInt8(ascii: "\""), text) {
                     expiration = dateInString()
                 } else {
                     expiration = nil
                     skipValue()
                 }
-                skipBlanks()
-            } while accept(UInt8(ascii: ","))
+                cursor.skipSpace(text)
+            } while cursor.accept(UInt8(ascii: ","), text)
             return expiration
-        }
-
-        private func peek() -> UInt8? {
-            position < text.count ? text[position] : nil
-        }
-
-        @_lifetime(self: copy self)
-        private mutating func accept(_ byte: UInt8) -> Bool {
-            guard peek() == byte else { return false }
-            position += 1
-            return true
-        }
-
-        @_lifetime(self: copy self)
-        private mutating func skipBlanks() {
-            while let byte = peek(), byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d { position += 1 }
         }
 
         // MARK: - Values
@@ -120,10 +106,10 @@ package enum TokenExpiration {
         @_lifetime(self: copy self)
         private mutating func skipValue() {
             var depth = 0
-            while let byte = peek() {
+            while let byte = cursor.peek(text) {
                 switch byte {
                 case UInt8(ascii: "\""):
-                    position += 1
+                    cursor.position += 1
                     skipString()
                     if depth == 0 { return }
                     continue
@@ -133,13 +119,13 @@ package enum TokenExpiration {
                     guard depth > 0 else { return }
                     depth -= 1
                     if depth == 0 {
-                        position += 1
+                        cursor.position += 1
                         return
                     }
                 case UInt8(ascii: ",") where depth == 0: return
                 default: break
                 }
-                position += 1
+                cursor.position += 1
             }
         }
 
@@ -157,46 +143,25 @@ package enum TokenExpiration {
 
         @_lifetime(self: copy self)
         private mutating func nextCharacter() -> Character {
-            guard let byte = peek() else { return .cut }
-            position += 1
+            guard let byte = cursor.peek(text) else { return .cut }
+            cursor.position += 1
             if byte == UInt8(ascii: "\"") { return .closingQuote }
             guard byte == UInt8(ascii: "\\") else { return .byte(byte) }
-            guard let letter = peek() else { return .cut }
-            position += 1
-            switch letter {
-            case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): return .byte(letter)
-            case UInt8(ascii: "u"): return escapedUnit()
-            default: return .other
-            }
-        }
-
-        /// The four digits after `\u`.
-        @_lifetime(self: copy self)
-        private mutating func escapedUnit() -> Character {
-            var value: UInt16 = 0
-            for _ in 0..<4 {
-                guard let digit = peek().flatMap(Self.hexValue) else { return .other }
-                value = value << 4 | digit
-                position += 1
-            }
-            return value < 0x80 ? .byte(UInt8(value)) : .other
-        }
-
-        private static func hexValue(_ byte: UInt8) -> UInt16? {
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt16(byte - UInt8(ascii: "0"))
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt16(byte - UInt8(ascii: "a") + 10)
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt16(byte - UInt8(ascii: "A") + 10)
-            default: nil
+            switch cursor.readEscape(text) {
+            // Neither the key nor a date has a control character.
+            case .character(let character): return character < 0x20 ? .other : .byte(character)
+            case .codeUnit(let unit): return unit < 0x80 ? .byte(UInt8(unit)) : .other
+            case .malformed: return .other
+            case .cut: return .cut
             }
         }
 
         @_lifetime(self: copy self)
         private mutating func skipString() {
-            while let byte = peek() {
-                position += 1
+            while let byte = cursor.peek(text) {
+                cursor.position += 1
                 if byte == UInt8(ascii: "\"") { return }
-                if byte == UInt8(ascii: "\\") { position += 1 }
+                if byte == UInt8(ascii: "\\") { cursor.position += 1 }
             }
         }
 

@@ -1,0 +1,98 @@
+import TestSupport
+import Testing
+
+@testable import JSON
+
+@Suite struct JSONScannerTests {
+    /// The string that a text is; nil if it is malformed.
+    private func string(_ text: String) -> String? {
+        let bytes = Array(text.utf8)
+        var scanner = JSONScanner(position: 0, end: bytes.count)
+        guard let string = try? scanner.string(bytes.span), scanner.position == bytes.count else { return nil }
+        return String(decoding: string, as: UTF8.self)
+    }
+
+    @Test(
+        arguments: [
+            (#""""#, ""), (#""a b""#, "a b"), (#""\"\\\/\b\f\n\r\t""#, "\"\\/\u{8}\u{c}\n\r\t"),
+            (#""\u0041\u00e9""#, "Aé"),
+            (#""\ud83d\ude00""#, "😀"), (#""\uD83D\uDE00é""#, "😀é"), (#""\u0000""#, "\0"),
+        ]
+    )
+    func `the escapes of a string are undone`(_ text: String, _ expected: String) {
+        #expect(string(text) == expected)
+    }
+
+    @Test(
+        arguments: [
+            "", "\"", "\"a", #"a""#, #""\""#, #""\x""#, #""\u""#, #""\u12""#, #""\u12g4""#, #""\u123"#, #""\ud83d""#,
+            #""\ud83dx""#, #""\ud83d\n""#, #""\ud83d\u0041""#, #""\ude00""#, "\"\n\"", #"'a'"#,
+        ]
+    )
+    func `a malformed string is refused`(_ text: String) {
+        #expect(string(text) == nil)
+    }
+
+    /// The members of an object and their values' texts; nil if it is malformed.
+    private func members(_ text: String) -> [String]? {
+        let bytes = Array(text.utf8)
+        var scanner = JSONScanner(position: 0, end: bytes.count)
+        var members: [String] = []
+        do throws(JSONScanner.Malformed) {
+            try scanner.expect(UInt8(ascii: "{"), bytes.span)
+            try scanner.forEachMember(bytes.span) { (name, scanner) throws(JSONScanner.Malformed) in
+                let value = try scanner.objectText(bytes.span)
+                members.append(String(decoding: name + Array("=".utf8) + value, as: UTF8.self))
+            }
+        } catch {
+            return nil
+        }
+        return scanner.position == bytes.count ? members : nil
+    }
+
+    @Test(
+        arguments: [
+            ("{}", []), ("{ }", []), (#"{"a":1}"#, ["a=1"]), (#"{"a" : -0.5e+3 , "b":[ ] }"#, ["a=-0.5e+3", "b=[ ]"]),
+            (
+                #"{"a":{"b":[1,"]",{"c":null}]},"d":true,"e":false}"#,
+                [#"a={"b":[1,"]",{"c":null}]}"#, "d=true", "e=false"]
+            ),
+            (#"{"a":"}\"","a":0}"#, [#"a="}\"""#, "a=0"]),
+        ]
+    )
+    func `an object's members are read with values of any kind`(_ text: String, _ expected: [String]) {
+        #expect(members(text) == expected)
+    }
+
+    @Test(
+        arguments: [
+            "{", "}", "{,}", #"{"a"}"#, #"{"a":}"#, #"{"a":1,}"#, #"{"a":1 "b":2}"#, #"{a:1}"#, #"{"a":01}"#,
+            #"{"a":1.}"#,
+            #"{"a":+1}"#, #"{"a":1e}"#, #"{"a":nul}"#, #"{"a":[1,]}"#, #"{"a":[1}"#, #"{"a":{]}"#, #"{"a":-}"#,
+        ]
+    )
+    func `a malformed object is refused`(_ text: String) {
+        #expect(members(text) == nil)
+    }
+
+    @Test func `nesting that is too deep is refused, as every level takes a stack frame`() {
+        func nested(_ depth: Int) -> String {
+            #"{"a":"# + String(repeating: "[", count: depth) + String(repeating: "]", count: depth) + "}"
+        }
+        #expect(members(nested(60)) != nil)
+        #expect(members(nested(100_000)) == nil)
+    }
+
+    @Test(arguments: 0..<40 as Range<UInt64>)
+    func `any text is either read or refused`(_ seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let alphabet = Array(#"{}[]:,"\u003adDeEfFtrulsn0129+-. "#.utf8)
+        for _ in 0..<200 {
+            let text = (0..<Int.random(in: 0...60, using: &random)).map { _ in
+                alphabet.randomElement(using: &random) ?? 0
+            }
+            _ = members("{" + String(decoding: text, as: UTF8.self))
+            _ = string("\"" + String(decoding: text, as: UTF8.self))
+        }
+    }
+}

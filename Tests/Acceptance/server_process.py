@@ -32,7 +32,7 @@ def clean_environment(additions=None):
     return {**kept, **(additions or {})}
 
 
-# For servers that are started without a configuration file, because the default port may be in use.
+# For servers that are started without a settings file, because the default port may be in use.
 NO_ADMINISTRATION = {"TOKEN_CACHE_ADMIN_LISTEN": "off"}
 
 
@@ -64,7 +64,7 @@ def until(condition, seconds=30.0, pause=0.02):
 class Server:
     """A running server with its own folder, configuration and log files.
 
-    Its settings are written to a configuration file in JSON, which is also YAML.
+    Its settings are written to a settings file in JSON, which is also YAML.
     """
 
     def __init__(self, folder, settings=None, *flags, environment=None, descriptors=None, file_size=None, umask=None,

@@ -182,8 +182,8 @@ import Testing
         ) {
             try loader.load()
         }
-        #expect(fault("a: [b").hasPrefix("the configuration file c.yaml is not valid YAML"))
-        #expect(fault("- a\n").hasPrefix("the configuration file c.yaml is not valid YAML"))
+        #expect(fault("a: [b").hasPrefix("the settings file c.yaml is not valid YAML"))
+        #expect(fault("- a\n").hasPrefix("the settings file c.yaml is not valid YAML"))
     }
 
     @Test(

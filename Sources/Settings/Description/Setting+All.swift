@@ -1,7 +1,7 @@
 extension Setting {
     /// Every setting, in the order of the sample file.
     package static let all: [Setting] =
-        listening + administration + storage + serving + security + logging + limits + timeouts
+        [listen] + administration + storage + serving + security + logging + limits + timeouts
 
     /// The keys whose change needs a restart; a section's name stands for its keys if all of them do.
     package static var keysThatNeedRestart: [String] {

@@ -2,31 +2,29 @@ internal import HTTP
 
 extension Setting {
     /// The addresses for clients.
-    static let listening = [
-        Setting(
-            "listen", \.listen, .list(ListenAddress.allowed, ListenAddress.init, \.description),
-            takesEffect: .atStart, option: "--listen",
-            """
-            The addresses to listen on for clients. Only this machine reaches 127.0.0.1; choose 0.0.0.0:8080 for a proxy on
-            another machine.
+    package static let listen = Setting(
+        "listen", \.listen, .list(ListenAddress.allowed, ListenAddress.init, \.description),
+        takesEffect: .atStart, option: "--listen",
+        """
+        The addresses to listen on for clients. Only this machine reaches 127.0.0.1; choose 0.0.0.0:8080 for a proxy on
+        another machine.
 
-              127.0.0.1:8080, http://[::1]:8080      an address and a port, IPv6 in brackets; 0.0.0.0 and [::] stand for all
-                                                     addresses of their family
-              https://0.0.0.0:8443                   the same over TLS, with the files of the section tls
-              unix:/run/token-cache/http.sock        a Unix socket, by a path of at most 107 bytes; ?mode=0660 sets who may
-                                                     connect, and &owner=user:group its owner if root runs the server
-              systemd                                the sockets that systemd socket units pass on
+          127.0.0.1:8080, http://[::1]:8080      an address and a port, IPv6 in brackets; 0.0.0.0 and [::] stand for all
+                                                 addresses of their family
+          https://0.0.0.0:8443                   the same over TLS, with the files of the section tls
+          unix:/run/token-cache/http.sock        a Unix socket, by a path of at most 107 bytes; ?mode=0660 sets who may
+                                                 connect, and &owner=user:group its owner if root runs the server
+          systemd                                the sockets that systemd socket units pass on
 
-            With ?proxy-protocol=required, each connection has to begin with a PROXY protocol header (version 1 or 2) from
-            one of trusted_proxies.
+        With ?proxy-protocol=required, each connection has to begin with a PROXY protocol header (version 1 or 2) from
+        one of trusted_proxies.
 
-            Without systemd in the list, sockets that systemd passes on replace the addresses of their kind.
-            FileDescriptorName= of a socket unit names the protocol: http, https, proxy (HTTP behind a PROXY header) or
-            https-proxy. Without it, the entry decides (systemd, https://systemd, systemd?proxy-protocol=required);
-            otherwise it is http.
-            """
-        )
-    ]
+        Without systemd in the list, sockets that systemd passes on replace the addresses of their kind.
+        FileDescriptorName= of a socket unit names the protocol: http, https, proxy (HTTP behind a PROXY header) or
+        https-proxy. Without it, the entry decides (systemd, https://systemd, systemd?proxy-protocol=required);
+        otherwise it is http.
+        """
+    )
 
     /// The addresses for monitoring and administration.
     static let administration = [

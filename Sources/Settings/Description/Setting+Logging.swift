@@ -7,13 +7,7 @@ extension Setting {
             "drain_timeout", \.drainTimeout, .duration(.zero ... .seconds(3_600)),
             "How long a stop (SIGTERM) waits for requests that have begun before it closes their connections."
         ),
-        Setting(
-            "log_level", \.logLevel, .choice, option: "--log-level",
-            """
-            The lowest level of the lines on standard error: trace, debug, info, notice, warning, error or critical. debug
-            helps to find out why something is odd.
-            """
-        ),
+        logLevel,
         Setting(
             "log_format", \.logFormat, .choice,
             """
@@ -42,4 +36,13 @@ extension Setting {
             """
         ),
     ]
+
+    /// The level of the server's log.
+    package static let logLevel = Setting(
+        "log_level", \.logLevel, .choice, option: "--log-level",
+        """
+        The lowest level of the lines on standard error: trace, debug, info, notice, warning, error or critical. debug
+        helps to find out why something is odd.
+        """
+    )
 }

@@ -2,18 +2,18 @@ internal import TokenStore
 
 extension Setting {
     /// Where tokens are stored, how they are encrypted, how many there may be and how long they are kept.
-    static let storage =
-        [
-            Setting(
-                "data_directory", \.dataDirectory, .text("the path of a folder", where: { !$0.isEmpty }),
-                takesEffect: .atStart,
-                option: "--data-directory",
-                """
-                The folder with the database. It is created with mode 0700. It must be on a local disk: over a network, a
-                lock may not keep other machines out, and data that was synced may not be on the disk.
-                """
-            )
-        ] + sealing + store + retention
+    static let storage = [dataDirectory] + sealing + store + retention
+
+    /// The folder of the database.
+    package static let dataDirectory = Setting(
+        "data_directory", \.dataDirectory, .text("the path of a folder", where: { !$0.isEmpty }),
+        takesEffect: .atStart,
+        option: "--data-directory",
+        """
+        The folder with the database. It is created with mode 0700. It must be on a local disk: over a network, a
+        lock may not keep other machines out, and data that was synced may not be on the disk.
+        """
+    )
 
     private static let sealing = [
         Setting(
@@ -64,13 +64,7 @@ extension Setting {
             need it. A database larger than half of the memory is not read.
             """
         ),
-        Setting(
-            "store.accept_damaged_wal", \.store.acceptsDamagedWAL, .onOff, takesEffect: .atStart,
-            """
-            Whether to start although the end of the WAL is damaged, not merely torn by a power cut. That loses acknowledged
-            tokens; a copy of the WAL is kept. serve --accept-damaged-wal does the same for a single start.
-            """
-        ),
+        acceptDamagedWAL,
         Setting(
             "store.queue.max_bytes", \.store.queueLimit, .bytes(1 << 20...64 << 30), takesEffect: .atStart,
             """
@@ -95,6 +89,15 @@ extension Setting {
             """
         ),
     ]
+
+    /// Whether a WAL with a damaged end is used.
+    package static let acceptDamagedWAL = Setting(
+        "store.accept_damaged_wal", \.store.acceptsDamagedWAL, .onOff, takesEffect: .atStart,
+        """
+        Whether to start although the end of the WAL is damaged, not merely torn by a power cut. That loses acknowledged
+        tokens; a copy of the WAL is kept. serve --accept-damaged-wal does the same for a single start.
+        """
+    )
 
     private static let retention = [
         Setting(

@@ -73,6 +73,9 @@ package struct Setting: Sendable {
     /// The default, as `show` writes it.
     package var `default`: String { show(Settings()) }
 
+    /// The default for help texts: values alone, without the signs of YAML.
+    package var plainDefault: String { values(Settings()).joined(separator: ", ") }
+
     private static func paragraphs(_ text: String) -> [String] {
         text.split(separator: "\n\n").map { paragraph in
             paragraph.hasPrefix(" ") ? String(paragraph) : paragraph.split(separator: "\n").joined(separator: " ")

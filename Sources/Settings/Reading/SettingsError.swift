@@ -11,9 +11,9 @@ package enum SettingsError: Error, Hashable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .unreadableFile(let path, let reason):
-            "the configuration file \(path) cannot be read: \(reason)"
+            "the settings file \(path) cannot be read: \(reason)"
         case .malformedFile(let path, let line, let reason):
-            "the configuration file \(path) is not valid YAML with keys at its top level: line \(line): \(reason)"
+            "the settings file \(path) is not valid YAML with keys at its top level: line \(line): \(reason)"
         case .unknownKey(let source, let key, let suggestion):
             "\(source): there is no setting \(key)"
                 + (suggestion.map { "; did you mean \($0)?" } ?? "; token-cache check-config without it shows them all")

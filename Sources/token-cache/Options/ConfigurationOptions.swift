@@ -4,52 +4,54 @@ import Logging
 import Operations
 import Settings
 
-/// The flags that make the configuration; they come before the environment, and that before the file.
+/// The options for settings; they override the environment, and the environment overrides the file.
 struct ConfigurationOptions: ParsableArguments {
     @Option(name: .long, help: ArgumentHelp("Read settings from this YAML file.", valueName: "file"))
     var config: String?
 
     @Option(
         name: .long,
-        help: ArgumentHelp("Keep the database in this folder. (default: ./data)", valueName: "directory")
+        help: ArgumentHelp(
+            "Keep the database in this folder. (default: \(Setting.dataDirectory.plainDefault))", valueName: "directory"
+        )
     )
     var dataDirectory: String?
 
     @Option(
         name: .long,
         help: ArgumentHelp(
-            "Log from this level on: trace, debug, info, notice, warning, error, critical. (default: info)",
+            "Log from this level on: \(Setting.logLevel.allowed). (default: \(Setting.logLevel.plainDefault))",
             valueName: "level"
         )
     )
     var logLevel: String?
 
-    /// What reads the settings.
+    /// Reads the settings, with the options among them.
     ///
     /// - Parameters:
-    ///   - listen: The addresses of the command line; empty leaves them to the other places.
-    ///   - acceptsDamagedLog: Whether the command line accepts a damaged log; false leaves it to the other places.
-    func loader(listen: [String] = [], acceptsDamagedLog: Bool = false) -> SettingsLoader {
+    ///   - listen: The addresses of the command line; if empty, the environment or the file decides.
+    ///   - acceptsDamagedWAL: Whether the command line accepts a damaged WAL; if not, the environment or the file decides.
+    func loader(listen: [String] = [], acceptsDamagedWAL: Bool = false) -> SettingsLoader {
         var loader = SettingsLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
-        if !listen.isEmpty { loader.flags["listen"] = listen }
-        if let dataDirectory { loader.flags["data_directory"] = [dataDirectory] }
-        if let logLevel { loader.flags["log_level"] = [logLevel] }
-        if acceptsDamagedLog { loader.flags["store.accept_damaged_wal"] = ["on"] }
+        if !listen.isEmpty { loader.flags[Setting.listen.key] = listen }
+        if let dataDirectory { loader.flags[Setting.dataDirectory.key] = [dataDirectory] }
+        if let logLevel { loader.flags[Setting.logLevel.key] = [logLevel] }
+        if acceptsDamagedWAL { loader.flags[Setting.acceptDamagedWAL.key] = ["on"] }
         return loader
     }
 
-    /// The settings in effect, or the fault on standard error and the end with status 1.
+    /// The settings in effect; prints what is wrong with them and ends the command with status 1 otherwise.
     ///
     /// - Parameters: As of `loader`.
-    func load(listen: [String] = [], acceptsDamagedLog: Bool = false) throws -> Settings {
+    func load(listen: [String] = [], acceptsDamagedWAL: Bool = false) throws -> Settings {
         do throws(SettingsError) {
-            return try loader(listen: listen, acceptsDamagedLog: acceptsDamagedLog).load()
+            return try loader(listen: listen, acceptsDamagedWAL: acceptsDamagedWAL).load()
         } catch {
             throw fault("\(error)")
         }
     }
 
-    /// Prints what is wrong, for a person, and makes the command end with status 1.
+    /// Prints what is wrong; to be thrown, which ends the command with status 1.
     func fault(_ text: String) -> ExitCode {
         StandardError.tell(text)
         return ExitCode.failure

@@ -1,11 +1,12 @@
 import ArgumentParser
+import Settings
 
-/// The flag of commands that know where to listen.
+/// The option for the addresses of clients.
 struct ListenOptions: ParsableArguments {
     @Option(
         name: .long,
         help: ArgumentHelp(
-            "Listen here; may be given several times. (default: 127.0.0.1:8080)", valueName: "address"
+            "Listen here; may be given several times. (default: \(Setting.listen.plainDefault))", valueName: "address"
         )
     )
     var listen: [String] = []

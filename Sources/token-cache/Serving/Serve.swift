@@ -26,11 +26,11 @@ struct Serve: AsyncParsableCommand {
     var acceptDamagedWal = false
 
     func run() async throws {
-        let settings = try options.load(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
+        let settings = try options.load(listen: addresses.listen, acceptsDamagedWAL: acceptDamagedWal)
         let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
         let server: ServerProcess
         do throws(StartError) {
-            let loader = options.loader(listen: addresses.listen, acceptsDamagedLog: acceptDamagedWal)
+            let loader = options.loader(listen: addresses.listen, acceptsDamagedWAL: acceptDamagedWal)
             server = try ServerProcess(settings, from: loader, log: log, version: Version.text)
         } catch {
             throw options.fault("\(error)")

@@ -30,47 +30,48 @@ extension Connection {
     }
 
     private mutating func readRequest(on worker: Worker) -> Answer {
-        if rules.accessLog != nil { started = .now }
+        if settings.accessLog != nil { answeringBegan = .now }
         let answer: Answer
-        (answer, asked, requestID, isSecure) = Self.answer(to: reader, from: origin, by: rules, on: worker)
+        (answer, summary, requestID, isSecure) = Self.answer(to: reader, from: origin, by: settings, on: worker)
         return answer
     }
 
     private static func answer(
-        to reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, by rules: ServingRules, on worker: Worker
-    ) -> (Answer, RequestTraits, RequestID, isSecure: Bool) {
+        to reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, by settings: ConnectionSettings,
+        on worker: Worker
+    ) -> (Answer, RequestSummary, RequestID, isSecure: Bool) {
         let (request, bytes) = (reader.request, reader.requestBytes)
-        let asked = RequestTraits(request.head)
-        let requestID = requestID(request.head, in: bytes, from: origin, by: rules, on: worker)
-        switch rules.https.decision(on: request.head, in: bytes, from: origin) {
+        let summary = RequestSummary(request.head)
+        let requestID = requestID(request.head, in: bytes, from: origin, by: settings, on: worker)
+        switch settings.https.decision(on: request.head, in: bytes, from: origin) {
         case .served(let isSecure):
-            return (rules.service.answer(to: request, in: bytes, requestID: requestID), asked, requestID, isSecure)
+            return (settings.service.answer(to: request, in: bytes, requestID: requestID), summary, requestID, isSecure)
         case .redirected:
-            let redirect = rules.https.redirect(request.head, in: bytes) ?? rules.service.answer(.missingHost)
-            return (.now(redirect), asked, requestID, false)
+            let redirect = settings.https.redirect(request.head, in: bytes) ?? settings.service.answer(.missingHost)
+            return (.now(redirect), summary, requestID, false)
         case .refused(let refusal):
-            return (.now(rules.service.answer(refusal)), asked, requestID, false)
+            return (.now(settings.service.answer(refusal)), summary, requestID, false)
         }
     }
 
     static func requestID(
-        _ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, by rules: ServingRules,
+        _ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, by settings: ConnectionSettings,
         on worker: Worker
     ) -> RequestID {
-        rules.hasRequestIDs ? worker.requestID(head.fields.forwarding.requestID, in: bytes, from: origin) : .none
+        settings.hasRequestIDs ? worker.requestID(head.fields.forwarding.requestID, in: bytes, from: origin) : .none
     }
 
     // MARK: - Writing
 
     /// Writes the answer to the request at hand and leaves that behind.
     mutating func write(_ response: consuming Response, on worker: Worker) {
-        isOver = !asked.keepsAlive || worker.loop.isDraining && !hasFurtherInput(on: worker)
-        encode(response, closes: isOver, on: worker)
+        isLastWritten = !summary.keepsAlive || worker.loop.isDraining && !hasFurtherInput(on: worker)
+        encode(response, closes: isLastWritten, on: worker)
         if hasLeftRequest { hasLeftRequest = false } else { reader.finishRequest() }
-        awaited = nil
-        streak += 1
+        awaitedPart = nil
+        stepsInTurn += 1
         // Where the client did not ask for the end it may be sending its next request already.
-        lingers = asked.keepsAlive || !reader.isEmpty
+        lingers = summary.keepsAlive || !reader.isEmpty
     }
 
     /// Whether more than the request at hand has been received, be it by the kernel: while draining that is answered.
@@ -89,11 +90,11 @@ extension Connection {
         if output.capacity == 0 { takeBuffers(of: worker) }
         hasAnswered = true
         let traits = ResponseEncoder.Traits(
-            omitsBody: asked.omitsBody, closes: closes, isOldVersion: asked.isOldVersion, isSecure: isSecure
+            omitsBody: summary.omitsBody, closes: closes, isOldVersion: summary.isOldVersion, isSecure: isSecure
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
-        worker.metrics.note(response, to: asked.method)
-        if rules.accessLog != nil { log(response) }
+        worker.metrics.note(response, to: summary.method)
+        if settings.accessLog != nil { log(response) }
     }
 
     // MARK: - Logging
@@ -101,18 +102,18 @@ extension Connection {
     private mutating func log(_ response: borrowing Response) {
         var entry = pendingEntry.take() ?? logEntry()
         entry.status = response.status.rawValue
-        entry.bytes = asked.omitsBody ? 0 : response.body.count + response.laterBytes
-        entry.microseconds = (MonotonicTime.now - started).count / 1_000
+        entry.bytes = summary.omitsBody ? 0 : response.body.count + response.laterBytes
+        entry.microseconds = (MonotonicTime.now - answeringBegan).count / 1_000
         entry.unixTime = Worker.unixTime
-        rules.accessLog?.write(entry)
+        settings.accessLog?.write(entry)
     }
 
     /// What the access log says of the request at hand, without its answer.
     func logEntry() -> AccessLog.Entry {
         let (head, bytes) = (reader.partialHead, reader.requestBytes)
-        let isKnown = rules.service.isKnown(head.path, of: head.method, in: bytes)
+        let isKnown = settings.service.isKnown(head.path, of: head.method, in: bytes)
         return AccessLog.Entry(
-            client: rules.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
+            client: settings.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
             method: head.method,
             path: isKnown ? bytes.text(head.path) : nil,
             minorVersion: head.minorVersion,

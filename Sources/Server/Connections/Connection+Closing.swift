@@ -7,15 +7,15 @@ internal import TokenService
 extension Connection {
     /// Answers a request that cannot be read on, and closes.
     mutating func refuse(_ refusal: Refusal, on worker: Worker) async {
-        if rules.accessLog != nil { started = .now }
+        if settings.accessLog != nil { answeringBegan = .now }
         let head = reader.partialHead
-        asked = RequestTraits(head)
-        requestID = Self.requestID(head, in: reader.requestBytes, from: origin, by: rules, on: worker)
-        switch rules.https.decision(on: head, in: reader.requestBytes, from: origin) {
+        summary = RequestSummary(head)
+        requestID = Self.requestID(head, in: reader.requestBytes, from: origin, by: settings, on: worker)
+        switch settings.https.decision(on: head, in: reader.requestBytes, from: origin) {
         case .served(let isSecure): self.isSecure = isSecure
         case .redirected, .refused: isSecure = false
         }
-        encode(rules.service.answer(refusal), closes: true, on: worker)
+        encode(settings.service.answer(refusal), closes: true, on: worker)
         lingers = true
         await finish(on: worker)
     }
@@ -44,14 +44,14 @@ extension Connection {
     }
 
     private mutating func linger(on worker: Worker) async {
-        let deadline = worker.loop.now + rules.deadlines.linger
+        let deadline = worker.loop.now + settings.deadlines.linger
         while worker.loop.now < deadline {
             if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
             reader.bytes.removeAll(keepingCapacity: true)
             switch try? stream.receive(into: &reader.bytes, room: BufferPool.bufferSize) {
             case .received:
-                streak += 1
-                if streak.isMultiple(of: Self.streakLimit) { await Task.yield() }
+                stepsInTurn += 1
+                if stepsInTurn.isMultiple(of: Self.stepLimit) { await Task.yield() }
             case .wouldBlock:
                 releaseBuffers(to: worker)
                 guard await stream.waitUntilReadable(until: deadline, isIdle: false) == .ready else { return }

@@ -100,6 +100,6 @@ extension Connection {
     }
 
     func longWorkDeadline(on worker: Worker) -> MonotonicTime {
-        worker.loop.now + rules.deadlines.send
+        worker.loop.now + settings.deadlines.send
     }
 }

@@ -11,7 +11,7 @@ extension Connection {
     /// Not a byte more: what follows may be TLS. False when there is none, or it comes from somebody who is not trusted to
     /// say who the client is.
     mutating func readProxyHeader(on worker: Worker) async -> Bool {
-        let deadline = worker.loop.now + rules.deadlines.head
+        let deadline = worker.loop.now + settings.deadlines.head
         while origin.isTrusted {
             var seen: [UInt8] = []
             switch try? stream.peek(into: &seen, room: ProxyProtocol.longest) {
@@ -22,7 +22,7 @@ extension Connection {
             case .header(let length, let client):
                 seen.removeAll()
                 guard case .received(length) = try? stream.receive(into: &seen, room: length) else { return false }
-                if let client { origin = rules.https.origin(address: client, isTLS: false) }
+                if let client { origin = settings.https.origin(address: client, isTLS: false) }
                 return true
             case .needsMore:
                 // What was looked at stays on the socket, so that reading it does not tell of the end behind it.
@@ -39,9 +39,9 @@ extension Connection {
     /// Shakes hands; false when that fails, whatever there was to say having been said.
     mutating func startTLS(_ context: TLSContext, on worker: Worker) async -> Bool {
         do throws(TLSError) {
-            try await stream.startTLS(context, until: worker.loop.now + rules.deadlines.handshake)
+            try await stream.startTLS(context, until: worker.loop.now + settings.deadlines.handshake)
             worker.metrics.handshakes.add()
-            origin = rules.https.origin(address: origin.address, isTLS: true)
+            origin = settings.https.origin(address: origin.address, isTLS: true)
             return true
         } catch {
             worker.noteClosed("\(error)")

@@ -5,7 +5,7 @@ internal import System
 extension Connection {
     /// Whether nothing of the next request is there.
     private var isBetweenRequests: Bool {
-        if case .start = awaited { true } else { false }
+        if case .start = awaitedPart { true } else { false }
     }
 
     /// Sends what was gathered and receives; nil when something has come.
@@ -44,7 +44,7 @@ extension Connection {
             switch receiveNow(on: worker) {
             case .received:
                 // A client that always has more to send neither keeps others waiting nor outruns its deadline.
-                streak += 1
+                stepsInTurn += 1
                 // What comes between two requests came in time, however late the loop looks at it.
                 return worker.loop.now < deadline || isBetweenRequests ? nil : timedOut()
             case .wouldBlock: return waitForInput(on: worker, for: driver)
@@ -62,7 +62,7 @@ extension Connection {
     }
 
     private func timedOut() -> Pause {
-        switch awaited {
+        switch awaitedPart {
         case .start, nil: .end
         case .head: .refusal(.headTimeout)
         case .body: .refusal(.bodyTimeout)
@@ -70,13 +70,13 @@ extension Connection {
     }
 
     private mutating func startDeadline(of part: RequestReader.Part, on worker: Worker) {
-        switch (part, awaited) {
+        switch (part, awaitedPart) {
         case (.start, .start), (.head, .head), (.body, .body): return
-        case (.start, _): deadline = worker.loop.now + rules.deadlines.idle
-        case (.head, _): deadline = worker.loop.now + rules.deadlines.head
-        case (.body, _): deadline = worker.loop.now + rules.deadlines.body
+        case (.start, _): deadline = worker.loop.now + settings.deadlines.idle
+        case (.head, _): deadline = worker.loop.now + settings.deadlines.head
+        case (.body, _): deadline = worker.loop.now + settings.deadlines.body
         }
-        awaited = part
+        awaitedPart = part
     }
 
     /// Whether the client has sent what nobody will read: closing then would reset the connection, and the reset can overtake

@@ -25,11 +25,11 @@ extension Connection {
                 return .end
             }
             sent += count
-            sentInTime += count
+            sentSinceRenewal += count
         }
         // A large answer takes as long as several short ones.
         if sent > Self.outputLimit {
-            streak += sent / Self.outputLimit
+            stepsInTurn += sent / Self.outputLimit
             worker.loop.noteLongStep()
         }
         output.removeAll(keepingCapacity: true)
@@ -50,7 +50,7 @@ extension Connection {
         // A long answer comes here again and again, and has one time for all of that.
         if sendDeadline == .never { renewSendDeadline(on: worker) }
         while true {
-            if sentInTime >= Self.renewal { renewSendDeadline(on: worker) }
+            if sentSinceRenewal >= Self.renewal { renewSendDeadline(on: worker) }
             guard await stream.waitUntilWritable(until: sendDeadline) == .ready else {
                 dropOutput()
                 return false
@@ -66,7 +66,7 @@ extension Connection {
     }
 
     private mutating func renewSendDeadline(on worker: Worker) {
-        sendDeadline = worker.loop.now + rules.deadlines.send
-        sentInTime = 0
+        sendDeadline = worker.loop.now + settings.deadlines.send
+        sentSinceRenewal = 0
     }
 }

@@ -4,7 +4,7 @@ internal import Metrics
 internal import System
 internal import TokenService
 
-/// The wait for a pending answer, of a store or whoever else is asked.
+/// Waiting for a pending answer.
 extension Connection {
     /// Begins a pending answer, and waits for it unless it comes at once.
     mutating func begin(_ answer: PendingAnswer, on worker: Worker, for driver: ConnectionDriver) -> Pause? {
@@ -16,7 +16,7 @@ extension Connection {
         }
         waitBegan = worker.loop.now
         if let answer = answer.begin(for: driver) {
-            if case .post = asked.method { worker.metrics.postTime.add(0) }
+            if case .post = summary.method { worker.metrics.postTime.add(0) }
             if let pause = handle(answer, on: worker, for: driver) { return pause }
             letOthersGoOn()
             return nil
@@ -31,7 +31,7 @@ extension Connection {
     mutating func proceed(with answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) -> Pause {
         stream.endWait()
         pending = nil
-        worker.metrics.noteWait(worker.loop.now - waitBegan, of: asked.method)
+        worker.metrics.noteWait(worker.loop.now - waitBegan, of: summary.method)
         if let pause = handle(answer, on: worker, for: driver) { return pause }
         letOthersGoOn()
         return proceed(after: nil, in: .usual, on: worker, for: driver)
@@ -56,11 +56,11 @@ extension Connection {
         }
     }
 
-    /// Ends the streak of requests: stores give many answers at a time, and each connection goes on with what else its client
+    /// Ends the connection's turn: a store gives many answers at a time, and each connection goes on with what else its client
     /// has sent after the others have written theirs.
     private mutating func letOthersGoOn() {
         // Where nothing more has been received there is no need for a turn, but receiving ends this one.
-        streak = reader.hasFurtherBytes ? Self.streakLimit : Self.streakLimit - 1
+        stepsInTurn = reader.hasFurtherBytes ? Self.stepLimit : Self.stepLimit - 1
     }
 
     /// Drops the request at hand, which the pending answer does not need, and counts the memory that is held until the answer
@@ -74,7 +74,7 @@ extension Connection {
         let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
         guard account(for: answer.bytes + (keepsBuffers ? waitingBytes : 0), on: worker) else { return false }
         if !hasLeftRequest {
-            if rules.accessLog != nil { pendingEntry = logEntry() }
+            if settings.accessLog != nil { pendingEntry = logEntry() }
             reader.finishRequest()
             hasLeftRequest = true
         }

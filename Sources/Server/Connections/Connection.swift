@@ -14,7 +14,7 @@ struct Connection: ~Copyable {
     var stream: TCPStream
     var origin: HTTPSPolicy.Origin
     /// For the current request.
-    var rules: ServingRules
+    var settings: ConnectionSettings
     var reader: RequestReader
     var output: [UInt8] = []
     /// How much of `output` the socket has taken.
@@ -22,23 +22,23 @@ struct Connection: ~Copyable {
     /// When the client has to have taken the answer, or more of it; `never` while it is not waited for.
     var sendDeadline = MonotonicTime.never
     /// Bytes that it has taken since that was set.
-    var sentInTime = 0
+    var sentSinceRenewal = 0
     /// What the deadline is for; nil before a request's first byte.
-    var awaited: RequestReader.Part?
+    var awaitedPart: RequestReader.Part?
     var deadline = MonotonicTime.never
     /// When the current request's answering began; only kept for the access log.
-    var started = MonotonicTime.never
+    var answeringBegan = MonotonicTime.never
     /// What the current request asks of its answer.
-    var asked = RequestTraits(RequestHead())
+    var summary = RequestSummary(RequestHead())
     /// The current request's.
     var requestID = RequestID.none
     /// Requests received or answered since others last had their turn.
-    var streak = 0
+    var stepsInTurn = 0
     /// The current request came by https.
     var isSecure = false
     var hasAnswered = false
     /// The last answer has been written.
-    var isOver = false
+    var isLastWritten = false
     /// The client may be sending still.
     var lingers = false
     /// The answer that is waited for.
@@ -57,15 +57,15 @@ struct Connection: ~Copyable {
     /// Answers are gathered while further requests are at hand, until there are this many bytes.
     static let outputLimit = 64 << 10
     /// Requests of one connection that are answered in a row before other connections get their turn.
-    static let streakLimit = 32
+    static let stepLimit = 32
     /// Bodies up to this many bytes are read at once; longer ones wait for their part of a turn.
     private static let shortBody = 32 << 10
 
     init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, on worker: Worker) {
         self.stream = stream
         self.origin = origin
-        rules = worker.rules
-        reader = RequestReader(limits: rules.limits)
+        settings = worker.connectionSettings
+        reader = RequestReader(limits: settings.limits)
     }
 
     /// Why a connection does not go on by itself.
@@ -98,10 +98,12 @@ struct Connection: ~Copyable {
         after reason: WakeReason?, in part: TurnPart, on worker: Worker, for driver: ConnectionDriver
     ) -> Pause {
         // Rarely: after a reload, and then before the next request.
-        if rules !== worker.rules, reader.isBetweenRequests, !hasLeftRequest { takeRules(of: worker) }
+        if settings !== worker.connectionSettings, reader.isBetweenRequests, !hasLeftRequest {
+            takeSettings(of: worker)
+        }
         if let reason {
             // Others have had their turn.
-            streak = 0
+            stepsInTurn = 0
             if pending != nil {
                 if let pause = endWait(after: reason, on: worker) { return pause }
             } else if let pause = receive(after: reason, on: worker, for: driver) {
@@ -115,11 +117,11 @@ struct Connection: ~Copyable {
                 if let pause = workLong(&mayWorkLong, on: worker, for: driver) { return pause }
                 continue
             }
-            if isOver || output.count >= Self.outputLimit, let pause = send(on: worker) { return pause }
-            if isOver { return lingers || hasUnreadInput(on: worker) ? .finish : .end }
+            if isLastWritten || output.count >= Self.outputLimit, let pause = send(on: worker) { return pause }
+            if isLastWritten { return lingers || hasUnreadInput(on: worker) ? .finish : .end }
             if worker.loop.isAbandoned { return output.isEmpty ? .end : .finish }
-            if streak >= Self.streakLimit {
-                streak = 0
+            if stepsInTurn >= Self.stepLimit {
+                stepsInTurn = 0
                 if let pause = waitForTurn(.usual, on: worker) { return pause }
             }
             switch reader.next() {
@@ -136,9 +138,9 @@ struct Connection: ~Copyable {
         }
     }
 
-    private mutating func takeRules(of worker: Worker) {
-        rules = worker.rules
-        reader.limits = rules.limits
-        origin = rules.https.origin(address: origin.address, isTLS: origin.isTLS, port: origin.port)
+    private mutating func takeSettings(of worker: Worker) {
+        settings = worker.connectionSettings
+        reader.limits = settings.limits
+        origin = settings.https.origin(address: origin.address, isTLS: origin.isTLS, port: origin.port)
     }
 }

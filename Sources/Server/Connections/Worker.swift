@@ -17,7 +17,7 @@ package final class Worker: @unchecked Sendable {
 
     let loop: EventLoop
     /// For connections and requests that begin from now on.
-    private(set) var rules: ServingRules
+    private(set) var connectionSettings: ConnectionSettings
     private let session: any TokenSession
     private let answers: AnswerCache?
     private let failures: RateLimitedLog
@@ -55,7 +55,8 @@ package final class Worker: @unchecked Sendable {
         self.bufferBudget = bufferBudget
         self.totalCount = totalCount
         self.logger = logger
-        (rules, encoder) = Self.rules(settings, session, answers, accessLog, failures, metrics)
+        (connectionSettings, encoder) = Self.connectionSettings(
+            settings, session, answers, accessLog, failures, metrics)
         // Writes of one turn share a commit; nobody works on them before this.
         loop.endOfTurn = {
             session.flush()
@@ -67,13 +68,14 @@ package final class Worker: @unchecked Sendable {
 
     /// Has connections and requests that begin from now on go by these settings, and all answers tell of https as they say.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
-        (rules, encoder) = Self.rules(settings, session, answers, accessLog, failures, metrics)
+        (connectionSettings, encoder) = Self.connectionSettings(
+            settings, session, answers, accessLog, failures, metrics)
     }
 
-    private static func rules(
+    private static func connectionSettings(
         _ settings: Settings, _ session: any TokenSession, _ answers: AnswerCache?, _ accessLog: AccessLog?,
         _ failures: RateLimitedLog, _ metrics: LoopMetrics
-    ) -> (ServingRules, ResponseEncoder) {
+    ) -> (ConnectionSettings, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
             session: session, answers: answers,
@@ -87,7 +89,7 @@ package final class Worker: @unchecked Sendable {
             noteRead: { metrics.storeReads.add() }
         )
         return (
-            ServingRules(settings, service: service, accessLog: accessLog),
+            ConnectionSettings(settings, service: service, accessLog: accessLog),
             ResponseEncoder(
                 unixTime: unixTime, secureForSeconds: Int(settings.https.hstsMaxAge.components.seconds)
             )
@@ -111,7 +113,7 @@ package final class Worker: @unchecked Sendable {
             // The client was gone before it was served.
             return noteEnd()
         }
-        let origin = rules.https.origin(
+        let origin = connectionSettings.https.origin(
             address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false, port: listener.listener.port)
         let connection = Connection(stream, from: origin, on: self)
         ConnectionDriver(connection, on: self).start(through: listener, isRefused: isRefused)

@@ -8,7 +8,7 @@ internal import TokenService
 ///
 /// Belongs to the loop's thread. A connection keeps one from the start of a request to its end: fields of a class that cannot
 /// change are read without a check.
-final class ServingRules {
+final class ConnectionSettings {
     let service: TokenService
     let limits: RequestLimits
     let deadlines: Deadlines

@@ -3,7 +3,7 @@ internal import HTTP
 /// What a request's head says of how it is to be answered and counted.
 ///
 /// A few bytes that outlive the carrying out of the request, where its head is ten times as large.
-struct RequestTraits {
+struct RequestSummary {
     let method: Method
     /// Whether the connection stays open after the answer.
     let keepsAlive: Bool

@@ -4,7 +4,7 @@ package struct JSONScanner {
         package init() {}
     }
 
-    /// Deeper nesting than this is refused, as every level takes a stack frame.
+    /// The deepest nesting that is accepted, as every level takes a stack frame.
     private static let depthLimit = 64
 
     private var cursor: JSONCursor
@@ -33,7 +33,7 @@ package struct JSONScanner {
 
     private mutating func accept(_ byte: UInt8, _ bytes: Span<UInt8>) -> Bool { cursor.accept(byte, bytes) }
 
-    /// Reads members after the opening brace up to the closing one; `read` takes the value.
+    /// Reads the members after an opening brace, up to and including the closing one; `read` gets each name and reads its value.
     package mutating func forEachMember(
         _ bytes: Span<UInt8>, _ read: ([UInt8], inout JSONScanner) throws(Malformed) -> Void
     ) throws(Malformed) {
@@ -112,7 +112,7 @@ package struct JSONScanner {
         guard position > start else { throw Malformed() }
     }
 
-    /// A string's bytes with the escapes undone.
+    /// A string's bytes, unescaped.
     package mutating func string(_ bytes: Span<UInt8>) throws(Malformed) -> [UInt8] {
         try expect(UInt8(ascii: "\""), bytes)
         var text: [UInt8] = []

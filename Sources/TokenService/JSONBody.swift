@@ -1,10 +1,10 @@
 internal import HTTP
 internal import JSON
 
-/// Reads the two fields out of an `application/json` body: an extension of the contract that a setting turns on.
+/// The parameters in an `application/json` body: an extension of the contract that a setting turns on.
 ///
-/// The whole body must be one JSON object (RFC 8259). `unique_id` is a string; `token_info` a string, or an object, whose
-/// own text is what is stored. Of equal names the last counts. Anything else means that the body has no fields.
+/// The whole body must be one JSON object (RFC 8259). `unique_id` is a string. `token_info` is a string, or an object, which is
+/// stored as its text. Of equal names the last counts. Any other body has no parameters.
 struct JSONBody {
     private(set) var uniqueID: [UInt8]?
     private(set) var tokenInfo: [UInt8]?

@@ -4,14 +4,14 @@ package enum JSONText {
     ///
     /// - Parameters:
     ///   - text: UTF-8; a byte that is not part of a valid sequence becomes U+FFFD.
-    ///   - output: Where it goes.
+    ///   - output: The buffer to append to.
     package static func appendEscaped(_ text: [UInt8], to output: inout [UInt8]) {
         appendEscaped(text.span, to: &output)
     }
 
-    /// The same for a part of a text, which must not end within a sequence.
+    /// Appends a part of a text, which must not end within a UTF-8 sequence.
     package static func appendEscaped(_ text: Span<UInt8>, to output: inout [UInt8]) {
-        // A short text gets room for the most that it can become, which costs less than to look at it twice.
+        // For a short text, reserving room for the worst case costs less than measuring it first.
         let length = text.count <= shortText ? 6 * text.count : escapedLength(of: text)
         output.append(addingCapacity: length + EscapeWriter.slack) { output in
             unsafe output.withUnsafeMutableBufferPointer { room, count in
@@ -24,7 +24,7 @@ package enum JSONText {
 
     private static let shortText = 4 << 10
 
-    /// How many bytes `appendEscaped` appends for a text.
+    /// The number of bytes that `appendEscaped` appends for a text.
     package static func escapedLength(of text: Span<UInt8>) -> Int {
         var length = 0
         var index = 0
@@ -53,7 +53,7 @@ package enum JSONText {
     }
 
     private static func append(_ text: Span<UInt8>, to writer: inout EscapeWriter) {
-        // A global array is looked up with each use otherwise.
+        // A local copy, as a global array is looked up with each use.
         let escapes = escapes
         var index = 0
         while index < text.count {
@@ -82,10 +82,10 @@ package enum JSONText {
 
     // MARK: - ASCII
 
-    /// Eight bytes, looked at together.
+    /// Eight bytes, tested together.
     ///
-    /// Each question about the bytes has its answers in their highest bits. In ASCII these are 0 to begin with: sums and
-    /// differences set them, and nothing is carried from one byte into the next.
+    /// Each test yields its result in the highest bit of each byte. In ASCII these bits are 0, so that sums and differences set
+    /// them without a carry into the next byte.
     private struct Block {
         static let scalarCount = 8
 
@@ -94,35 +94,35 @@ package enum JSONText {
         let bytes: UInt64
 
         init(_ text: Span<UInt8>, at index: Int) {
-            // Any bits are a number.
+            // All bit patterns are valid.
             bytes = unsafe text.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
         }
 
         var isASCII: Bool { bytes & Self.highest == 0 }
 
-        /// Whether all bytes stay as they are.
+        /// Whether no byte needs an escape.
         var isPlain: Bool { isASCII && (isControl | isEscaped) == 0 }
 
-        /// Bytes that eight ASCII characters become.
+        /// The number of bytes that eight ASCII characters become.
         var escapedLength: Int {
             let hasLetter = isEscaped | equal(0x08) | equal(0x09) | equal(0x0a) | equal(0x0c) | equal(0x0d)
             return Self.scalarCount + 5 * (isControl & ~hasLetter).nonzeroBitCount + hasLetter.nonzeroBitCount
         }
 
-        /// Below 0x20: adding 0x60 does not reach 0x80.
+        /// Marks bytes below 0x20: adding 0x60 to them does not reach 0x80.
         private var isControl: UInt64 { ~(bytes + 0x6060_6060_6060_6060) & Self.highest }
 
         private var isEscaped: UInt64 {
             equal(UInt8(ascii: "\"")) | equal(UInt8(ascii: "\\")) | equal(UInt8(ascii: "/"))
         }
 
-        /// Only where both are the same, and their difference in bits is 0, is 0x80 left.
+        /// Marks bytes that equal a character: only where all bits agree does the subtraction leave 0x80.
         private func equal(_ character: UInt8) -> UInt64 {
             (Self.highest - (bytes ^ UInt64(character) * 0x0101_0101_0101_0101)) & Self.highest
         }
     }
 
-    /// What a character becomes: its first bytes, the first one lowest, and how many of them count.
+    /// An escaped character: its bytes, the first one lowest, and their number.
     fileprivate struct Escape {
         let bytes: UInt64
         let length: UInt8
@@ -133,7 +133,7 @@ package enum JSONText {
         }
     }
 
-    /// By ASCII character.
+    /// The escapes, by ASCII character.
     private static let escapes: [Escape] = (UInt8.min..<0x80).map { byte in
         let character = String(decoding: CollectionOfOne(byte), as: UTF8.self)
         return switch byte {
@@ -166,13 +166,13 @@ package enum JSONText {
         return Escape(bytes: start | digits << 16, length: 6)
     }
 
-    /// The two digits of a byte, the first one lowest.
+    /// The two hexadecimal digits of a byte, the first one lowest.
     private static let hexadecimal: [UInt16] = (UInt8.min...UInt8.max).map { byte in
         let digits = Array("0123456789abcdef".utf8)
         return UInt16(digits[Int(byte >> 4)]) | UInt16(digits[Int(byte & 0xf)]) << 8
     }
 
-    /// Decodes the sequence that starts at an index with a byte from 0x80; U+FFFD with length 1 where there is none.
+    /// Decodes the UTF-8 sequence that starts at an index with a byte from 0x80; an invalid one is U+FFFD with length 1.
     private static func scalar(at index: Int, of bytes: Span<UInt8>) -> (scalar: UInt32, length: Int) {
         let first = bytes[index]
         let (length, lead): (Int, UInt32) =
@@ -207,13 +207,12 @@ extension JSONText.Escape {
     }
 }
 
-/// Room that escapes are written into.
+/// Writes escaped text into reserved memory.
 ///
-/// Always eight bytes at once, as that is fastest: where fewer count, the next ones are written over the rest.
-///
-/// The fence around its pointers: every write is checked against the end of the room.
+/// It always writes eight bytes at once, as that is fastest; if fewer count, the next write overwrites the rest. Every write is
+/// checked against the end of the memory.
 @safe private struct EscapeWriter {
-    /// Bytes that the room needs beyond the text itself.
+    /// Bytes that the memory needs beyond the escaped text.
     static let slack = 8
 
     private let room: UnsafeMutableRawBufferPointer
@@ -225,7 +224,7 @@ extension JSONText.Escape {
         size = unsafe room.count
     }
 
-    /// Eight bytes as they lie in memory.
+    /// Writes eight bytes in memory order.
     mutating func append(_ bytes: UInt64) {
         precondition(size - count >= 8, "there is room for the text and the slack")
         unsafe room.storeBytes(of: bytes, toByteOffset: count, as: UInt64.self)

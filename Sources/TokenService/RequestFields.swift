@@ -1,17 +1,17 @@
 internal import HTTP
 
-/// The contract's two parameters as a request carries them, decoded and not yet checked.
+/// Reads the contract's two parameters from a request, decoded but not yet checked.
 ///
-/// They come from the query and, in a POST, from a form body, which wins; of equal names in one source the last counts. An
-/// array (`unique_id[]`) is a value as well, but none that the contract takes: the parameter is then absent.
+/// They come from the query and, in a POST, from the body, which takes precedence. Of equal names in one source the last counts.
+/// An array (`unique_id[]`) counts as well, but is not a value that the contract accepts: the parameter is then missing.
 ///
-/// One is used again and again, so that most requests need no allocation.
+/// One instance is reused, so that most requests need no allocation.
 struct RequestFields {
     private var uniqueIDBytes: [UInt8] = []
     private var hasUniqueID = false
     private var tokenInfo: [UInt8]?
 
-    /// Reads a request and returns its parameters; nil for one that it has not.
+    /// Returns a request's parameters; nil for a missing one.
     ///
     /// - Parameters:
     ///   - request: The request.
@@ -22,7 +22,7 @@ struct RequestFields {
     ) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
         hasUniqueID = false
         readFields(request, in: bytes, readsJSON: readsJSON)
-        // Not kept: it would be copied when the next one is read.
+        // The token info is not kept, or reading the next one would copy it.
         return (hasUniqueID ? uniqueIDBytes : nil, tokenInfo.take())
     }
 
@@ -56,7 +56,7 @@ struct RequestFields {
         }
     }
 
-    /// Where the id of a query lies, undecoded; nil when it has none.
+    /// The range of the id in a query, undecoded; nil if it has none.
     static func uniqueID(in query: ByteRange, of bytes: Span<UInt8>) -> ByteRange? {
         var last = Last.none
         URLEncodedForm.forEachPair(in: query, of: bytes, from: .query) { name, value in
@@ -65,7 +65,7 @@ struct RequestFields {
         return if case .value(let id) = last { id } else { nil }
     }
 
-    /// What the last pair of a name in a form makes of its parameter.
+    /// The last pair with a parameter's name.
     private enum Last {
         /// There is no such pair.
         case none
@@ -90,7 +90,7 @@ struct RequestFields {
             lastID.note(value, as: URLEncodedForm.role(of: name, in: bytes, for: Names.uniqueID))
             lastInfo.note(value, as: URLEncodedForm.role(of: name, in: bytes, for: Names.tokenInfo))
         }
-        // Only what counts is decoded.
+        // Only the last value is decoded.
         switch lastID {
         case .none: break
         case .array: hasUniqueID = false

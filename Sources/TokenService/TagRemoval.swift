@@ -2,12 +2,12 @@ internal import HTTP
 
 /// PHP's `strip_tags` without allowed tags, byte for byte.
 ///
-/// The rules are those of the contract's state table, which was read off PHP 8.2; they are applied to ids and token infos
-/// alike, so that whatever clients of `token.php` stored is found again.
+/// The rules are those of the contract's state table, which was derived from PHP 8.2. They apply to ids and token infos alike,
+/// so that everything that clients of `token.php` have stored is found again.
 package enum TagRemoval {
-    /// The bytes that remain.
+    /// The text without its tags.
     ///
-    /// Without `<` and NUL that is all of them, and nothing is copied.
+    /// A text without `<` and NUL is returned as it is, without a copy.
     package static func removeTags(from input: [UInt8]) -> [UInt8] {
         let span = input.span
         let all = 0..<input.count
@@ -166,7 +166,7 @@ package enum TagRemoval {
             return input[index + 1] == 0x20 || (0x09...0x0d).contains(input[index + 1])
         }
 
-        /// Whether `text`, in lower case, stands directly before the index, in any case.
+        /// Whether `text`, which is given in lower case, stands directly before the index in upper or lower case.
         private func precedes(_ index: Int, _ text: String) -> Bool {
             let start = index - text.utf8.count
             guard start >= 0 else { return false }

@@ -2,13 +2,13 @@ internal import Glibc
 package import HTTP
 package import TokenStore
 
-/// The contract of `token.php`: requests in, answers out, over one session of the store.
+/// The contract of `token.php`: answers requests by one session of the store.
 ///
 /// Belongs to one loop's thread.
 package final class TokenService {
     /// What the contract leaves to the operator.
     package struct Settings: Sendable {
-        /// Paths that answer; every other one is 404.
+        /// The paths that are answered; all others get 404.
         package var paths: [String]
         /// Whether `application/json` bodies carry fields.
         package var readsJSON: Bool
@@ -27,25 +27,25 @@ package final class TokenService {
     private let session: any TokenSession
     /// Nil without a cache.
     private let answers: AnswerCache?
-    /// Told of every read and write that failed; the client only learns the contract's code.
+    /// Called for every failed read and write; the client only gets the contract's code.
     private let report: (StoreError, _ requestID: RequestID) -> Void
-    /// Told whenever the store is asked because the answer is not in memory.
+    /// Called when the store is read because the answer is not cached.
     private let noteRead: () -> Void
-    /// What a request carries; used again and again.
+    /// Reused for the parameters of each request.
     ///
-    /// Taken out while it is: a field of a class over whose change nothing is called needs no check at run time.
+    /// Swapped out while it is used: a property of a class that changes without a call in between needs no exclusivity check.
     private var fields = RequestFields()
-    /// The last answer that came from memory, whose room is the next one's once it was sent.
+    /// The last answer from the cache; its memory is reused for the next one once it has been sent.
     ///
-    /// Taken out while it is used, as `fields` is.
-    private var recalled: [UInt8] = []
+    /// Swapped out while it is used, like `fields`.
+    private var answerBuffer: [UInt8] = []
 
     /// - Parameters:
     ///   - settings: What the operator decides.
     ///   - session: The loop's.
     ///   - answers: An observer of the session's store; nil for a store that does not see all writes.
-    ///   - report: Told of every read and write that failed.
-    ///   - noteRead: Told whenever the store is asked.
+    ///   - report: Called for every failed read and write.
+    ///   - noteRead: Called for every read of the store that a GET begins.
     package init(
         settings: Settings, session: any TokenSession, answers: AnswerCache?,
         report: @escaping (StoreError, _ requestID: RequestID) -> Void, noteRead: @escaping () -> Void = {}
@@ -58,9 +58,9 @@ package final class TokenService {
         self.noteRead = noteRead
     }
 
-    /// Token infos up to this many bytes are answered at once.
+    /// Token infos of up to this many bytes are read and answered at once; longer ones are long work.
     ///
-    /// Escaped for JSON they become six times as long at most.
+    /// Escaping for JSON makes them at most six times as long.
     package static let shortTokenInfo = 16 << 10
 
     /// Answers a request, now or later.
@@ -89,10 +89,10 @@ package final class TokenService {
         Self.error(refusal.status, refusal.message)
     }
 
-    /// Whether a path is one that answers; `*` is the server itself (RFC 9110, section 9.3.7).
+    /// Whether a path is answered; `*` stands for the server itself (RFC 9110, section 9.3.7).
     package func isKnown(_ path: ByteRange, of method: Method, in bytes: Span<UInt8>) -> Bool {
         for known in paths where bytes.equals(path, known) { return true }
-        // A proxy's form of both: http://host stands for `*` with OPTIONS and otherwise for / (RFC 9112, section 3.2.4).
+        // In a proxy's form, http://host stands for `*` with OPTIONS and for / otherwise (RFC 9112, section 3.2.4).
         if path.isEmpty { return method == .options || paths.contains([UInt8(ascii: "/")]) }
         return method == .options && bytes.equals(path, "*")
     }
@@ -108,17 +108,17 @@ package final class TokenService {
 
     private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Answer {
         if let literal = Self.literalID(request, in: bytes) {
-            if let known = recall(bytes.extracting(literal.indices)) { return .now(known) }
+            if let cached = cachedAnswer(to: bytes.extracting(literal.indices)) { return .now(cached) }
             return fetch([UInt8](literal, in: bytes), requestID)
         }
         guard let id = read(request, in: bytes).uniqueID.flatMap(Self.storedID) else {
             return .now(answer(.invalidInput))
         }
-        if let known = recall(id.span) { return .now(known) }
+        if let cached = cachedAnswer(to: id.span) { return .now(cached) }
         return fetch(id, requestID)
     }
 
-    /// Where the id of a GET lies, if it is stored as it is sent: nearly every one is, and is then looked up where it lies.
+    /// The range of a GET's id, if the id needs neither decoding nor tag removal: as most do not, it is looked up in place.
     static func literalID(_ request: Request, in bytes: Span<UInt8>) -> ByteRange? {
         guard let id = RequestFields.uniqueID(in: request.head.query, of: bytes), !id.isEmpty,
             id.count <= uniqueIDLimit,
@@ -137,18 +137,18 @@ package final class TokenService {
     // MARK: - The store
 
     /// The answer from the cache, if it is there.
-    private func recall(_ id: Span<UInt8>) -> Response? {
+    private func cachedAnswer(to id: Span<UInt8>) -> Response? {
         guard let answers else { return nil }
-        var room: [UInt8] = []
-        swap(&room, &recalled)
-        room.removeAll(keepingCapacity: room.capacity <= Self.keptRoom)
-        let isFound = answers.find(id, at: Int64(time(nil))) { room.append(span: $0) }
-        recalled = room
-        return isFound ? Response(body: room) : nil
+        var body: [UInt8] = []
+        swap(&body, &answerBuffer)
+        body.removeAll(keepingCapacity: body.capacity <= Self.largestKeptBuffer)
+        let isFound = answers.find(id, at: Int64(time(nil))) { body.append(span: $0) }
+        answerBuffer = body
+        return isFound ? Response(body: body) : nil
     }
 
-    /// Room for an answer that is kept for the next one, in bytes.
-    private static let keptRoom = 64 << 10
+    /// Bytes up to which `answerBuffer` is kept for the next answer.
+    private static let largestKeptBuffer = 64 << 10
 
     private func fetch(_ id: [UInt8], _ requestID: RequestID) -> Answer {
         noteRead()

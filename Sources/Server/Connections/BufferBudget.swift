@@ -1,6 +1,7 @@
 internal import Synchronization
 
-/// The bytes that `limits.buffers` allows to wait: for clients that are slow to send or to read, and for the store.
+/// Counts the bytes of requests, answers and tokens that wait, within `limits.buffers`: for clients that are slow to send or to
+/// read, and for the store.
 ///
 /// Any thread.
 package final class BufferBudget: Sendable {
@@ -12,18 +13,20 @@ package final class BufferBudget: Sendable {
         self.limit = Atomic(limit)
     }
 
-    /// Changes the limit, for bytes that are taken from now on.
+    /// Changes the limit; bytes that are already counted stay so.
     func setLimit(_ bytes: Int) {
         limit.store(bytes, ordering: .relaxed)
     }
 
-    /// Bytes that wait.
+    /// The bytes that are counted.
     package var takenBytes: Int { taken.load(ordering: .relaxed) }
 
-    /// More than half of it is taken: whoever holds memory that it can do without should give that up.
+    /// Whether more than half of the limit is taken: connections then free memory that they can do without.
     var isScarce: Bool { takenBytes > limit.load(ordering: .relaxed) / 2 }
 
-    /// Takes some bytes; false when there is no room for them, and then none is taken.
+    /// Counts bytes, all or none.
+    ///
+    /// - Returns: False if there is no room for them.
     func take(_ bytes: Int) -> Bool {
         if taken.add(bytes, ordering: .relaxed).newValue <= limit.load(ordering: .relaxed) { return true }
         giveBack(bytes)

@@ -1,16 +1,16 @@
-/// Receive and send buffers that a loop's connections take turns with, so that an idle connection holds none.
+/// Receive and send buffers that a loop's connections share, so that an idle connection holds none.
 ///
 /// Belongs to one loop's thread.
 struct BufferPool {
-    /// What a connection that is not idle has: a buffer for each direction.
+    /// A buffer for each direction.
     struct Pair {
         var input: [UInt8] = []
         var output: [UInt8] = []
     }
 
-    /// What a buffer can hold before it has to grow.
+    /// Bytes that a buffer holds before it has to grow.
     static let bufferSize = 16 << 10
-    /// Pairs that wait here to be used; beyond it they are freed.
+    /// The most pairs that are kept; further ones are freed.
     private static let limit = 32
 
     private var spare: [Pair] = []
@@ -24,13 +24,13 @@ struct BufferPool {
         return pair
     }
 
-    /// Takes two empty buffers back, but for those of another size.
+    /// Takes two empty buffers back, unless they have another size.
     mutating func give(_ pair: consuming Pair) {
         guard Self.keeps(pair), spare.count < Self.limit else { return }
         spare.append(pair)
     }
 
-    /// Whether a pair is of the size that is kept.
+    /// Whether a pair has the size that is kept.
     static func keeps(_ pair: borrowing Pair) -> Bool {
         let usual = bufferSize...2 * bufferSize
         return usual.contains(pair.input.capacity) && usual.contains(pair.output.capacity)

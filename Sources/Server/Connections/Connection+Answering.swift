@@ -4,12 +4,12 @@ internal import System
 internal import TokenService
 
 extension Connection {
-    /// Answers the request at hand, unless the answer has to be waited for.
+    /// Answers the current request, or begins to wait for its answer.
     mutating func answerRequest(on worker: Worker, for driver: ConnectionDriver) -> Pause? {
         handle(readRequest(on: worker), on: worker, for: driver)
     }
 
-    /// Writes an answer to the request at hand, or waits for it.
+    /// Writes an answer to the current request, or begins to wait for it.
     mutating func handle(_ answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) -> Pause? {
         switch consume answer {
         case .now(let response):
@@ -17,8 +17,8 @@ extension Connection {
             return nil
         case .inPieces(let answer):
             write(Response(body: [], laterBytes: answer.length), on: worker)
-            // While the pieces go out the client may send what is never read, such as a stray line end: closing then cuts the
-            // answer off.
+            // While the pieces are sent, the client may send bytes that are never read, such as a stray line end. Closing at
+            // once would then reset the connection and cut the answer off.
             lingers = true
             longWork = .pieces(answer)
             return nil
@@ -63,18 +63,18 @@ extension Connection {
 
     // MARK: - Writing
 
-    /// Writes the answer to the request at hand and leaves that behind.
+    /// Writes the answer to the current request and drops the request.
     mutating func write(_ response: consuming Response, on worker: Worker) {
         isLastWritten = !summary.keepsAlive || worker.loop.isDraining && !hasFurtherInput(on: worker)
         encode(response, closes: isLastWritten, on: worker)
         if hasLeftRequest { hasLeftRequest = false } else { reader.finishRequest() }
         awaitedPart = nil
         stepsInTurn += 1
-        // Where the client did not ask for the end it may be sending its next request already.
+        // A client that did not ask to close the connection may already be sending its next request.
         lingers = summary.keepsAlive || !reader.isEmpty
     }
 
-    /// Whether more than the request at hand has been received, be it by the kernel: while draining that is answered.
+    /// Whether more input has arrived behind the current request, here or in the kernel: while draining it is still answered.
     private mutating func hasFurtherInput(on worker: Worker) -> Bool {
         if reader.hasFurtherBytes { return true }
         guard case .received = receiveNow(on: worker) else { return false }
@@ -108,7 +108,7 @@ extension Connection {
         settings.accessLog?.write(entry)
     }
 
-    /// What the access log says of the request at hand, without its answer.
+    /// The access log's entry for the current request, without its answer.
     func logEntry() -> AccessLog.Entry {
         let (head, bytes) = (reader.partialHead, reader.requestBytes)
         let isKnown = settings.service.isKnown(head.path, of: head.method, in: bytes)

@@ -2,12 +2,12 @@ internal import EventLoop
 internal import HTTP
 
 extension Connection {
-    /// Bytes that it holds while it waits.
+    /// Bytes that the connection holds while it waits.
     var waitingBytes: Int { reader.bytes.capacity + output.capacity + longWork.bytes }
 
-    /// Counts so many bytes for this connection from now on, in place of those before.
+    /// Replaces the number of bytes that are counted for this connection.
     ///
-    /// - Returns: False when `limits.buffers` leaves no room for them; then those before stay counted.
+    /// - Returns: False if `limits.buffers` leaves no room for them; then nothing changes.
     mutating func account(for bytes: Int, on worker: Worker) -> Bool {
         if bytes > countedBytes {
             guard worker.bufferBudget.take(bytes - countedBytes) else { return false }
@@ -18,14 +18,14 @@ extension Connection {
         return true
     }
 
-    /// Takes the buffers that it has not.
+    /// Takes the buffers that the connection does not have.
     mutating func takeBuffers(of worker: Worker) {
         var pair = worker.takeBuffers()
         if reader.bytes.capacity == 0 { swap(&reader.bytes, &pair.input) }
         if output.capacity == 0 { swap(&output, &pair.output) }
     }
 
-    /// Gives the buffers back if there is nothing in them.
+    /// Returns the buffers to the pool if both are empty.
     mutating func releaseBuffers(to worker: Worker) {
         guard output.isEmpty, let input = reader.takeEmptyBuffer() else { return }
         var pair = BufferPool.Pair(input: input)
@@ -33,12 +33,12 @@ extension Connection {
         worker.giveBuffers(pair)
     }
 
-    /// Gives up what it can do without in a wait in the middle of a request, when memory is scarce.
+    /// Frees memory that the connection can do without, if memory is scarce.
     mutating func shrinkBuffers(on worker: Worker) {
         if worker.bufferBudget.isScarce { releaseRoom() }
     }
 
-    /// Gives up what it can do without.
+    /// Frees memory that the connection can do without.
     mutating func releaseRoom() {
         if output.isEmpty { output = [] }
         reader.releaseRoom()

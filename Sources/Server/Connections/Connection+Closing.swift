@@ -3,9 +3,9 @@ internal import HTTP
 internal import System
 internal import TokenService
 
-/// What comes with the last answer.
+/// Closing a connection with its last answer.
 extension Connection {
-    /// Answers a request that cannot be read on, and closes.
+    /// Answers a request that cannot be read further, and closes the connection.
     mutating func refuse(_ refusal: Refusal, on worker: Worker) async {
         if settings.accessLog != nil { answeringBegan = .now }
         let head = reader.partialHead
@@ -22,8 +22,8 @@ extension Connection {
 
     /// Sends the last answer and ends the connection.
     ///
-    /// Closing with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112, section 9.6);
-    /// where the client may still be sending the rest is read and dropped for a moment.
+    /// Closing with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112, section 9.6). If the
+    /// client may still be sending, its input is read and dropped for a moment.
     mutating func finish(on worker: Worker) async {
         let isTaken = await sendAll(on: worker)
         reader.dropAll()

@@ -4,17 +4,17 @@ internal import System
 internal import TokenService
 
 extension Connection {
-    /// Bytes of a long answer that one step makes.
+    /// Bytes of a long answer that are made in one step.
     private static let longStep = 256 << 10
 
-    /// Work that is done a step a turn, after that of short requests.
+    /// Work that takes milliseconds, and is done one step per turn after the work of short requests.
     enum LongWork {
         case none
-        /// Reading the request at hand, whose body is long; refused if it has not begun by then.
+        /// Read the current request, whose body is long. Refused if this has not begun by the deadline.
         case request(until: MonotonicTime)
-        /// Beginning a pending answer that takes long to begin; refused if it has not begun by then.
+        /// Begin a pending answer that takes long to begin. Refused if this has not begun by the deadline.
         case beginning(PendingAnswer, until: MonotonicTime)
-        /// Sending the rest of a long answer.
+        /// Send the rest of a long answer.
         case pieces(LongAnswer)
 
         var isPending: Bool {
@@ -31,19 +31,19 @@ extension Connection {
         }
     }
 
-    /// Waits for its part of a turn, or does one step.
+    /// Does one step of long work, or waits for the part of a turn in which that is allowed.
     mutating func workLong(_ mayWorkLong: inout Bool, on worker: Worker, for driver: ConnectionDriver) -> Pause? {
         if worker.loop.isAbandoned {
             longWork = .none
             return output.isEmpty ? .end : .finish
         }
         guard mayWorkLong else {
-            // The answers to earlier requests need not wait with it.
+            // Answers to earlier requests need not wait for this one.
             if let pause = send(on: worker) { return pause }
             if case .pieces = longWork { shrinkBuffers(on: worker) } else { releaseRoom() }
             return waitForTurn(.long, on: worker)
         }
-        // Nobody is left to be answered: the others in the queue need not wait for that.
+        // The client is gone. Other connections in the queue need not wait for its work.
         if stream.isBroken { return .end }
         mayWorkLong = false
         var work = LongWork.none
@@ -55,14 +55,14 @@ extension Connection {
         case .beginning(let answer, let deadline):
             guard worker.loop.now < deadline else { return refuse(answer, on: worker) }
             if let pause = begin(answer, on: worker, for: driver) { return pause }
-            // The first pieces of one that came at once belong to the same step.
+            // If the answer came at once, its first pieces belong to the same step.
             if case .pieces(let answer) = longWork { return sendPieces(of: answer, on: worker) }
             return nil
         case .pieces(let answer): return sendPieces(of: answer, on: worker)
         }
     }
 
-    /// Makes and sends the next pieces, as many as one step may.
+    /// Makes and sends as many pieces as fit into one step.
     private mutating func sendPieces(of answer: consuming LongAnswer, on worker: Worker) -> Pause? {
         var bytes = 0
         while !answer.isComplete && bytes < Self.longStep {
@@ -76,10 +76,12 @@ extension Connection {
         return nil
     }
 
-    /// Waits for a part of a turn; nil if an answer is written instead.
+    /// Waits for a part of a later turn.
     ///
-    /// Any number of connections may wait for their turn: what each holds meanwhile is counted. Where there is no room for it
-    /// an answer that has begun can only be cut off; anything else is refused.
+    /// Any number of connections may wait for their turn, so the memory that each holds is counted. Without room for it, an
+    /// answer that has begun is cut off, and anything else is refused.
+    ///
+    /// - Returns: Nil if an answer was written instead.
     mutating func waitForTurn(_ part: TurnPart, on worker: Worker) -> Pause? {
         if account(for: waitingBytes, on: worker) { return .turn(part) }
         var work = LongWork.none
@@ -91,9 +93,11 @@ extension Connection {
         }
     }
 
-    /// Refuses a pending answer that was not begun; nil if an answer that says so is written.
+    /// Refuses a pending answer that was not begun.
+    ///
+    /// - Returns: Nil if the refusal was written as an answer.
     private mutating func refuse(_ answer: PendingAnswer, on worker: Worker) -> Pause? {
-        // The contract's answer to a failed read, as the request's head is no longer there for another one.
+        // Once the request is dropped only the contract's answer is possible: a refusal needs the request's head.
         guard hasLeftRequest else { return .refusal(.outOfBuffers) }
         write(answer.refuse(), on: worker)
         return nil

@@ -4,12 +4,13 @@ internal import Metrics
 internal import System
 internal import TokenService
 
-/// What comes before the first request.
+/// Opening a connection: PROXY protocol header and TLS handshake.
 extension Connection {
-    /// Reads the PROXY protocol header that the connection has to begin with, and takes its client for our own.
+    /// Reads the PROXY protocol header that the connection must begin with, and takes the client's address from it.
     ///
-    /// Not a byte more: what follows may be TLS. False when there is none, or it comes from somebody who is not trusted to
-    /// say who the client is.
+    /// Reads no byte beyond the header, as a TLS handshake may follow.
+    ///
+    /// - Returns: False if there is no valid header, or if the peer is not a trusted proxy.
     mutating func readProxyHeader(on worker: Worker) async -> Bool {
         let deadline = worker.loop.now + settings.deadlines.head
         while origin.isTrusted {
@@ -25,7 +26,7 @@ extension Connection {
                 if let client { origin = settings.https.origin(address: client, isTLS: false) }
                 return true
             case .needsMore:
-                // What was looked at stays on the socket, so that reading it does not tell of the end behind it.
+                // Peeking leaves the bytes on the socket, so the end of input behind them shows only as `hasEnded`.
                 guard !stream.hasEnded, await stream.waitForMore(until: deadline) == .ready else { return false }
             case .malformed:
                 worker.noteClosed("it did not begin with a PROXY protocol header")
@@ -36,7 +37,9 @@ extension Connection {
         return false
     }
 
-    /// Shakes hands; false when that fails, whatever there was to say having been said.
+    /// Performs the TLS handshake.
+    ///
+    /// - Returns: False if it failed; the client has then been told what can be told.
     mutating func startTLS(_ context: TLSContext, on worker: Worker) async -> Bool {
         do throws(TLSError) {
             try await stream.startTLS(context, until: worker.loop.now + settings.deadlines.handshake)
@@ -49,7 +52,7 @@ extension Connection {
             switch error {
             case .plainRequest: await refuse(.plainRequest, on: worker)
             case .refused:
-                // The alert that tells the client why.
+                // Sends the alert that tells the client why.
                 lingers = true
                 await finish(on: worker)
             case .closed, .timedOut, .stopped, .system: break
@@ -58,7 +61,7 @@ extension Connection {
         }
     }
 
-    /// Whether the client speaks TLS where plain HTTP is expected: no answer of ours would mean anything to it.
+    /// Whether the client speaks TLS on a plain HTTP port: it would not understand any answer.
     func isTLSHello(on worker: Worker) -> Bool {
         guard !hasAnswered, reader.beginsLikeTLS else { return false }
         worker.noteClosed("TLS on a plain HTTP port")

@@ -3,12 +3,12 @@ internal import HTTP
 internal import System
 
 extension Connection {
-    /// Whether nothing of the next request is there.
+    /// Whether the connection waits for the first byte of a request.
     private var isBetweenRequests: Bool {
         if case .start = awaitedPart { true } else { false }
     }
 
-    /// Sends what was gathered and receives; nil when something has come.
+    /// Sends the gathered output, then receives; nil if input has arrived.
     mutating func receive(
         _ part: RequestReader.Part, on worker: Worker, for driver: ConnectionDriver
     ) -> Pause? {
@@ -18,13 +18,13 @@ extension Connection {
         return waitForInput(on: worker, for: driver)
     }
 
-    /// Receives unless that has to be waited for; nil when something has come.
+    /// Receives, or waits for input; nil if input has arrived.
     private mutating func waitForInput(on worker: Worker, for driver: ConnectionDriver) -> Pause? {
         let isIdle = isBetweenRequests
         if isIdle {
             releaseBuffers(to: worker)
         } else {
-            // Of a large answer, when a part of the next request is there.
+            // The buffer of a large answer, while a part of the next request has arrived.
             if output.capacity > 2 * BufferPool.bufferSize { output = [] }
             shrinkBuffers(on: worker)
         }
@@ -35,7 +35,7 @@ extension Connection {
         return receive(after: reason, on: worker, for: driver)
     }
 
-    /// Receives after a wait; nil when something has come.
+    /// Receives after a wait; nil if input has arrived.
     mutating func receive(
         after reason: WakeReason, on worker: Worker, for driver: ConnectionDriver
     ) -> Pause? {
@@ -43,18 +43,18 @@ extension Connection {
         case .ready:
             switch receiveNow(on: worker) {
             case .received:
-                // A client that always has more to send neither keeps others waiting nor outruns its deadline.
+                // A client that keeps sending must neither hold up other connections nor escape its deadline.
                 stepsInTurn += 1
-                // What comes between two requests came in time, however late the loop looks at it.
+                // Input that arrives between two requests is in time, however late the loop looks at it.
                 return worker.loop.now < deadline || isBetweenRequests ? nil : timedOut()
             case .wouldBlock: return waitForInput(on: worker, for: driver)
-            // Closed in the middle of a request, or cut off: nobody is left to be told.
+            // Closed in the middle of a request, or lost: nobody is left to be answered.
             case .endOfInput, nil: return .end
             }
         case .timedOut where !isBetweenRequests: return timedOut()
         case .timedOut, .draining:
-            // A request that the kernel already has counts as received, and is answered: after a pause of the whole machine
-            // there may be more events than the loop takes at once, and the times of all are over.
+            // A request that the kernel has already received is answered. After a pause of the whole machine all deadlines may
+            // have passed, with more events than the loop takes at once.
             if case .received = receiveNow(on: worker) { return nil }
             return .end
         case .abandoned: return .end
@@ -79,14 +79,13 @@ extension Connection {
         awaitedPart = part
     }
 
-    /// Whether the client has sent what nobody will read: closing then would reset the connection, and the reset can overtake
-    /// the answer.
+    /// Whether the client has sent input that will not be read: closing at once would then reset the connection.
     mutating func hasUnreadInput(on worker: Worker) -> Bool {
         guard stream.mayBeReadable, case .received = receiveNow(on: worker) else { return false }
         return true
     }
 
-    /// One read into the room at the buffer's end; nil when the connection is broken.
+    /// Reads once into the free room at the buffer's end; nil if the connection is lost.
     mutating func receiveNow(on worker: Worker) -> TCPStream.ReceiveResult? {
         if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
         let room = reader.makeRoom()

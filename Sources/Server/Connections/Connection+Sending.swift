@@ -3,12 +3,13 @@ internal import HTTP
 internal import System
 
 extension Connection {
-    /// Bytes that a client has to take of an answer to have its time for the rest begin anew: one that takes a byte now and
-    /// then does not hold the answer for hours.
+    /// Bytes that a client has to read before its time limit for the rest begins again: a client that reads a byte now and then
+    /// cannot keep an answer waiting for hours.
     private static let renewal = 256 << 10
 
-    /// Sends what has been gathered: nil when the socket has taken all of it, `output` when the rest has to
-    /// wait.
+    /// Sends the gathered output.
+    ///
+    /// - Returns: Nil if the socket has taken all of it, `.output` if the rest has to wait.
     mutating func send(on worker: Worker) -> Pause? {
         while sent < output.count {
             guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else {
@@ -16,10 +17,10 @@ extension Connection {
                 return .end
             }
             if count == 0 {
-                // The client reads slowly: closing without waiting for it could cut the answer off.
+                // The client reads slowly. Closing without waiting for it could cut the answer off.
                 lingers = true
                 if reader.bytes.capacity > 2 * BufferPool.bufferSize { reader.releaseRoom() }
-                // Now, not when the wait begins: until then other connections may have written as much.
+                // Counted now, not when the wait begins: until then other connections may have written as much.
                 if account(for: waitingBytes, on: worker) { return .output }
                 dropOutput()
                 return .end
@@ -27,7 +28,7 @@ extension Connection {
             sent += count
             sentSinceRenewal += count
         }
-        // A large answer takes as long as several short ones.
+        // A large answer takes as long as several short answers.
         if sent > Self.outputLimit {
             stepsInTurn += sent / Self.outputLimit
             worker.loop.noteLongStep()
@@ -45,9 +46,11 @@ extension Connection {
         longWork = .none
     }
 
-    /// Sends what is left after a pause for output; false when the client does not take it, and then nothing more is sent.
+    /// Sends the rest of the output after a pause for it.
+    ///
+    /// - Returns: False if the client does not read it; then nothing more is sent.
     mutating func flush(on worker: Worker) async -> Bool {
-        // A long answer comes here again and again, and has one time for all of that.
+        // A long answer gets here many times, with one time limit for all of them.
         if sendDeadline == .never { renewSendDeadline(on: worker) }
         while true {
             if sentSinceRenewal >= Self.renewal { renewSendDeadline(on: worker) }

@@ -6,9 +6,9 @@ internal import TokenService
 
 /// Waiting for a pending answer.
 extension Connection {
-    /// Begins a pending answer, and waits for it unless it comes at once.
+    /// Begins a pending answer, and waits for it if it does not come at once.
     mutating func begin(_ answer: PendingAnswer, on worker: Worker, for driver: ConnectionDriver) -> Pause? {
-        // The answers to earlier requests need not wait with it. What the socket does not take goes out with this one's.
+        // Answers to earlier requests need not wait for this one. What the socket does not take is sent with this one.
         if !output.isEmpty, case .end? = send(on: worker) { return .end }
         guard leaveRequest(for: answer, on: worker) else {
             write(answer.refuse(), on: worker)
@@ -27,7 +27,7 @@ extension Connection {
         return endWait(after: reason, on: worker)
     }
 
-    /// Goes on with the answer that was waited for.
+    /// Continues with the answer that the connection was waiting for.
     mutating func proceed(with answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) -> Pause {
         stream.endWait()
         pending = nil
@@ -37,17 +37,20 @@ extension Connection {
         return proceed(after: nil, in: .usual, on: worker, for: driver)
     }
 
-    /// Ends the wait for something else than the answer; nil if an answer is written instead.
+    /// Ends the wait for an answer that has not come.
+    ///
+    /// - Parameter reason: Why the loop has ended the wait.
+    /// - Returns: Nil if an answer that says so was written instead.
     mutating func endWait(after reason: WakeReason, on worker: Worker) -> Pause? {
         guard let answer = pending else { preconditionFailure("a wait for an answer has one") }
         switch reason {
         case .ready:
-            // The client has left. What was begun goes on to its end.
+            // The client has disconnected. What was begun runs to its end.
             answer.abandon()
             pending = nil
             return .end
         case .timedOut, .draining, .abandoned:
-            // A store without a time limit is about to answer, also when the loop gives up all other waits.
+            // A store without a time limit answers soon by itself, so this wait goes on even if the loop has ended all waits.
             guard answer.timeLimit != nil else { return .answer }
             pending = nil
             write(answer.timeOut(), on: worker)
@@ -59,18 +62,18 @@ extension Connection {
     /// Ends the connection's turn: a store gives many answers at a time, and each connection goes on with what else its client
     /// has sent after the others have written theirs.
     private mutating func letOthersGoOn() {
-        // Where nothing more has been received there is no need for a turn, but receiving ends this one.
+        // Without further input there is no need to wait for a turn, but the next receive ends this one.
         stepsInTurn = reader.hasFurtherBytes ? Self.stepLimit : Self.stepLimit - 1
     }
 
-    /// Drops the request at hand, which the pending answer does not need, and counts the memory that is held until the answer
+    /// Drops the current request, which the pending answer does not need, and counts the memory that is held until the answer
     /// comes.
     ///
-    /// - Returns: False when `limits.buffers` leaves no room for it; then nothing is dropped.
+    /// - Returns: False if `limits.buffers` leaves no room for that memory; then nothing is dropped.
     private mutating func leaveRequest(for answer: PendingAnswer, on worker: Worker) -> Bool {
         let isLarge = reader.bytes.capacity > 2 * BufferPool.bufferSize
-        // Further requests and answers stay where they are, and so does a large body until it is dropped below. Otherwise the
-        // buffers go back at once.
+        // The buffers go back to the pool at once, unless they hold further requests, unsent answers or a large body, which is
+        // dropped below.
         let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
         guard account(for: answer.bytes + (keepsBuffers ? waitingBytes : 0), on: worker) else { return false }
         if !hasLeftRequest {
@@ -80,7 +83,7 @@ extension Connection {
         }
         releaseBuffers(to: worker)
         if isLarge { reader.releaseRoom() }
-        // Never more than was counted above.
+        // This is never more than was counted above.
         _ = account(for: answer.bytes + waitingBytes, on: worker)
         return true
     }

@@ -3,62 +3,65 @@ internal import HTTP
 internal import System
 internal import TokenService
 
-/// One client's connection: reads requests, has them answered, writes the answers in their order.
+/// One client's connection: receives requests, has them answered and sends the answers in order.
 ///
-/// Belongs to its loop's thread. What comes with nearly every request is plain calls from one wait to the next; what is rare
-/// and waits in the middle, such as a handshake or an answer that the client is slow to take, is async.
+/// Work that comes with nearly every request is plain function calls from one wait to the next. Rare work that waits in the
+/// middle, such as a handshake or sending to a slow client, is async. This file has the connection's state and `proceed`,
+/// which runs from one wait to the next; opening, receiving, answering, waiting for answers, long work, sending, buffers and
+/// closing have a file each.
 ///
-/// This file leads from one pause to the next. How a connection begins, receives, answers, waits, does long work, sends and
-/// ends is in a file each.
+/// Belongs to its loop's thread.
 struct Connection: ~Copyable {
     var stream: TCPStream
     var origin: HTTPSPolicy.Origin
-    /// For the current request.
+    /// The settings for the current request.
     var settings: ConnectionSettings
     var reader: RequestReader
     var output: [UInt8] = []
     /// How much of `output` the socket has taken.
     var sent = 0
-    /// When the client has to have taken the answer, or more of it; `never` while it is not waited for.
+    /// When the client must have read more of the answer; `never` while the connection does not wait for that.
     var sendDeadline = MonotonicTime.never
-    /// Bytes that it has taken since that was set.
+    /// Bytes sent since `sendDeadline` was set.
     var sentSinceRenewal = 0
-    /// What the deadline is for; nil before a request's first byte.
+    /// The part of a request that the connection waits for; nil while it does not.
     var awaitedPart: RequestReader.Part?
+    /// When that part must have arrived.
     var deadline = MonotonicTime.never
-    /// When the current request's answering began; only kept for the access log.
+    /// When the answering of the current request began; set only if there is an access log.
     var answeringBegan = MonotonicTime.never
-    /// What the current request asks of its answer.
+    /// The current request.
     var summary = RequestSummary(RequestHead())
-    /// The current request's.
+    /// The current request's id.
     var requestID = RequestID.none
-    /// Requests received or answered since others last had their turn.
+    /// Receives and answers since other connections last had their turn.
     var stepsInTurn = 0
-    /// The current request came by https.
+    /// Whether the current request came over HTTPS.
     var isSecure = false
+    /// Whether any request of the connection has been answered.
     var hasAnswered = false
-    /// The last answer has been written.
+    /// Whether the connection's last answer has been written.
     var isLastWritten = false
-    /// The client may be sending still.
+    /// Whether the client may still be sending, so that closing at once could reset the connection.
     var lingers = false
-    /// The answer that is waited for.
+    /// The answer that the connection waits for; nil while it does not.
     var pending: PendingAnswer?
-    /// When that wait began.
+    /// When the wait for `pending` began.
     var waitBegan = MonotonicTime.never
-    /// The request whose answer is still to come has been dropped from the buffer.
+    /// Whether the current request has been dropped from the buffer although its answer is still to come.
     var hasLeftRequest = false
-    /// The access log's entry for that request.
+    /// The access log's entry for a request that was dropped.
     var pendingEntry: AccessLog.Entry?
-    /// What takes long and comes next.
+    /// Long work to be done next.
     var longWork = LongWork.none
-    /// Bytes that are counted for this connection in the worker's `bufferBudget`.
+    /// Bytes counted for this connection in the worker's `bufferBudget`.
     var countedBytes = 0
 
-    /// Answers are gathered while further requests are at hand, until there are this many bytes.
+    /// Answers are gathered while further requests are in the buffer, up to this many bytes.
     static let outputLimit = 64 << 10
-    /// Requests of one connection that are answered in a row before other connections get their turn.
+    /// Steps after which other connections get their turn.
     static let stepLimit = 32
-    /// Bodies up to this many bytes are read at once; longer ones wait for their part of a turn.
+    /// Bodies of up to this many bytes are read at once; longer ones are long work.
     private static let shortBody = 32 << 10
 
     init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, on worker: Worker) {
@@ -68,41 +71,41 @@ struct Connection: ~Copyable {
         reader = RequestReader(limits: settings.limits)
     }
 
-    /// Why a connection does not go on by itself.
+    /// Why `proceed` returns, and what its caller does.
     enum Pause {
-        /// It waits for further bytes of the client; the driver's `wake` will be called.
+        /// Waits for input: the loop will call the driver's `wake`.
         case input
-        /// It waits for a pending answer; the driver's `take` will be called, or `wake` if something ends the wait before.
+        /// Waits for a pending answer: it will call the driver's `take`, or the loop `wake` if the wait ends without an answer.
         case answer
-        /// It waits for the client to take what was written, which is counted: call `flush`.
+        /// Waits for the client to read what was written: call `flush`.
         case output
-        /// Other connections are to have their turn: go on in this part of a later one.
+        /// Other connections get their turn: call `proceed` again in this part of a later turn.
         case turn(TurnPart)
-        /// This is the last answer: call `refuse`.
+        /// The request cannot be read further: call `refuse`.
         case refusal(Refusal)
         /// The last answer has been written: call `finish`.
         case finish
-        /// Nothing is left to be said: close the connection.
+        /// Close the connection.
         case end
     }
 
-    /// Goes on until something has to be waited for.
+    /// Receives, answers and sends until the connection has to wait.
     ///
     /// - Parameters:
-    ///   - reason: What ended a wait; nil where there was none.
-    ///   - part: The part of the turn that this is called in.
-    ///   - worker: Its loop's, here and in all that follows: handed down, as a reference of the connection's own would be
-    ///     retained and released with each use.
-    ///   - driver: Its owner, which waits are to call.
+    ///   - reason: What ended the last wait; nil if there was none.
+    ///   - part: The part of the turn in which this is called.
+    ///   - worker: The loop's worker. It is a parameter throughout: a stored reference would be retained and released with each
+    ///     use.
+    ///   - driver: The connection's owner, which is called when a wait ends.
     mutating func proceed(
         after reason: WakeReason?, in part: TurnPart, on worker: Worker, for driver: ConnectionDriver
     ) -> Pause {
-        // Rarely: after a reload, and then before the next request.
+        // After a reload, before the next request.
         if settings !== worker.connectionSettings, reader.isBetweenRequests, !hasLeftRequest {
             takeSettings(of: worker)
         }
         if let reason {
-            // Others have had their turn.
+            // Other connections have had their turn.
             stepsInTurn = 0
             if pending != nil {
                 if let pause = endWait(after: reason, on: worker) { return pause }
@@ -110,7 +113,7 @@ struct Connection: ~Copyable {
                 return pause
             }
         }
-        // One step of long work a turn.
+        // At most one step of long work per turn.
         var mayWorkLong = part == .long
         while true {
             if longWork.isPending {

@@ -9,15 +9,15 @@ final class ConnectionCount: Sendable {
         mostOpen = Atomic(limit)
     }
 
-    /// Beyond it, one more is refused.
+    /// The most connections that are served; further ones are refused.
     var limit: Int { mostOpen.load(ordering: .relaxed) }
 
-    /// Changes the limit; what is open stays.
+    /// Changes the limit; open connections stay.
     func setLimit(_ limit: Int) {
         mostOpen.store(limit, ordering: .relaxed)
     }
 
-    /// Counts one more and returns how many there are with it.
+    /// Counts another connection and returns the new count.
     func add() -> Int {
         count.add(1, ordering: .relaxed).newValue
     }

@@ -4,17 +4,18 @@ internal import Metrics
 internal import System
 internal import TokenService
 
-/// Has a connection go on whenever there is something for it to do, and owns it until it is over.
+/// Owns a connection and calls it whenever one of its waits ends.
 ///
-/// Between requests nobody holds it but the loop's table: there is no task, and its memory is that of the connection.
+/// Between two requests only the loop's table refers to the driver: there is no task, and it takes hardly more memory than the
+/// connection itself.
 ///
-/// Belongs to its loop's thread, where it also has to end.
+/// Belongs to its loop's thread, and is freed there.
 final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable {
-    // Unchecked: only what runs on the loop has it.
+    // Unchecked: only code that runs on the loop refers to it.
 
     private var connection: Connection
     private let worker: Worker
-    /// Where in the loop's turn it is queued.
+    /// The part of a turn for which the driver is queued.
     private var queuedPart = TurnPart.usual
 
     init(_ connection: consuming Connection, on worker: Worker) {
@@ -31,7 +32,7 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     ///
     /// - Parameters:
     ///   - listener: Where the client came in.
-    ///   - isRefused: One connection too many: it is told so and closed.
+    ///   - isRefused: Whether it is one connection too many, to be answered with 503 and closed.
     func start(through listener: ClientListener, isRefused: Bool) {
         guard listener.requiresProxyProtocol || listener.tls != nil || isRefused else { return proceed(after: nil) }
         perform { [self] in
@@ -60,7 +61,7 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
 
     private func act(on pause: Connection.Pause) {
         switch pause {
-        // In a wait its loop holds the driver, or the pending answer does; otherwise this is its end.
+        // While it waits, the loop or the pending answer refers to the driver. Otherwise nothing does, and it is freed.
         case .input, .answer, .end: break
         case .output: perform { [self] in if await connection.flush(on: worker) { proceed(after: nil) } }
         case .turn(let part):
@@ -71,7 +72,7 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
         }
     }
 
-    /// Does something that may wait, after those whose turn it is.
+    /// Runs async work on the loop, after the jobs that are already queued.
     private func perform(_ work: @escaping @Sendable () async -> Void) {
         Task(executorPreference: worker.loop, operation: work)
     }

@@ -4,10 +4,12 @@ internal import Settings
 internal import System
 internal import TokenService
 
-/// What one reading of the settings asks of a loop's connections.
+/// The settings that the connections of one loop go by, with the service that they ask.
 ///
-/// Belongs to the loop's thread. A connection keeps one from the start of a request to its end: fields of a class that cannot
-/// change are read without a check.
+/// A reload replaces them as a whole; a connection takes over new ones between two requests. Constants of a class are read
+/// without a check at run time.
+///
+/// Belongs to the loop's thread.
 final class ConnectionSettings {
     let service: TokenService
     let limits: RequestLimits
@@ -26,14 +28,14 @@ final class ConnectionSettings {
         hasRequestIDs = settings.hasRequestIDs
     }
 
-    /// The times of `Settings.Timeouts`, as the loop counts them.
+    /// The time limits of `Settings.Timeouts` in nanoseconds.
     struct Deadlines {
         let head: Nanoseconds
         let body: Nanoseconds
         let handshake: Nanoseconds
         let idle: Nanoseconds
         let send: Nanoseconds
-        /// How long input is read on after an answer that closes the connection (see `Connection.linger`).
+        /// How long input is read and dropped before the connection is closed; see `Connection.finish`.
         let linger = Nanoseconds(.seconds(2))
 
         init(_ timeouts: Settings.Timeouts) {

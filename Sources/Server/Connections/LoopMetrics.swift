@@ -4,33 +4,32 @@ package import Metrics
 internal import System
 package import TokenStore
 
-/// What one loop counts.
+/// The metrics of one loop.
 ///
-/// Written on its thread, read on any. Its properties are constants that hold atomics, as those of a class that change would
-/// be guarded at run time with each request.
+/// Written on its thread, read on any. All properties are constants that hold atomics: variables of a class would be checked
+/// for exclusive access at run time with each request.
 package final class LoopMetrics: Sendable {
     package let requests = RequestCounts()
-    /// Of GET: from the moment when the loop was told of the request to the end of the turn that answered it.
+    /// The time of GET requests, from the event that announced the request to the end of the turn that answered it.
     ///
-    /// By then its answer, or the first piece of a long one, has gone to the socket. All that are answered in one turn count
-    /// with the time of the one that waited longest: one look at the clock serves all of them, and none took longer, but for
-    /// those that waited in the queue of long work.
+    /// By then the answer, or the first piece of a long one, has been passed to the socket. All GETs of a turn are measured with
+    /// one look at the clock and count with the longest of their times. The wait in the queue of long work is not included. A GET
+    /// whose answer was pending counts with the time of that wait.
     package let getTime = Histogram.latency()
-    /// Of POST that reached the store: from the beginning of the turn that read it to that of the turn in which its answer
-    /// is sent, the commit in between.
+    /// The time of POST requests that reached the store, from the turn that read the request to the turn that sends its answer.
     package let postTime = Histogram.latency()
     package let accepted = Counter()
-    /// Connections that were told that there are too many.
+    /// Connections beyond the limit that were answered with 503.
     package let refused = Counter()
-    /// Those beyond, which were closed at once.
+    /// Connections far beyond the limit that were closed at once.
     package let dropped = Counter()
     package let acceptFailures = Counter()
     package let handshakes = Counter()
     package let handshakeFailures = Counters<TLSError.Cause>()
-    /// By GET whose answer was not in memory.
+    /// Reads of the store, by GET requests whose answer was not cached.
     package let storeReads = Counter()
     package let storeFailures = Counters<StoreError.Cause>()
-    /// Of GET, as of the last look at the clock.
+    /// The GET requests that `getTime` has measured.
     private let measured = Counter()
 
     /// Counts an answer.

@@ -1,10 +1,9 @@
 internal import HTTP
 
-/// Makes the ids of requests.
+/// Generates request ids for one loop.
 ///
-/// One a loop. They are distinct, not secret: a count from a random start on, spread out by a mapping that can be undone, so
-/// that neighbours in a log do not look alike (SplitMix64, in Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", 2014).
+/// Ids are distinct, but not secret: a counter with a random start, mixed by a bijection so that neighbours in a log do not look
+/// alike (SplitMix64, in Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 struct RequestIDs {
     private var state = UInt64.random(in: .min ... .max)
 

@@ -1,13 +1,13 @@
 internal import HTTP
 
-/// What a request's head says of how it is to be answered and counted.
+/// What is kept of a request to answer and count it.
 ///
-/// A few bytes that outlive the carrying out of the request, where its head is ten times as large.
+/// A few bytes, so that the request's head, which is ten times as large, need not be kept until the answer comes.
 struct RequestSummary {
     let method: Method
     /// Whether the connection stays open after the answer.
     let keepsAlive: Bool
-    /// The client speaks HTTP/1.0.
+    /// Whether the client speaks HTTP/1.0.
     let isOldVersion: Bool
 
     init(_ head: RequestHead) {
@@ -16,7 +16,7 @@ struct RequestSummary {
         isOldVersion = head.minorVersion == 0
     }
 
-    /// The answer has no body.
+    /// Whether the answer has no body.
     var omitsBody: Bool {
         if case .head = method { true } else { false }
     }

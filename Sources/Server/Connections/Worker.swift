@@ -9,14 +9,14 @@ internal import System
 internal import TokenService
 internal import TokenStore
 
-/// All that the connections of one loop share.
+/// Everything that the connections of one loop share.
 ///
-/// Belongs to that loop's thread, but for `connectionCount`.
+/// Belongs to that loop's thread, except for `connectionCount`.
 package final class Worker: @unchecked Sendable {
-    // Unchecked: handed to its loop once, before that runs; afterwards only tasks on the loop touch it.
+    // Unchecked: handed to its loop once, before the loop runs; afterwards only code on the loop uses it.
 
     let loop: EventLoop
-    /// For connections and requests that begin from now on.
+    /// The settings for connections and requests that begin from now on.
     private(set) var connectionSettings: ConnectionSettings
     private let session: any TokenSession
     private let answers: AnswerCache?
@@ -26,16 +26,18 @@ package final class Worker: @unchecked Sendable {
     package let metrics: LoopMetrics
     private let logger: Logger
     private var buffers = BufferPool()
-    /// The pair that was given back last, which is the next to be taken: it waits apart from the others, as a field of a class
-    /// is read and written without a check at run time where nothing is called meanwhile.
+    /// The pair that was returned last and is taken next.
+    ///
+    /// It is kept apart from the others, as a property of a class is read and written without a check at run time if nothing is
+    /// called in between.
     private var latestBuffers: BufferPool.Pair?
     private var encoder: ResponseEncoder
     private var requestIDs = RequestIDs()
-    /// Open connections of this loop, those included that are on their way to it.
+    /// Open connections of this loop, including those that are being handed to it.
     ///
     /// Any thread.
     package let connectionCount = Atomic<Int>(0)
-    /// Those of all loops.
+    /// The connections of all loops.
     private let totalCount: ConnectionCount
     /// Resumed when the last connection ends.
     private var whenOver: CheckedContinuation<Void, Never>?
@@ -57,7 +59,7 @@ package final class Worker: @unchecked Sendable {
         self.logger = logger
         (connectionSettings, encoder) = Self.connectionSettings(
             settings, session, answers, accessLog, failures, metrics)
-        // Writes of one turn share a commit; nobody works on them before this.
+        // The writes of one turn share a commit, which begins only now.
         loop.endOfTurn = {
             session.flush()
             metrics.endTurn(began: loop.lastWait)
@@ -66,7 +68,7 @@ package final class Worker: @unchecked Sendable {
 
     // MARK: - Settings
 
-    /// Has connections and requests that begin from now on go by these settings, and all answers tell of https as they say.
+    /// Applies settings to connections and requests that begin from now on; Strict-Transport-Security changes in all answers.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
         (connectionSettings, encoder) = Self.connectionSettings(
             settings, session, answers, accessLog, failures, metrics)
@@ -81,7 +83,7 @@ package final class Worker: @unchecked Sendable {
             session: session, answers: answers,
             report: { error, requestID in
                 metrics.storeFailures.add(error.cause)
-                // The store itself tells when writes begin to fail, and when they are over it.
+                // The store itself reports when writes begin to fail and when they work again.
                 if !error.isReportedByStore {
                     failures.log("the store failed, the client was told so: \(error)", requestID: requestID)
                 }
@@ -98,19 +100,19 @@ package final class Worker: @unchecked Sendable {
 
     // MARK: - Connections
 
-    /// Serves a connection from its first byte to its last, after it was counted by `expectConnection`.
+    /// Serves a connection from its first byte to its last; call `expectConnection` before.
     ///
     /// - Parameters:
     ///   - descriptor: A connected socket that this call owns.
     ///   - peer: The client.
     ///   - listener: Where the client came in.
-    ///   - isRefused: One connection too many: it is told so and closed.
+    ///   - isRefused: Whether it is one connection too many, to be answered with 503 and closed.
     func serve(_ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, isRefused: Bool) {
         let stream: TCPStream
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
         } catch {
-            // The client was gone before it was served.
+            // The client has disconnected already.
             return noteEnd()
         }
         let origin = connectionSettings.https.origin(
@@ -126,32 +128,32 @@ package final class Worker: @unchecked Sendable {
         connectionCount.add(1, ordering: .relaxed)
     }
 
-    /// Counts a connection that is over.
+    /// Counts a connection that has ended.
     func noteEnd() {
         totalCount.subtract()
         if connectionCount.subtract(1, ordering: .relaxed).newValue == 0 { whenOver.take()?.resume() }
     }
 
-    /// Returns when all connections are over; nobody may start one meanwhile.
+    /// Returns when all connections have ended; no connection may begin meanwhile.
     func waitForConnections() async {
         if connectionCount.load(ordering: .relaxed) == 0 { return }
         await withCheckedContinuation { whenOver = $0 }
     }
 
-    // MARK: - What they share
+    // MARK: - Shared by the connections
 
     /// Empty buffers to receive into and to send from.
     func takeBuffers() -> BufferPool.Pair {
         latestBuffers.take() ?? buffers.take()
     }
 
-    /// Takes empty buffers back.
+    /// Returns empty buffers to the pool.
     func giveBuffers(_ pair: consuming BufferPool.Pair) {
         guard latestBuffers == nil, BufferPool.keeps(pair) else { return buffers.give(pair) }
         latestBuffers = pair
     }
 
-    /// The id of a request: a trusted proxy's, otherwise a new one.
+    /// The id of a request: the one that a trusted proxy has given it, otherwise a new one.
     func requestID(_ given: ByteRange, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> RequestID {
         if !given.isEmpty, origin.isTrusted, let taken = RequestID(taking: given, in: bytes) { return taken }
         return requestIDs.next()
@@ -167,7 +169,7 @@ package final class Worker: @unchecked Sendable {
         encoder.encode(response, traits, requestID: requestID, into: &output)
     }
 
-    /// Logs why a connection was closed without an answer, for whoever looks for it.
+    /// Logs why a connection was closed without an answer.
     @inline(never)
     func noteClosed(_ reason: String) {
         logger.debug("a connection was closed: \(reason)")

@@ -1,20 +1,21 @@
 package import HTTP
 
-/// Decides whether a request may be answered as it came, or is sent to https.
+/// Decides whether a request is answered as it came or redirected to HTTPS.
 ///
-/// Clients send tokens: over plain HTTP anybody on the way reads them. The decision comes before any parameter is looked at.
+/// Clients send tokens, which anybody between them and the server can read over plain HTTP. The decision is made before any
+/// parameter is read.
 package struct HTTPSPolicy: Sendable {
     package enum Mode: String, Sendable, CaseIterable {
-        /// Answers what came over TLS, what a trusted proxy says came by https, and what came straight from this machine but
-        /// not from a page of another site in a browser there.
+        /// Answers requests that came over TLS, that a trusted proxy says came over HTTPS, or that came directly from this
+        /// machine, unless a browser here sent them for a page of another site.
         case strict
-        /// The rule of `token.php`: redirects what says `X-Forwarded-Proto: http`, unless it comes from 127.0.0.1.
+        /// The rule of `token.php`: redirects requests with `X-Forwarded-Proto: http`, unless they come from 127.0.0.1.
         case proxy
-        /// Answers everything.
+        /// Answers all requests.
         case off
     }
 
-    /// Who may say what a request's way was.
+    /// The peers whose forwarded headers are believed.
     package struct TrustedProxies: Sendable {
         package var ranges: [AddressRange]
         package var includesUnixSockets: Bool
@@ -24,7 +25,7 @@ package struct HTTPSPolicy: Sendable {
             self.includesUnixSockets = includesUnixSockets
         }
 
-        /// - Parameter address: Nil for the other end of a Unix socket.
+        /// - Parameter address: The peer's; nil for a Unix socket.
         package func contains(_ address: IPAddress?) -> Bool {
             guard let address else { return includesUnixSockets }
             return ranges.contains { $0.contains(address) }
@@ -37,7 +38,7 @@ package struct HTTPSPolicy: Sendable {
         package let address: IPAddress?
         package let isTLS: Bool
         package let isTrusted: Bool
-        /// The server's own port that was connected to; 0 where that is nothing that a URL can name.
+        /// The server's port that the client connected to; 0 if no URL can name it.
         package let port: UInt16
 
         package init(address: IPAddress?, isTLS: Bool, port: UInt16, trusted: TrustedProxies) {
@@ -47,12 +48,12 @@ package struct HTTPSPolicy: Sendable {
             isTrusted = trusted.contains(address)
         }
 
-        /// Nobody but this machine's own programs is on the way.
+        /// Whether the peer is a program on this machine.
         var isLocal: Bool { address?.isLoopback ?? true }
     }
 
     package enum Decision: Hashable, Sendable {
-        /// `isSecure`: the answer goes out over https, as far as is known.
+        /// `isSecure`: the answer reaches the client over HTTPS, as far as is known.
         case served(isSecure: Bool)
         case redirected
         case refused(Refusal)
@@ -60,7 +61,7 @@ package struct HTTPSPolicy: Sendable {
 
     private let mode: Mode
     private let trusted: TrustedProxies
-    /// The host of redirects; empty to use the request's own.
+    /// The host of redirects; empty to use the request's host.
     private let publicHost: [UInt8]
 
     package init(mode: Mode, trusted: TrustedProxies, publicHost: String) {
@@ -77,7 +78,7 @@ package struct HTTPSPolicy: Sendable {
     // MARK: - Decision
 
     package func decision(on head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Decision {
-        // What most requests are: straight from a client or a program here, and nobody says anything about it.
+        // Most requests come directly from a client or a program here, without forwarded headers.
         if !head.fields.forwarding.isPresent {
             if origin.isTLS || mode != .strict { return .served(isSecure: origin.isTLS) }
             guard origin.isLocal else { return .redirected }
@@ -98,16 +99,16 @@ package struct HTTPSPolicy: Sendable {
             let saysHTTP = forwarding.protos(in: bytes).contains { bytes.equals($0, Words.http) }
             return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure)
         case .strict:
-            // Nobody gains by saying that a request came in the clear, so that is believed from anyone.
+            // Nobody gains by claiming that a request came over plain HTTP, so that is believed from anyone.
             guard isSecure && !claims.contains(.http) else { return .redirected }
             return isRebound(head, in: bytes, from: origin) ? .refused(.foreignHost) : .served(isSecure: true)
         }
     }
 
-    /// The one address that `token.php` exempts, in just this spelling.
+    /// The only address that `token.php` exempts, in exactly this spelling.
     private static let scriptsLoopback = IPAddress("127.0.0.1")
 
-    /// What the forwarded headers say of the scheme.
+    /// The schemes that the forwarded headers state.
     private struct Claims: OptionSet {
         let rawValue: UInt8
         static let http = Claims(rawValue: 1)
@@ -122,11 +123,11 @@ package struct HTTPSPolicy: Sendable {
         }
         guard let value = forwarding.elements(in: bytes).last else { return claims }
         let forwarded = ForwardedElements(value, in: bytes)
-        // The last element is the nearest proxy's; whatever stands before it was there when the request reached that.
+        // The nearest proxy wrote the last element; the elements before it were there when the request reached that proxy.
         if let proto = forwarded.elements.last?.proto {
             claims.insert(Self.claim(ByteRange(0, proto.count), in: proto.span))
         }
-        // The proxy may have said anything there, and that is not to be hidden by what a client put before it.
+        // The proxy's element may be lost behind something malformed that a client has put before it.
         if !forwarded.isWellFormed { claims.insert(.other) }
         return claims
     }
@@ -138,10 +139,10 @@ package struct HTTPSPolicy: Sendable {
 
     // MARK: - Pages
 
-    /// Why a request that came straight from this machine is not answered; nil when it is.
+    /// Why a request that came directly from this machine is refused; nil if it is answered.
     ///
-    /// A browser on this machine reaches what other machines do not, and any site's page can have it send a form there; with a
-    /// name of its own DNS that leads here, the page can read the answer as well.
+    /// A browser on this machine can reach servers that other machines cannot, and a page of any site can have it send a form to
+    /// them. If the page's own DNS name resolves to this machine, the page can read the answer as well.
     @inline(never)
     private func refusal(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Refusal? {
         // Pages cannot reach a Unix socket.
@@ -150,11 +151,11 @@ package struct HTTPSPolicy: Sendable {
         return head.isFromForeignPage(in: bytes) ? .foreignPage : nil
     }
 
-    /// Whether what is said to have come through a proxy on this machine was sent here by a page itself.
+    /// Whether a page sent a request that claims to have come through a proxy on this machine.
     ///
-    /// A page whose own DNS name leads here may write any forwarded header, but its URL has to name the port that is listened
-    /// on here, and so does the Host that the browser writes. Proxies on this machine have another port to themselves. Only
-    /// port 80 is not written, so that there a page cannot be told from a proxy.
+    /// A page whose own DNS name resolves to this machine may set any forwarded header. But its URL has to name the port of our
+    /// listener, and so does the Host header that the browser writes, while a proxy on this machine listens on another port. Only
+    /// port 80 does not appear in Host: there a page cannot be told from a proxy.
     private func isRebound(_ head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Bool {
         guard origin.port != 0, !origin.isTLS, origin.address?.isLoopback == true,
             bytes.port(of: head.authority) == Int(origin.port)
@@ -162,7 +163,7 @@ package struct HTTPSPolicy: Sendable {
         return bytes.hasForeignName(head.authority) && !isPublicHost(head.authority, in: bytes)
     }
 
-    /// Whether an authority has the host of redirects, with any port.
+    /// Whether an authority names the host of redirects, with any port.
     private func isPublicHost(_ authority: ByteRange, in bytes: Span<UInt8>) -> Bool {
         func name(_ authority: String) -> Substring { authority.lowercased().prefix { $0 != ":" } }
         return !publicHost.isEmpty && name(bytes.text(authority)) == name(String(decoding: publicHost, as: UTF8.self))
@@ -170,7 +171,7 @@ package struct HTTPSPolicy: Sendable {
 
     // MARK: - Redirect
 
-    /// The answer that leads to https; nil when the request names no host and none is set.
+    /// The redirect to HTTPS; nil if the request names no host and none is set.
     package func redirect(_ head: RequestHead, in bytes: Span<UInt8>) -> Response? {
         var location = Words.scheme
         if publicHost.isEmpty {
@@ -179,7 +180,7 @@ package struct HTTPSPolicy: Sendable {
         } else {
             location += publicHost
         }
-        // As sent, from the path on; `*` and an absent path have no place of their own.
+        // The target as sent, from the path on; `*` and a missing path become `/`.
         let target = ByteRange(Int(head.path.start), Int(head.target.end))
         if target.isEmpty || bytes[Int(target.start)] != UInt8(ascii: "/") { location.append(UInt8(ascii: "/")) }
         if !bytes.equals(head.path, "*") { location.append(target, in: bytes) }
@@ -189,15 +190,15 @@ package struct HTTPSPolicy: Sendable {
 
     // MARK: - Client
 
-    /// The client's address for logs: the rightmost hop that is no trusted proxy; nil for a Unix socket.
+    /// The client's address for logs: the rightmost hop that is not a trusted proxy; nil for a Unix socket.
     ///
-    /// X-Forwarded-For tells the hops, and Forwarded where that is missing; several lines are one list (RFC 9110,
+    /// The hops are those of X-Forwarded-For or, if that is missing, of Forwarded; several lines form one list (RFC 9110,
     /// section 5.3).
     package func client(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> IPAddress? {
         guard origin.isTrusted, head.fields.forwarding.isPresent else { return origin.address }
         var client = origin.address
         for hop in Self.hops(of: head.fields.forwarding, in: bytes).reversed() {
-            // What is no address says nothing, and what stands before it even less.
+            // An invalid address proves nothing, and neither do the hops before it.
             guard let hop else { break }
             client = hop
             if !trusted.contains(hop) { break }
@@ -205,14 +206,14 @@ package struct HTTPSPolicy: Sendable {
         return client
     }
 
-    /// Whom each proxy had the request from, the nearest one's last; nil for what is no address.
+    /// The address from which each proxy got the request, that of the nearest proxy last; nil for an invalid one.
     private static func hops(of forwarding: Forwarding, in bytes: Span<UInt8>) -> [IPAddress?] {
         var hops: [IPAddress?] = []
         let addresses = forwarding.addresses(in: bytes)
         for value in addresses {
             for element in bytes.elements(of: value) { hops.append(ForwardedElements.address(bytes.text(element))) }
         }
-        // Most proxies set X-Forwarded-For and pass on a Forwarded that a client has made up.
+        // Most proxies set X-Forwarded-For and pass on any Forwarded header that a client has made up.
         guard addresses.isEmpty else { return hops }
         for value in forwarding.elements(in: bytes) {
             let forwarded = ForwardedElements(value, in: bytes)

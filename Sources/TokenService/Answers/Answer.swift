@@ -1,19 +1,19 @@
 package import HTTP
 
-/// What a request comes to.
+/// The service's answer to a request, now or later.
 package enum Answer {
-    /// The answer is here.
+    /// The whole answer.
     case now(Response)
-    /// The answer is here, and is so long that it is made in pieces while the client takes them.
+    /// A long answer, made in pieces while the client reads them.
     case inPieces(LongAnswer)
-    /// The answer has to be waited for.
+    /// An answer that has to be waited for.
     case later(PendingAnswer)
 }
 
-/// Waits for an answer.
+/// Waits for a pending answer.
 ///
 /// Belongs to its loop's thread.
 package protocol AnswerTaker: AnyObject {
-    /// Takes the answer of a `PendingAnswer` that was begun for this taker: once, and not within `begin`.
+    /// Takes the answer of the `PendingAnswer` that was begun for this taker; called once, after `begin` has returned.
     func take(_ answer: Answer)
 }

@@ -1,6 +1,6 @@
 package import HTTP
 
-/// The answers of the contract and their JSON, keys in the script's order.
+/// The answers of the contract and their JSON, with the keys in the order of `token.php`.
 package enum ContractAnswer: Hashable, Sendable {
     case stored
     /// 30001: a parameter is missing, empty, too long or not UTF-8.
@@ -14,9 +14,9 @@ package enum ContractAnswer: Hashable, Sendable {
     /// An HTTP error in the contract's shape, its code the status times 100.
     case httpError(status: UInt16, message: String)
 
-    /// The body.
+    /// The body of the answer.
     ///
-    /// `found` has its own way, as it is built for every GET.
+    /// The answer with a token info is built by `appendFound`, without this enum.
     package var json: [UInt8] {
         switch self {
         case .stored: Constants.stored

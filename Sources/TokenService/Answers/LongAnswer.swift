@@ -1,16 +1,16 @@
-/// The answer to a GET that has found a long token info, made in pieces as the client takes it.
+/// The answer to a GET with a long token info, made in pieces while the client reads them.
 ///
-/// Until then it takes the memory of the token info, where the whole answer could take six times as much.
+/// It takes the memory of the token info; the whole answer could take six times as much.
 package struct LongAnswer: Sendable {
     private let tokenInfo: [UInt8]
-    /// How much of it is in the pieces so far.
+    /// Bytes of token info that are in the pieces so far.
     private var position = 0
     /// Bytes of the whole answer.
     package let length: Int
-    /// The last piece has been made.
+    /// Whether the last piece has been made.
     package private(set) var isComplete = false
 
-    /// Bytes of token info that go into one piece: few, so that the buffer for it is used again rather than made anew.
+    /// Bytes of token info per piece, so few that the output buffer need not grow for it.
     private static let pieceLength = 16 << 10
 
     init(_ tokenInfo: [UInt8]) {
@@ -23,7 +23,7 @@ package struct LongAnswer: Sendable {
     /// Bytes of memory that it takes.
     package var capacity: Int { tokenInfo.capacity }
 
-    /// Appends the next piece, of some 100 KB at most; not after the last one.
+    /// Appends the next piece, at most some 100 KB; must not be called after the last one.
     package mutating func appendPiece(to output: inout [UInt8]) {
         precondition(!isComplete, "the last piece comes once")
         if position == 0 { output.append(contentsOf: ContractAnswer.startOfFound) }
@@ -36,12 +36,12 @@ package struct LongAnswer: Sendable {
         }
     }
 
-    /// Where a piece ends, between two characters.
+    /// The end of the piece from an index, between two characters.
     private static func end(ofPieceFrom start: Int, in text: Span<UInt8>) -> Int {
         let longest = start + pieceLength
         guard longest < text.count else { return text.count }
-        // At most three continuation bytes belong to one character. Where there are four in a row the text is not
-        // UTF-8, and the fourth begins no character and ends none: the text may be cut before it.
+        // A character has at most three continuation bytes. If there are four in a row, the text is not UTF-8, and it may be
+        // cut before the fourth.
         for end in (longest - 3...longest).reversed() where text[end] & 0xc0 != 0x80 { return end }
         return longest
     }

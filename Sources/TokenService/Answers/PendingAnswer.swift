@@ -1,12 +1,11 @@
 package import HTTP
 internal import TokenStore
 
-/// An answer that has to be waited for, as a store or whoever else is asked gives it later.
+/// An answer that comes later: from a store, or from another service that has to be asked.
 ///
-/// Whoever makes one has all that it needs of the request. The connection counts its `bytes`, calls `begin`, waits no longer
-/// than its `timeLimit`, and says so when it gives up or when its client has left. What was begun then goes on to its end,
-/// and its answer is dropped. The answer that comes may be another pending one: a request goes on in as many steps as it
-/// takes.
+/// Each kind is a subclass that holds everything it needs of the request. The connection counts its `bytes` against
+/// `limits.buffers`, calls `begin`, and waits for at most `timeLimit`. If it gives up or its client disconnects, what was begun
+/// runs to its end and its answer is dropped. The answer may be another pending one, so a request can take several such steps.
 ///
 /// Belongs to its loop's thread.
 package class PendingAnswer {
@@ -17,17 +16,17 @@ package class PendingAnswer {
         case answered(Answer)
         /// The taker waits.
         case awaited(any AnswerTaker)
-        /// The taker gave up before the answer came.
+        /// The taker gave up; the answer will be dropped.
         case abandoned
-        /// The answer was given or dropped.
+        /// The answer has been given or dropped.
         case over
     }
 
-    /// Bytes of memory that it takes while it waits.
+    /// Bytes of memory that are held until the answer comes.
     package let bytes: Int
-    /// How long its client waits; nil when the answer always comes in time.
+    /// How long the client waits; nil if the answer always comes in time.
     package let timeLimit: Duration?
-    /// Whether beginning it may take some milliseconds.
+    /// Whether `begin` may take some milliseconds.
     package let takesLong: Bool
     private var state = State.new
 
@@ -37,9 +36,9 @@ package class PendingAnswer {
         self.takesLong = takesLong
     }
 
-    // MARK: - For whoever waits
+    // MARK: - The side that waits
 
-    /// Has the answer made.
+    /// Begins what the answer needs.
     ///
     /// - Returns: The answer if it comes at once; nil if the taker gets it later.
     package final func begin(for taker: any AnswerTaker) -> Answer? {
@@ -55,34 +54,34 @@ package class PendingAnswer {
         }
     }
 
-    /// Gives up before `begin`, as there is no room for its bytes, and returns the answer that tells the client so.
+    /// Gives up before `begin`, as there is no room for its bytes, and returns the answer of failure.
     package final func refuse() -> Response {
         abandon()
         return failure(.overloaded(.buffers))
     }
 
-    /// Gives up after the time limit, and returns the answer that tells the client so.
+    /// Gives up after the time limit, and returns the answer of failure.
     package final func timeOut() -> Response {
         abandon()
         return failure(.overloaded(.unanswered(limit: timeLimit ?? .zero)))
     }
 
-    /// Gives up, as the client has left.
+    /// Gives up, as the client has disconnected.
     package final func abandon() {
         state = .abandoned
     }
 
-    // MARK: - For whoever answers
+    // MARK: - The side that answers
 
-    /// Begins what the answer needs; nothing for what has begun already.
+    /// Begins what the answer needs, unless that was begun before the answer was made.
     func start() {}
 
-    /// The answer to a client whose wait was ended by an error, which this reports.
+    /// Reports an error and returns the answer of failure.
     func failure(_ error: StoreError) -> Response {
         preconditionFailure("each kind of pending answer has its own failure")
     }
 
-    /// Gives the answer, once.
+    /// Gives the answer; to be called once.
     final func finish(_ answer: Answer) {
         switch state {
         case .new: state = .answered(answer)

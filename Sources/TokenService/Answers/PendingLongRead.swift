@@ -1,7 +1,7 @@
 internal import HTTP
 internal import TokenStore
 
-/// The answer to a GET whose token info is long: it is read when there is time for that.
+/// The answer to a GET whose token info is long, and is read in the part of a turn that is meant for long work.
 final class PendingLongRead: PendingAnswer {
     private let service: TokenService
     private let id: [UInt8]

@@ -1,7 +1,7 @@
 internal import HTTP
 internal import TokenStore
 
-/// The answer to a GET whose token the store gives later.
+/// The answer to a GET whose token the store has not read at once.
 final class PendingRead: PendingAnswer {
     private let service: TokenService
     private let id: [UInt8]

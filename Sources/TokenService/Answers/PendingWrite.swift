@@ -5,7 +5,7 @@ internal import TokenStore
 final class PendingWrite: PendingAnswer {
     private let service: TokenService
     private let id: [UInt8]
-    /// Until it is handed to the store: then it need not be kept here as well.
+    /// Emptied when it is handed to the store, so that it is not held twice.
     private var tokenInfo: [UInt8]
     private let requestID: RequestID
 

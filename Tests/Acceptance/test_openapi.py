@@ -142,7 +142,7 @@ def test_the_examples_for_those_who_run_it_are_what_the_server_answers(serve):
 
 def test_every_refusal_is_described():
     """All statuses that a client can get at the served paths, except 405 for CONNECT."""
-    source = (FILE.parents[1] / "Sources/HTTP/Status.swift").read_text(encoding="utf-8")
+    source = (FILE.parents[1] / "Sources/HTTP/Response/Status.swift").read_text(encoding="utf-8")
     statuses = set(re.findall(r"case \w+ = (\d+)$", source, re.M))
     assert {"400", "408", "503"} <= statuses
     # Redirects depend on the method; 500 is sent to operators only, 404 at other paths.

@@ -28,7 +28,7 @@ enum StoreSelection {
         options.byteLimit = settings.store.byteLimit
         options.queueLimit = settings.store.queueLimit
         options.queueTime = settings.store.queueTime
-        options.acceptsDamagedLog = settings.store.acceptsDamagedWAL
+        options.acceptsDamagedWAL = settings.store.acceptsDamagedWAL
         return options
     }
 

@@ -11,9 +11,9 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     /// The file is not an SQLite database, or is damaged.
     case notADatabase(path: String, SQLiteError)
     /// The WAL is damaged, and opening the database would drop commits that were acknowledged; a copy of it is kept.
-    case damagedLog(path: String, LogDamage, copy: String)
+    case damagedWAL(path: String, WALDamage, copy: String)
     /// The WAL is damaged, and no copy of it can be kept.
-    case damagedLogNotKept(path: String, LogDamage, reason: String)
+    case damagedWALNotKept(path: String, WALDamage, reason: String)
     /// The file is an SQLite database, but not one of this program.
     case foreign(path: String)
     /// The file was written by a later version of this program.
@@ -50,13 +50,13 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             \(path) is not a usable database (\(error)); \
             move it away to start with an empty store, or put a backup in its place with token-cache restore
             """
-        case .damagedLog(let path, let damage, let copy):
+        case .damagedWAL(let path, let damage, let copy):
             """
             the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
             drops them; nothing was changed, and a copy is kept as \(copy). Put a backup in the store's place with token-cache restore, \
             or go on without it: token-cache serve --accept-damaged-wal once, or store.accept_damaged_wal: on
             """
-        case .damagedLogNotKept(let path, let damage, let reason):
+        case .damagedWALNotKept(let path, let damage, let reason):
             """
             the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
             drops them; no copy can be kept (\(reason)), and nothing was changed. Make it possible to keep one, and try again

@@ -17,7 +17,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     let path: String
     let options: StoreOptions
     let state: StoreState
-    let writer: SQLiteWriter
+    let writerThread: WriterThread
     private let report: @Sendable (StoreEvent) -> Void
     /// Nil before the database is read ahead.
     private let runningPreloader = Mutex<Preloader?>(nil)
@@ -45,11 +45,11 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         state = StoreState(
             sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention
         )
-        let database = WriterDatabase(
-            opened.committer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: directory,
+        let database = RecoveringDatabase(
+            opened.writer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: directory,
             lock: lock
         )
-        writer = SQLiteWriter(
+        writerThread = WriterThread(
             database, state: state,
             admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report
         )
@@ -76,7 +76,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any TokenSession {
         do throws(SQLiteError) {
-            return try SQLiteSession(path: path, state: state, writer: writer, deliver: deliver)
+            return try SQLiteSession(path: path, state: state, writerThread: writerThread, deliver: deliver)
         } catch {
             throw .read(StoreFault(error))
         }
@@ -84,15 +84,15 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
 
     /// Why writes fail, and again nil within two seconds of the cause being gone; or why reads do, until none has for ten.
     package var fault: StoreError? {
-        state.fault ?? state.readFaults?.error ?? writer.admission.stall.map { .overloaded($0) }
+        state.fault ?? state.readFaults?.error ?? writerThread.admission.stall.map { .overloaded($0) }
     }
 
     /// The first time that one of the times is set, writes wait until the index for it has been made: about a second for
     /// each million tokens.
     package func change(_ retention: Retention) async throws(StoreError) {
         guard retention != state.retention else { return }
-        try await writer.perform { (committer) throws(SQLiteError) in
-            try Schema.index(committer.connection, for: retention)
+        try await writerThread.perform { (writer) throws(SQLiteError) in
+            try Schema.index(writer.connection, for: retention)
         }
         state.change(retention)
     }
@@ -105,7 +105,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
 
     package func close() {
         runningPreloader.withLock { $0.take() }?.stop()
-        writer.close()
+        writerThread.close()
         directory.unlock()
     }
 }

@@ -21,7 +21,7 @@ extension StoreError {
     }
 
     /// The WAL was removed or cut while the store was in use.
-    static func logLost(path: String) -> StoreError {
+    static func walLost(path: String) -> StoreError {
         .unavailable(
             StoreFault(
                 "\(path) was removed or cut; the database is being opened anew", cause: .vanished, mayRetry: true

@@ -3,7 +3,7 @@ internal import TokenStore
 /// What only a store in SQLite has to tell.
 extension StoreEvent {
     /// The WAL is damaged and its end is dropped, which the operator has accepted.
-    static func damagedLogAccepted(path: String, _ damage: LogDamage, copy: String) -> StoreEvent {
+    static func damagedWALAccepted(path: String, _ damage: WALDamage, copy: String) -> StoreEvent {
         own(
             .fault,
             """
@@ -14,7 +14,7 @@ extension StoreEvent {
     }
 
     /// The WAL of a store that a backup replaces is damaged.
-    static func damagedLogReplaced(path: String, _ damage: LogDamage, copy: String) -> StoreEvent {
+    static func damagedWALReplaced(path: String, _ damage: WALDamage, copy: String) -> StoreEvent {
         own(
             .warning,
             "the WAL \(path) of the store that is replaced is damaged: \(damage). A copy of it is kept as \(copy)"
@@ -33,7 +33,7 @@ extension StoreEvent {
     }
 
     /// The WAL was removed and cannot be put back yet.
-    static func logRemoved(path: String, _ error: SQLiteError) -> StoreEvent {
+    static func walRemoved(path: String, _ error: SQLiteError) -> StoreEvent {
         own(
             .fault,
             """
@@ -44,7 +44,7 @@ extension StoreEvent {
     }
 
     /// The WAL was removed and was put back, whole.
-    static func logPutBack(path: String) -> StoreEvent {
+    static func walPutBack(path: String) -> StoreEvent {
         own(
             .warning, "the WAL \(path) was removed while the server ran; it was put back as it was, and nothing is lost"
         )
@@ -55,7 +55,7 @@ extension StoreEvent {
     /// - Parameters:
     ///   - path: The WAL's.
     ///   - commits: Commits since all of it was last in the database; nil when that is not known.
-    static func logCut(path: String, commits: Int?) -> StoreEvent {
+    static func walCut(path: String, commits: Int?) -> StoreEvent {
         own(.fault, loss(path, commits))
     }
 

@@ -14,7 +14,7 @@ struct StoreOpener: Sendable {
 
     /// What was found, or made.
     struct Opened {
-        let committer: Committer
+        let writer: WriterConnection
         let keys: StoreKeys
         /// A damaged WAL was accepted: what it cannot give back may have been moved into the database already, in part.
         let mayBeMixed: Bool
@@ -39,38 +39,38 @@ struct StoreOpener: Sendable {
     func reopen(_ retention: Retention) throws(SQLiteOpenError) -> Opened {
         guard unsafe access(database, F_OK) == 0 else { throw .missing(path: database) }
         let opened = try open(.readWrite, retention)
-        try Schema.opening(database) { () throws(SQLiteError) in try settle(opened.committer) }
+        try Schema.opening(database) { () throws(SQLiteError) in try settle(opened.writer) }
         return opened
     }
 
-    /// Moves all of the log into the database and syncs it there: to be done after a crash or a fault, before anything else
+    /// Moves all of the WAL into the database and syncs it there: to be done after a crash or a fault, before anything else
     /// is written.
     ///
-    /// What SQLite reads in the log may be in the system's memory only: it was not synced yet, or a sync that failed has
+    /// What SQLite reads in the WAL may be in the system's memory only: it was not synced yet, or a sync that failed has
     /// left it marked as written. A commit that follows it there would be lost together with it in a power cut, and a write
-    /// that finds its value there already would be acknowledged without ever being synced. And a power cut while the log is
-    /// being moved would leave the database half changed with no log to make it whole: so the log's bytes are first written
+    /// that finds its value there already would be acknowledged without ever being synced. And a power cut while the WAL is
+    /// being moved would leave the database half changed with no WAL to make it whole: so the WAL's bytes are first written
     /// once more, over themselves, and synced. Of what was moved before nobody knows either whether it has arrived, so it
     /// is moved again.
-    func settle(_ committer: Committer) throws(SQLiteError) {
-        try committer.connection.forgetMovedPages()
-        try DatabaseFile(path: database).rewriteLog()
-        guard try committer.connection.checkpoint(.passive, waiting: 0) == .complete else {
-            throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the log", sql: "checkpoint")
+    func settle(_ writer: WriterConnection) throws(SQLiteError) {
+        try writer.connection.forgetMovedPages()
+        try DatabaseFile(path: database).rewriteWAL()
+        guard try writer.connection.checkpoint(.passive, waiting: 0) == .complete else {
+            throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the WAL", sql: "checkpoint")
         }
         // A reader kept the WAL from being emptied, and may do so for long. Frames of a group that failed, which lie behind
         // the last commit, would be taken for damage once other commits are written before them.
-        guard try committer.connection.checkpoint(.truncate, waiting: 10) == .heldUp else { return }
-        try committer.connection.cutLogBehindCommits()
+        guard try writer.connection.checkpoint(.truncate, waiting: 10) == .heldUp else { return }
+        try writer.connection.cutWALBehindCommits()
     }
 
-    /// Opens a file that is to become a store's database, without a log: a new one, or the copy of another.
+    /// Opens a file that is to become a store's database, without a WAL: a new one, or the copy of another.
     func openCopy() throws(SQLiteOpenError) -> Opened {
         let opened = try open(.readWrite, options.retention)
         try Schema.opening(database) { () throws(SQLiteError) in
-            _ = try opened.committer.connection.text("PRAGMA journal_mode = DELETE")
+            _ = try opened.writer.connection.text("PRAGMA journal_mode = DELETE")
             // Whoever makes it syncs it when it is complete.
-            try opened.committer.connection.execute("PRAGMA synchronous = OFF")
+            try opened.writer.connection.execute("PRAGMA synchronous = OFF")
         }
         return opened
     }
@@ -95,7 +95,8 @@ struct StoreOpener: Sendable {
             try Schema.index(connection, for: retention)
             seals.load(try Schema.seals(of: connection), of: keys.index)
             return Opened(
-                committer: try Committer(connection, options: options, seals: seals), keys: keys, mayBeMixed: mayBeMixed
+                writer: try WriterConnection(connection, options: options, seals: seals), keys: keys,
+                mayBeMixed: mayBeMixed
             )
         }
     }
@@ -108,21 +109,21 @@ struct StoreOpener: Sendable {
     ///
     /// - Parameter mode: How the database is to be opened.
     /// - Returns: Whether a damaged one was accepted.
-    private func examineLog(_ mode: SQLiteConnection.Mode) throws(SQLiteOpenError) -> Bool {
+    private func examineWAL(_ mode: SQLiteConnection.Mode) throws(SQLiteOpenError) -> Bool {
         let path = Path.resolved(database) + "-wal"
-        let found = try Schema.opening(database) { () throws(SQLiteError) in try LogExamination.damage(of: path) }
+        let found = try Schema.opening(database) { () throws(SQLiteError) in try WALExaminer.damage(of: path) }
         guard let damage = found else { return false }
         let copy: String
         do throws(StoreError) {
-            copy = try KeptLog.keep(of: database)
+            copy = try DamagedWALCopies.keep(of: database)
         } catch {
-            throw .damagedLogNotKept(path: path, damage, reason: "\(error)")
+            throw .damagedWALNotKept(path: path, damage, reason: "\(error)")
         }
         let isInUse = try Schema.opening(database) { () throws(SQLiteError) in
             try SQLiteConnection(path: database, mode: mode).isInKeptIndex(frame: damage.frame)
         }
-        guard options.acceptsDamagedLog, !isInUse else { throw .damagedLog(path: path, damage, copy: copy) }
-        report(.damagedLogAccepted(path: path, damage, copy: copy))
+        guard options.acceptsDamagedWAL, !isInUse else { throw .damagedWAL(path: path, damage, copy: copy) }
+        report(.damagedWALAccepted(path: path, damage, copy: copy))
         return true
     }
 
@@ -130,7 +131,7 @@ struct StoreOpener: Sendable {
     private func connect(
         _ mode: SQLiteConnection.Mode
     ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, version: Int, mayBeMixed: Bool) {
-        let mayBeMixed = try examineLog(mode)
+        let mayBeMixed = try examineWAL(mode)
         let earlier: Int
         do {
             let connection = try Schema.opening(database) { () throws(SQLiteError) in
@@ -166,8 +167,8 @@ struct StoreOpener: Sendable {
     }
 
     private func configure(_ connection: SQLiteConnection) throws(SQLiteError) {
-        // The writer decides when the log is moved; see Housekeeping.
-        connection.countLoggedPages()
+        // The writer decides when the WAL is moved; see MaintenanceSchedule.
+        connection.countWALPages()
         // What is deleted or replaced is overwritten with zeros.
         try connection.execute("PRAGMA secure_delete = ON")
         let mode = try connection.text("PRAGMA journal_mode = WAL")

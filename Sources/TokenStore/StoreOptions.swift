@@ -14,8 +14,8 @@ package struct StoreOptions: Sendable {
     package var queueLimit = 128 << 20
     /// How long the disk may take for one write; beyond it those that wait behind it fail, and further ones at once.
     package var queueTime = Duration.seconds(10)
-    /// Whether a log is used whose end is damaged, and with it what was acknowledged is lost.
-    package var acceptsDamagedLog = false
+    /// Whether a WAL is used whose end is damaged, and with it what was acknowledged is lost.
+    package var acceptsDamagedWAL = false
 
     package init(keyRing: KeyRingFile) {
         self.keyRing = keyRing

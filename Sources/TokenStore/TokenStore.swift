@@ -10,7 +10,7 @@
 package protocol TokenStore: Sendable {
     var software: StoreSoftware { get }
 
-    /// What the start log calls it, for example `SQLite 3.40.1 in /var/lib/token-cache, sealed`.
+    /// What the log of the start calls it, for example `SQLite 3.40.1 in /var/lib/token-cache, sealed`.
     var summary: String { get }
 
     /// Why tokens cannot be stored or read at the moment; nil when they can.

@@ -37,7 +37,7 @@ def check_space(folder: Path, count: int) -> None:
 
 
 def first_slot(slot_key: bytes, unique_id: str) -> int:
-    """The first slot of an id's row in an unencrypted store, as in `Slots`."""
+    """The first slot of an id's row in an unencrypted store, as in `RowSlots`."""
     digest = hmac.digest(slot_key, unique_id.encode(), "sha256")
     return int.from_bytes(digest[:5], "big") >> 2 << 4 | 1
 

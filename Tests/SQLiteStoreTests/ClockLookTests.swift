@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test("the last look is known to a store whose log cannot be moved at the start")
+    @Test("the last look is known to a store whose WAL cannot be moved at the start")
     func lookBesideFault() throws {
         let data = try TemporaryDirectory()
         let path = data.path + "/tokens.db"
@@ -74,8 +74,8 @@ import Testing
         do {
             let store = try WriterHarness(data.path)
             try store.store("one", bytes: 100)
-            _ = try store.database.perform { (committer) throws(SQLiteError) in try committer.saveClockLook(1_000) }
-            // Whoever still reads an earlier state keeps the log from being moved.
+            _ = try store.database.perform { (writer) throws(SQLiteError) in try writer.saveClockLook(1_000) }
+            // Whoever still reads an earlier state keeps the WAL from being moved.
             reader = try SQLiteConnection(path: path, mode: .readOnly)
             try reader?.execute("BEGIN")
             #expect(try reader?.integer("SELECT count(*) FROM token") == 1)

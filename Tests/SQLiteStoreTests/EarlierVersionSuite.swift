@@ -43,7 +43,7 @@ extension EarlierVersionSuite {
         ]
     }
 
-    /// A database as an earlier version has left it, with a log.
+    /// A database as an earlier version has left it, with a WAL.
     func database(version: Int, _ rows: String) throws {
         let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
         _ = try connection.text("PRAGMA journal_mode = WAL")

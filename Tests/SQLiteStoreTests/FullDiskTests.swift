@@ -10,7 +10,7 @@ final class WriterHarness {
     let events = Events()
     let opener: StoreOpener
     let state: StoreState
-    let database: WriterDatabase
+    let database: RecoveringDatabase
 
     init(_ directory: String, _ change: (inout StoreOptions) -> Void = { _ in }) throws {
         let folder = try DataDirectory.lock(directory)
@@ -22,8 +22,8 @@ final class WriterHarness {
         ) { [events] in events.add($0) }
         let opened = try opener.open()
         state = StoreState(sealing: Sealing(opened.keys), retention: Retention())
-        database = WriterDatabase(
-            opened.committer, opener: opener, state: state, directory: folder, lock: try DatabaseLock(in: directory)
+        database = RecoveringDatabase(
+            opened.writer, opener: opener, state: state, directory: folder, lock: try DatabaseLock(in: directory)
         )
     }
 
@@ -55,8 +55,8 @@ final class WriterHarness {
     }
 
     private func allow(pages: Int, _ store: WriterHarness) throws {
-        try store.database.perform { (committer) throws(SQLiteError) in
-            try committer.connection.execute("PRAGMA max_page_count = \(pages)")
+        try store.database.perform { (writer) throws(SQLiteError) in
+            try writer.connection.execute("PRAGMA max_page_count = \(pages)")
         }
     }
 
@@ -68,12 +68,12 @@ final class WriterHarness {
         #expect(throws: StoreError.self) { try store.store("large", bytes: 500_000) }
         #expect(store.state.fault != nil)
         for _ in 0..<3 {
-            _ = try store.database.perform { (committer) throws(SQLiteError) in
+            _ = try store.database.perform { (writer) throws(SQLiteError) in
                 // As statistics, a quiet checkpoint, an expiry and a backup do.
-                _ = try committer.usedBytes()
-                _ = try committer.checkpoint(.truncate)
-                _ = try committer.expire(Retention.Horizon(written: 0, expired: 0))
-                return try committer.releasePages()
+                _ = try writer.usedBytes()
+                _ = try writer.checkpoint(.truncate)
+                _ = try writer.expire(Retention.Horizon(written: 0, expired: 0))
+                return try writer.releasePages()
             }
             try store.store("small", bytes: 1_000)
             try await lookForAWhile(store)
@@ -96,16 +96,16 @@ final class WriterHarness {
         let store = try WriterHarness(folder.path + "/data")
         try store.store("kept", bytes: 100)
         for _ in 0..<2 {
-            let (synced, used) = try store.database.perform { (committer) throws(SQLiteError) in
-                let (synced, used) = (committer.connection.syncedBytes, try committer.usedBytes())
-                try committer.tryToWrite(bytes: bytes)
-                return (committer.connection.syncedBytes - synced, try committer.usedBytes() - used)
+            let (synced, used) = try store.database.perform { (writer) throws(SQLiteError) in
+                let (synced, used) = (writer.connection.syncedBytes, try writer.usedBytes())
+                try writer.tryToWrite(bytes: bytes)
+                return (writer.connection.syncedBytes - synced, try writer.usedBytes() - used)
             }
             #expect(synced > bytes)
             #expect(used == 0)
         }
-        let tables = try store.database.perform { (committer) throws(SQLiteError) in
-            try committer.connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'probe'")
+        let tables = try store.database.perform { (writer) throws(SQLiteError) in
+            try writer.connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'probe'")
         }
         #expect(tables == 0)
     }
@@ -127,8 +127,8 @@ final class WriterHarness {
         }
         try store.store("larger", bytes: 600_000)
         try await Task.sleep(for: .milliseconds(1_100))
-        try store.database.perform { (committer) throws(SQLiteError) in
-            try committer.connection.execute("PRAGMA max_page_count = 1")
+        try store.database.perform { (writer) throws(SQLiteError) in
+            try writer.connection.execute("PRAGMA max_page_count = 1")
         }
         store.database.lookAfterFiles()
         #expect(store.recoveries == 1)

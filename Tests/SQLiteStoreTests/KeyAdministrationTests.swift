@@ -16,7 +16,7 @@ import Testing
         data = folder.path + "/data"
     }
 
-    @Test("a new key seals, the old one opens until everything is sealed anew, and only then can be retired")
+    @Test("a new key seals, the old one opens until everything is rekeyed, and only then can be retired")
     func keys() async throws {
         let store = try SQLiteTokenStore(at: data)
         let administrator = SQLiteAdministrator(store)
@@ -29,8 +29,8 @@ import Testing
         await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 2) }
         await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 3) }
         let result = try await administrator.rekey { _ in }
-        #expect(result.tokens == 460 && result.resealed == 440 && result.unreadable == 0)
-        #expect(try await administrator.rekey { _ in }.resealed == 0)
+        #expect(result.tokens == 460 && result.rekeyed == 440 && result.unreadable == 0)
+        #expect(try await administrator.rekey { _ in }.rekeyed == 0)
         try await administrator.retireKey(numbered: 1)
         #expect(try await administrator.keys().map(\.number) == [2])
         #expect(try await administrator.verify { _ in }.isSound)
@@ -47,7 +47,7 @@ import Testing
         let administrator = SQLiteAdministrator(store)
         for _ in 2...3 { _ = try await administrator.addKey() }
         let gate = DispatchSemaphore(value: 0)
-        let commit = Task { try await store.writer.perform { (_) throws(SQLiteError) in gate.wait() } }
+        let commit = Task { try await store.writerThread.perform { (_) throws(SQLiteError) in gate.wait() } }
         let retirement = Task { try await administrator.retireKey(numbered: 1) }
         while store.state.sealing.retiring.load(ordering: .acquiring) == 0 {
             try await Task.sleep(for: .milliseconds(1))

@@ -144,7 +144,7 @@ import Testing
         let store = try SQLiteTokenStore(at: folder + "/data") { $0.isSealed = false }
         defer { store.close() }
         // Empty, as a checkpoint leaves it.
-        _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(.truncate) }
+        _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.truncate) }
         for suffix in ["", "-wal", "-shm", "-journal", "-wal.new", ".new", ".lock"] {
             let error = await #expect(throws: StoreError.self) {
                 try await SQLiteAdministrator(store).backUp(to: folder + "/other/real.db" + suffix) { _ in }

@@ -57,7 +57,7 @@ import Testing
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
-        let half = [UInt8](repeating: 65, count: Committer.stepBytes / 2)
+        let half = [UInt8](repeating: 65, count: WriterConnection.stepBytes / 2)
         let outcomes = await administrator.store((0..<count).map { (Token(id: [UInt8(65 + $0)], info: half), nil) })
         for outcome in outcomes { try outcome.get() }
         var (cursor, sizes): (StoreCursor?, [Int]) = (nil, [])
@@ -73,7 +73,7 @@ import Testing
         // Each step tells how far it is, and before the first there is none.
         let steps = Mutex(0)
         let result = try await administrator.rekey { _ in steps.withLock { $0 += 1 } }
-        #expect(result.tokens == count && result.resealed == count && result.unreadable == 0)
+        #expect(result.tokens == count && result.rekeyed == count && result.unreadable == 0)
         #expect(steps.withLock(\.self) == 1 + sizes.count)
         #expect(try await administrator.verify { _ in }.isSound)
     }

@@ -197,12 +197,12 @@ import Testing
         let administrator = SQLiteAdministrator(store)
         _ = await administrator.store((0..<2_000).map { (Token(id: Array("id\($0)".utf8), info: [65]), nil) })
         // As many pages as there are.
-        try await store.writer.perform { (committer) throws(SQLiteError) in
-            try committer.connection.execute("PRAGMA max_page_count = 1")
+        try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            try writer.connection.execute("PRAGMA max_page_count = 1")
         }
         await #expect(throws: StoreError.self) { try await store.change(Retention(sinceWritten: .seconds(1_000))) }
-        let names = try await store.writer.perform { (committer) throws(SQLiteError) in
-            try committer.connection.text("SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index'")
+        let names = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            try writer.connection.text("SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index'")
         }
         #expect(names == "token_by_expiration")
     }

@@ -27,7 +27,7 @@ import Testing
         return (attributes[.posixPermissions] as? Int) ?? 0
     }
 
-    @Test("a closed store refuses writes and leaves one file without a log")
+    @Test("a closed store refuses writes and leaves one file without a WAL")
     func closes() async throws {
         let store = try open()
         let session = try await ConformanceSession.open(store)
@@ -121,7 +121,7 @@ import Testing
     }
 }
 
-@Suite struct CommitterTests {
+@Suite struct WriterConnectionTests {
     private let folder: TemporaryDirectory
     private let connection: SQLiteConnection
 
@@ -131,15 +131,15 @@ import Testing
         try Schema.create(connection)
     }
 
-    private func committer(tokenLimit: Int? = nil, byteLimit: Int? = nil) throws -> Committer {
+    private func writer(tokenLimit: Int? = nil, byteLimit: Int? = nil) throws -> WriterConnection {
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
         options.tokenLimit = tokenLimit
         options.byteLimit = byteLimit
-        return try Committer(connection, options: options)
+        return try WriterConnection(connection, options: options)
     }
 
     private func key(_ text: String) -> RowKey {
-        RowKey(bytes: Array(text.utf8), firstSlot: Slots.first(of: Array(text.utf8)))
+        RowKey(bytes: Array(text.utf8), firstSlot: RowSlots.first(of: Array(text.utf8)))
     }
 
     private func row(_ key: String, _ value: [UInt8] = [1]) -> Row {
@@ -156,81 +156,81 @@ import Testing
     @Test("a write that fails by itself leaves the others of its group alone")
     func oneBadWrite() throws {
         try connection.execute("CREATE UNIQUE INDEX refuse ON token (value)")
-        let committer = try committer()
-        let outcomes = try committer.commit([row("a", [1]), row("bad", [1]), row("b", [2])])
+        let writer = try writer()
+        let outcomes = try writer.commit([row("a", [1]), row("bad", [1]), row("b", [2])])
         #expect(outcomes.map { (try? $0.get()) != nil } == [true, false, true])
         #expect(try connection.integer("SELECT count(*) FROM token") == 2)
-        #expect(committer.tokenCount == 2)
+        #expect(writer.tokenCount == 2)
     }
 
     @Test("when the transaction fails none of the group is stored")
     func failingGroup() throws {
         // As on a full disk: hardly a page more than there are now.
         try connection.execute("PRAGMA max_page_count = 8")
-        let committer = try committer()
+        let writer = try writer()
         let large = [UInt8](repeating: 7, count: 100_000)
-        #expect(throws: SQLiteError.self) { try committer.commit([row("a"), row("b", large)]) }
+        #expect(throws: SQLiteError.self) { try writer.commit([row("a"), row("b", large)]) }
         #expect(try connection.integer("SELECT count(*) FROM token") == 0)
-        #expect(committer.tokenCount == 0)
+        #expect(writer.tokenCount == 0)
         #expect(!connection.isInTransaction)
         try connection.execute("PRAGMA max_page_count = 1000")
-        #expect(try committer.commit([row("b", large)]).allSatisfy { (try? $0.get()) != nil })
-        #expect(committer.tokenCount == 1)
+        #expect(try writer.commit([row("b", large)]).allSatisfy { (try? $0.get()) != nil })
+        #expect(writer.tokenCount == 1)
     }
 
     @Test("tokens are counted: an overwritten one once, a removed one no more, and the count is kept")
     func counting() throws {
-        let committer = try committer()
-        _ = try committer.commit([row("a"), row("b"), row("a"), row("c")])
-        _ = try committer.commit([row("b"), row("b")])
-        #expect(committer.tokenCount == 3)
-        #expect(try committer.remove([key("a"), key("nobody"), key("a")]) == 1)
-        #expect(committer.tokenCount == 2)
-        #expect(try self.committer().tokenCount == 2)
+        let writer = try writer()
+        _ = try writer.commit([row("a"), row("b"), row("a"), row("c")])
+        _ = try writer.commit([row("b"), row("b")])
+        #expect(writer.tokenCount == 3)
+        #expect(try writer.remove([key("a"), key("nobody"), key("a")]) == 1)
+        #expect(writer.tokenCount == 2)
+        #expect(try self.writer().tokenCount == 2)
         #expect(try connection.integer("SELECT count(*) FROM token") == 2)
     }
 
     @Test("at the limit of tokens new ids are refused and known ones are not, until one is removed")
     func tokenLimit() throws {
-        let committer = try committer(tokenLimit: 2)
-        let outcomes = try committer.commit([row("a"), row("b"), row("c"), row("a", [2])])
+        let writer = try writer(tokenLimit: 2)
+        let outcomes = try writer.commit([row("a"), row("b"), row("c"), row("a", [2])])
         #expect(outcomes.map(\.isSuccess) == [true, true, false, true])
-        #expect(committer.reachedLimit == .tokens(2))
-        guard case .failure(let error) = try committer.commit([row("d")])[0] else {
+        #expect(writer.reachedLimit == .tokens(2))
+        guard case .failure(let error) = try writer.commit([row("d")])[0] else {
             Issue.record("a third token was accepted")
             return
         }
         #expect(error == .full(.tokens(2)))
-        _ = try committer.remove([key("b")])
-        #expect(try committer.commit([row("d")])[0].isSuccess)
+        _ = try writer.remove([key("b")])
+        #expect(try writer.commit([row("d")])[0].isSuccess)
     }
 
     @Test("a newer token is kept where that is asked for, at the limit as well")
     func keepingNewer() throws {
         for limit in [nil, 1] {
-            let committer = try committer(tokenLimit: limit)
+            let writer = try writer(tokenLimit: limit)
             var row = row("a", [1])
             (row.keepsNewer, row.times) = (true, RowTimes(writtenAt: 1_000, expiresAt: nil))
-            #expect(try committer.commit([row])[0].isSuccess)
+            #expect(try writer.commit([row])[0].isSuccess)
             row.times = RowTimes(writtenAt: 999, expiresAt: nil)
-            guard case .failure(.newer) = try committer.commit([row])[0] else {
+            guard case .failure(.newer) = try writer.commit([row])[0] else {
                 Issue.record("an older token was stored, with the limit \(limit ?? 0)")
                 return
             }
             row.times = RowTimes(writtenAt: 1_000, expiresAt: nil)
-            #expect(try committer.commit([row])[0].isSuccess)
+            #expect(try writer.commit([row])[0].isSuccess)
         }
     }
 
     @Test("at the limit of bytes new ids are refused and known ones are not, until there is room")
     func byteLimit() throws {
-        let committer = try committer(byteLimit: 1 << 20)
+        let writer = try writer(byteLimit: 1 << 20)
         let large = [UInt8](repeating: 7, count: 300_000)
-        for key in ["a", "b", "c", "d"] { #expect(try committer.commit([row(key, large)])[0].isSuccess) }
-        #expect(try committer.commit([row("e", large)]).map(\.isSuccess) == [false])
-        #expect(try committer.commit([row("a", [1])])[0].isSuccess)
-        _ = try committer.remove([key("b")])
-        #expect(try committer.commit([row("e", large)])[0].isSuccess)
+        for key in ["a", "b", "c", "d"] { #expect(try writer.commit([row(key, large)])[0].isSuccess) }
+        #expect(try writer.commit([row("e", large)]).map(\.isSuccess) == [false])
+        #expect(try writer.commit([row("a", [1])])[0].isSuccess)
+        _ = try writer.remove([key("b")])
+        #expect(try writer.commit([row("e", large)])[0].isSuccess)
     }
 }
 

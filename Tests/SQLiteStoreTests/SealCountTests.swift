@@ -67,7 +67,7 @@ import Testing
         let connection = try SQLiteConnection(path: data + "/tokens.db", mode: .readWriteCreate)
         try Schema.create(connection)
         let seals = SealCounts()
-        let committer = try Committer(
+        let writer = try WriterConnection(
             connection, options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data)),
             seals: seals)
         let count = seals.count(of: 1)
@@ -76,7 +76,7 @@ import Testing
         var last: Int64 = 0
         for _ in 0..<1_000 {
             for _ in 0..<200 { _ = try count.take() }
-            _ = try committer.commit([])
+            _ = try writer.commit([])
             let stored = try #require(try Schema.seals(of: connection)[1])
             #expect(stored >= count.value && stored <= count.value + SealCounts.step)
             if stored != last { (writes, last) = (writes + 1, stored) }
@@ -86,16 +86,16 @@ import Testing
         _ = try other.take()
         // What is rolled back is written again.
         #expect(throws: SQLiteError.self) {
-            try committer.transaction { () throws(SQLiteError) in throw .damaged("a fault") }
+            try writer.transaction { () throws(SQLiteError) in throw .damaged("a fault") }
         }
         #expect(try Schema.seals(of: connection)[2] == nil)
-        _ = try committer.commit([])
+        _ = try writer.commit([])
         #expect(try Schema.seals(of: connection)[2] == 1 + SealCounts.step)
-        try committer.storeSeals()
+        try writer.storeSeals()
         #expect(try Schema.seals(of: connection) == [1: 200_000, 2: 1])
     }
 
-    @Test("a store counts on after it was closed, sealing anew included, and at the limit it takes no token")
+    @Test("a store counts on after it was closed, a rekeying included, and at the limit it takes no token")
     func limit() async throws {
         let events = Events()
         let first = try SQLiteTokenStore(at: data)
@@ -117,13 +117,13 @@ import Testing
         #expect(try await administrator.addKey().seals == 0)
         try await session.put("8", under: "id")
         try await session.put("9", under: "other")
-        #expect(try await administrator.rekey { _ in }.resealed == 0)
+        #expect(try await administrator.rekey { _ in }.rekeyed == 0)
         #expect(try await administrator.keys().map(\.seals) == [SealCounts.limit, 2])
         second.close()
         #expect(try stored() == SealCounts.limit && stored(2) == 2)
     }
 
-    @Test("a restore, a way into the clear and back again, and sealing anew forget no seal")
+    @Test("a restore, a way into the clear and back again, and a rekeying forget no seal")
     func replacements() async throws {
         let store = try SQLiteTokenStore(at: data)
         let administrator = SQLiteAdministrator(store)
@@ -161,13 +161,13 @@ import Testing
         }
     }
 
-    @Test("a restore counts the seals of a log that a crash has left, also when the database itself is still empty")
+    @Test("a restore counts the seals of a WAL that a crash has left, also when the database itself is still empty")
     func restoreBesideLog() async throws {
         let store = try SQLiteTokenStore(at: data)
         let administrator = SQLiteAdministrator(store)
         let backup = folder.path + "/backup"
         _ = try await administrator.backUp(to: backup) { _ in }
-        // Without its log the database of the crashed store has no tables.
+        // Without its WAL the database of the crashed store has no tables.
         let crashed = folder.path + "/crashed"
         try FileManager.default.createDirectory(atPath: crashed, withIntermediateDirectories: true)
         try FileManager.default.copyItem(atPath: data + "/keys", toPath: crashed + "/keys")

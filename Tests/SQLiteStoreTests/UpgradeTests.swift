@@ -36,8 +36,8 @@ import Testing
         #expect(try await administrator.verify { _ in }.unbound == count - 1)
         if addsKey { #expect(try await administrator.addKey().bindsTimes) }
         let rekeying = try await administrator.rekey { _ in }
-        #expect(rekeying.resealed == (addsKey ? count : count - 1) && rekeying.unreadable == 0)
-        #expect(try await administrator.rekey { _ in }.resealed == 0)
+        #expect(rekeying.rekeyed == (addsKey ? count : count - 1) && rekeying.unreadable == 0)
+        #expect(try await administrator.rekey { _ in }.rekeyed == 0)
         verification = try await administrator.verify { _ in }
         #expect(verification.isSound && verification.unbound == 0 && verification.tokens == count)
         if addsKey { try await administrator.retireKey(numbered: 1) }

@@ -44,11 +44,11 @@ import Testing
         #expect(try await administrator.verify { _ in }.isSound)
     }
 
-    @Test("a log that cannot be opened is not taken for none")
+    @Test("a WAL that cannot be opened is not taken for none")
     func unreadableLog() throws {
         try FileManager.default.createDirectory(atPath: data + "/tokens.db-wal", withIntermediateDirectories: true)
-        #expect(throws: SQLiteError.self) { try DatabaseFile(path: data + "/tokens.db").rewriteLog() }
-        try DatabaseFile(path: data + "/other.db").rewriteLog()
+        #expect(throws: SQLiteError.self) { try DatabaseFile(path: data + "/tokens.db").rewriteWAL() }
+        try DatabaseFile(path: data + "/other.db").rewriteWAL()
     }
 
     @Test("rows that do not open are counted, and fail by themselves")
@@ -76,7 +76,7 @@ import Testing
         #expect(verification.tokens == 10 && verification.unreadable.values.reduce(0, +) == 2)
         _ = try await administrator.addKey()
         let result = try await administrator.rekey { _ in }
-        #expect(result.resealed == 8 && result.unreadable == 2)
+        #expect(result.rekeyed == 8 && result.unreadable == 2)
         // What does not open can be written anew.
         await administrator.fill(0..<3)
         #expect(try await administrator.verify { _ in }.isSound)

@@ -95,7 +95,7 @@ import TokenStore
                     }
                 }
             }
-            // Rows that are sealed anew say what they said before.
+            // Rows that are rekeyed say what they said before.
             group.addTask {
                 while !course.isOver {
                     _ = try await administrator.addKey()

@@ -7,21 +7,21 @@ internal import Metrics
     let handle: OpaquePointer
     let path: String
 
-    /// Pages in the log after the last commit of this connection, once `countLoggedPages` was called.
-    private(set) var loggedPages = 0
-    /// Pages of the log that were in the database after this connection's last checkpoint.
+    /// Pages in the WAL after the last commit of this connection, once `countWALPages` was called.
+    private(set) var walPages = 0
+    /// Pages of the WAL that were in the database after this connection's last checkpoint.
     private(set) var movedPages = 0
-    /// Commits since all of the log was in the database, once `countLoggedPages` was called; nil before it ever was.
-    private(set) var loggedCommits: Int?
+    /// Commits since all of the WAL was in the database, once `countWALPages` was called; nil before it ever was.
+    private(set) var walCommits: Int?
 
     enum Mode {
         /// Also creates the file.
         case readWriteCreate
         case readWrite
         /// Refuses statements that change something. The file is opened for writing all the same: a connection that cannot
-        /// write takes no part in the lock that keeps other processes out, and would make the log's index a file.
+        /// write takes no part in the lock that keeps other processes out, and would make the WAL's index a file.
         case readOnly
-        /// Reads the file alone, as if nobody could change it: takes no locks, makes no files, and does not see the log
+        /// Reads the file alone, as if nobody could change it: takes no locks, makes no files, and does not see the WAL
         /// (sqlite.org/c3ref/open.html, "immutable"). For a look at a store whose server does not run.
         case still
     }
@@ -38,8 +38,8 @@ internal import Metrics
         let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | access
         let fileSystem =
             switch mode {
-            case .readWriteCreate, .readWrite: LogFileSystem.name
-            case .readOnly: LogFileSystem.readerName
+            case .readWriteCreate, .readWrite: WALFileSystem.name
+            case .readOnly: WALFileSystem.readerName
             case .still: String?.none
             }
         guard fileSystem != nil || mode == .still else {
@@ -72,8 +72,8 @@ internal import Metrics
         return "file:\(escaped.joined())?immutable=1"
     }
 
-    /// Has commits tell how long the log is (sqlite.org/c3ref/wal_hook.html), in the place of moving it by themselves.
-    func countLoggedPages() {
+    /// Has commits tell how long the WAL is (sqlite.org/c3ref/wal_hook.html), in the place of moving it by themselves.
+    func countWALPages() {
         // Unretained: SQLite calls back only within calls on this connection.
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
         _ = unsafe sqlite3_wal_hook(
@@ -81,28 +81,28 @@ internal import Metrics
             { context, _, _, pages in
                 guard let context = unsafe context else { return SQLITE_OK }
                 let connection = unsafe Unmanaged<SQLiteConnection>.fromOpaque(context).takeUnretainedValue()
-                connection.loggedPages = Int(pages)
-                connection.loggedCommits = connection.loggedCommits.map { $0 + 1 }
+                connection.walPages = Int(pages)
+                connection.walCommits = connection.walCommits.map { $0 + 1 }
                 return SQLITE_OK
             }, context
         )
     }
 
-    /// Has the log's syncs measured, on the thread that uses the connection; once the log is open, as after a first read.
+    /// Has the WAL's syncs measured, on the thread that uses the connection; once the WAL is open, as after a first read.
     func measureSyncs(into histogram: Histogram) {
-        log?.syncTime = histogram
+        wal?.syncTime = histogram
     }
 
-    /// Bytes of the log that this connection has written and synced; 0 before the log is open.
-    var syncedBytes: Int { log?.syncedBytes ?? 0 }
+    /// Bytes of the WAL that this connection has written and synced; 0 before the WAL is open.
+    var syncedBytes: Int { wal?.syncedBytes ?? 0 }
 
-    /// The log as this connection has it open; nil before it is.
-    var log: BatchedLog? {
+    /// The WAL as this connection has it open; nil before it is.
+    var wal: WALWriteBuffer? {
         var file: UnsafeMutablePointer<sqlite3_file>?
         guard unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) == SQLITE_OK else {
             return nil
         }
-        return unsafe BatchedLog.opened(as: file)
+        return unsafe WALWriteBuffer.opened(as: file)
     }
 
     /// The database's file as SQLite has it open; nil before it is.
@@ -172,21 +172,21 @@ internal import Metrics
     enum CheckpointMode {
         /// Nothing, and it waits for nobody.
         case passive
-        /// Waits for readers; the next commit writes the log from its beginning.
+        /// Waits for readers; the next commit writes the WAL from its beginning.
         case restart
-        /// The same, and the log is cut to nothing.
+        /// The same, and the WAL is cut to nothing.
         case truncate
     }
 
     /// How a checkpoint ended.
     enum CheckpointOutcome {
-        /// All of the log is in the database.
+        /// All of the WAL is in the database.
         case complete
-        /// Readers still need a part of the log.
+        /// Readers still need a part of the WAL.
         case heldUp
     }
 
-    /// Moves the log into the database as far as readers allow (sqlite.org/c3ref/wal_checkpoint_v2.html).
+    /// Moves the WAL into the database as far as readers allow (sqlite.org/c3ref/wal_checkpoint_v2.html).
     ///
     /// - Parameters:
     ///   - mode: What else it does.
@@ -204,10 +204,10 @@ internal import Metrics
         switch unsafe sqlite3_wal_checkpoint_v2(handle, nil, number, &logged, &moved) {
         case SQLITE_OK:
             movedPages = max(0, Int(moved))
-            // Below 0 no log is open, as before the first read: nothing was moved.
+            // Below 0 no WAL is open, as before the first read: nothing was moved.
             guard logged == moved && logged >= 0 else { return .heldUp }
-            loggedCommits = 0
-            if mode != .passive { loggedPages = 0 }
+            walCommits = 0
+            if mode != .passive { walPages = 0 }
             return .complete
         case SQLITE_BUSY: return .heldUp
         default: throw lastError("checkpoint")

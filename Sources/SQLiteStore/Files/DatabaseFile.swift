@@ -3,7 +3,7 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// A store's database and its log as files, and the file that is to take their place.
+/// A store's database and its WAL as files, and the file that is to take their place.
 struct DatabaseFile {
     /// Without symbolic links: what is made beside it lies where it lies.
     let path: String
@@ -15,12 +15,12 @@ struct DatabaseFile {
     /// Where what is to replace it is made.
     var new: String { path + ".new" }
 
-    /// What a log is called, behind its name, while a copy of it is made.
-    static let newLogSuffix = ".new"
+    /// What a WAL is called, behind its name, while a copy of it is made.
+    static let newWALSuffix = ".new"
 
     /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
     func discardNew() {
-        for suffix in [Self.newLogSuffix, KeptLog.partialSuffix] { _ = unsafe unlink(path + "-wal" + suffix) }
+        for suffix in [Self.newWALSuffix, DamagedWALCopies.partialSuffix] { _ = unsafe unlink(path + "-wal" + suffix) }
         PrivateFile.discardDatabase(new)
         // Of a backup that was being converted.
         PrivateFile.discardDatabase(new + ".new")
@@ -28,7 +28,7 @@ struct DatabaseFile {
 
     /// Has the new file take the old one's place; it has to be complete and synced, and nobody may have the old one open.
     ///
-    /// A log that stays behind would be taken for the new file's and damage it. So the old one is moved into its database
+    /// A WAL that stays behind would be taken for the new file's and damage it. So the old one is moved into its database
     /// first, which is then complete without it, and is removed before the new file comes.
     ///
     /// - Parameters:
@@ -37,9 +37,9 @@ struct DatabaseFile {
     func replace(erasing: Bool = false, mayBeDamaged: Bool = false) throws(StoreError) {
         if FileStatus.exists(path) {
             do throws(SQLiteError) {
-                try settleLog(mayBeDamaged: mayBeDamaged)
+                try settleWAL(mayBeDamaged: mayBeDamaged)
             } catch {
-                throw .refused("the log of \(path) cannot be moved into it, and nothing was replaced: \(error)")
+                throw .refused("the WAL of \(path) cannot be moved into it, and nothing was replaced: \(error)")
             }
         }
         // Also where the database itself has been moved away.
@@ -51,32 +51,32 @@ struct DatabaseFile {
         if old >= 0 { PrivateFile.overwrite(old) }
     }
 
-    /// Moves the old database's log into it.
-    private func settleLog(mayBeDamaged: Bool) throws(SQLiteError) {
+    /// Moves the old database's WAL into it.
+    private func settleWAL(mayBeDamaged: Bool) throws(SQLiteError) {
         do throws(SQLiteError) {
-            try settleLog()
+            try settleWAL()
         } catch {
             guard mayBeDamaged, !error.isOfMoment, !error.isRefusal else { throw error }
         }
     }
 
-    private func settleLog() throws(SQLiteError) {
+    private func settleWAL() throws(SQLiteError) {
         let connection = try SQLiteConnection(path: path, mode: .readWrite)
         _ = try connection.integer("SELECT count(*) FROM sqlite_schema")
-        try rewriteLog()
+        try rewriteWAL()
         let outcome = try connection.checkpoint(.truncate, waiting: 1_000)
-        // Without a log there is nothing to move.
+        // Without a WAL there is nothing to move.
         guard outcome == .complete || FileStatus.size(of: path + "-wal") == 0 else {
-            throw SQLiteError(code: SQLITE_BUSY, message: "its log is held by another program", sql: "checkpoint")
+            throw SQLiteError(code: SQLITE_BUSY, message: "its WAL is held by another program", sql: "checkpoint")
         }
     }
 
-    /// Writes the log once more, over itself, and syncs it; see `StoreOpener.settle`.
-    func rewriteLog() throws(SQLiteError) {
+    /// Writes the WAL once more, over itself, and syncs it; see `StoreOpener.settle`.
+    func rewriteWAL() throws(SQLiteError) {
         let descriptor = unsafe Glibc.open(path + "-wal", O_RDWR | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else {
-            // Without a log there is nothing to move either.
-            guard errno == ENOENT else { throw .system("open", of: "log") }
+            // Without a WAL there is nothing to move either.
+            guard errno == ENOENT else { throw .system("open", of: "WAL") }
             return
         }
         defer { Glibc.close(descriptor) }
@@ -84,11 +84,11 @@ struct DatabaseFile {
         var offset = 0
         while true {
             let count = unsafe pread(descriptor, &bytes, bytes.count, offset)
-            guard count >= 0 else { throw .system("read", of: "log") }
+            guard count >= 0 else { throw .system("read", of: "WAL") }
             if count == 0 { break }
-            guard unsafe pwrite(descriptor, bytes, count, offset) == count else { throw .system("write", of: "log") }
+            guard unsafe pwrite(descriptor, bytes, count, offset) == count else { throw .system("write", of: "WAL") }
             offset += count
         }
-        guard offset == 0 || fdatasync(descriptor) == 0 else { throw .system("sync", of: "log") }
+        guard offset == 0 || fdatasync(descriptor) == 0 else { throw .system("sync", of: "WAL") }
     }
 }

@@ -15,9 +15,9 @@ struct StoreFiles: ~Copyable {
         /// The database is no longer where it was.
         case vanished
         /// The database is in its place, and its WAL is not.
-        case logRemoved
+        case walRemoved
         /// The WAL is shorter than what was written to it.
-        case logCut
+        case walCut
         /// The database is shorter than it was, and than its last commit says.
         case databaseCut
     }
@@ -25,41 +25,41 @@ struct StoreFiles: ~Copyable {
     let directory: String
     let database: String
     /// Beside the database, also when a symbolic link leads to that.
-    private(set) var log: String
+    private(set) var wal: String
     private var identity: FileIdentity?
-    private var logIdentity: FileIdentity?
+    private var walIdentity: FileIdentity?
     private var databaseSize: UInt64 = 0
 
     init(directory: String, database: String) {
         self.directory = directory
         self.database = database
-        log = database + "-wal"
+        wal = database + "-wal"
     }
 
     /// Takes the files as they are now for the store's.
     ///
-    /// - Parameter log: The log that the writer has open: its path may have come to lead to another one meanwhile.
-    mutating func adopt(log: FileIdentity?) {
-        self.log = Path.resolved(database) + "-wal"
+    /// - Parameter WAL: The WAL that the writer has open: its path may have come to lead to another one meanwhile.
+    mutating func adopt(wal: FileIdentity?) {
+        self.wal = Path.resolved(database) + "-wal"
         let file = FileIdentity.find(database)
         identity = file?.identity
         databaseSize = file?.size ?? 0
-        logIdentity = log
+        walIdentity = wal
     }
 
     /// Looks whether the paths lead to the files that were adopted.
     ///
     /// - Parameters:
-    ///   - logSize: Bytes that the log has at least.
-    ///   - databaseSize: Bytes of the database as of the last commit in the log, which a checkpoint may cut it to; nil when
+    ///   - walSize: Bytes that the WAL has at least.
+    ///   - databaseSize: Bytes of the database as of the last commit in the WAL, which a checkpoint may cut it to; nil when
     ///     there is none.
-    mutating func look(logSize: Int, databaseSize: Int?) -> Finding {
+    mutating func look(walSize: Int, databaseSize: Int?) -> Finding {
         guard let identity, let found = FileIdentity.find(database), found.identity == identity else {
             return .vanished
         }
         guard found.size >= min(self.databaseSize, databaseSize.map(UInt64.init) ?? .max) else { return .databaseCut }
         self.databaseSize = found.size
-        guard let file = FileIdentity.find(log), file.identity == logIdentity else { return .logRemoved }
-        return file.size < logSize ? .logCut : .inPlace
+        guard let file = FileIdentity.find(wal), file.identity == walIdentity else { return .walRemoved }
+        return file.size < walSize ? .walCut : .inPlace
     }
 }

@@ -1,7 +1,7 @@
 internal import System
 internal import TokenStore
 
-/// A backup: the database in one file, without a log.
+/// A backup: the database in one file, without a WAL.
 enum BackupFile {
     /// Makes a fresh copy a file of its own, checks it and syncs it; fails when the task is cancelled.
     ///

@@ -53,7 +53,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         let tokens = try check(path, progress)
         try keepSealCounts()
         try PrivateFile.synchronize(database.new)
-        try keepDamagedLog()
+        try keepDamagedWAL()
         try database.replace(mayBeDamaged: true)
         return StoreReplacement(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed)
     }
@@ -83,17 +83,17 @@ package final class OfflineSQLiteStore: OfflineStore {
         return (seals, ring)
     }
 
-    /// Replacing the old database drops the end of its log; that may be why it is replaced, but is not passed over.
-    private func keepDamagedLog() throws(StoreError) {
+    /// Replacing the old database drops the end of its WAL; that may be why it is replaced, but is not passed over.
+    private func keepDamagedWAL() throws(StoreError) {
         let path = database.path + "-wal"
-        let damage: LogDamage?
+        let damage: WALDamage?
         do throws(SQLiteError) {
-            damage = try LogExamination.damage(of: path)
+            damage = try WALExaminer.damage(of: path)
         } catch {
             throw .read(StoreFault(error))
         }
         guard let damage else { return }
-        report(.damagedLogReplaced(path: path, damage, copy: try KeptLog.keep(of: database.path)))
+        report(.damagedWALReplaced(path: path, damage, copy: try DamagedWALCopies.keep(of: database.path)))
     }
 
     /// Looks whether the copy of a backup is sound, before anything is made of it.
@@ -133,8 +133,8 @@ package final class OfflineSQLiteStore: OfflineStore {
         } catch {
             throw refusal(of: path, error)
         }
-        let connection = opened.committer.connection
-        let tokens = opened.committer.tokenCount
+        let connection = opened.writer.connection
+        let tokens = opened.writer.tokenCount
         var unreadable = 0
         try forEachRow(of: connection, sealing: Sealing(opened.keys), total: tokens, progress) { (token, _) in
             if case .failure = token { unreadable += 1 }
@@ -180,7 +180,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
         if source.mayBeMixed {
             do throws(SQLiteError) {
-                try BackupFile.check(source.committer.connection)
+                try BackupFile.check(source.writer.connection)
             } catch {
                 // Rows that cannot be found would be left out.
                 throw .unusable(SQLiteOpenError.notADatabase(path: database.path, error).shared)
@@ -193,22 +193,22 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
         do throws(SQLiteError) {
             // A fault has the whole copy thrown away.
-            try target.committer.connection.prepareForBulkWriting()
+            try target.writer.connection.prepareForBulkWriting()
             // In the clear they wait for the next time that the store is sealed with the ring.
-            try Schema.raiseSeals(try Schema.seals(of: source.committer.connection), in: target.committer.connection)
+            try Schema.raiseSeals(try Schema.seals(of: source.writer.connection), in: target.writer.connection)
             // A clock that is wrong just now is not taken as right for that.
-            if let look = source.committer.lastClockLook { try target.committer.saveClockLook(look) }
+            if let look = source.writer.lastClockLook { try target.writer.saveClockLook(look) }
             if isSealed {
-                target.committer.seals.load(try Schema.seals(of: target.committer.connection), of: target.keys.index)
+                target.writer.seals.load(try Schema.seals(of: target.writer.connection), of: target.keys.index)
             }
         } catch {
             throw .write(StoreFault(error))
         }
-        let tokens = source.committer.tokenCount
+        let tokens = source.writer.tokenCount
         try copy(source, to: target, progress)
         try PrivateFile.synchronize(database.new)
         try database.replace(erasing: isSealed)
-        let copies = KeptLog.all(of: database.path)
+        let copies = DamagedWALCopies.all(of: database.path)
         if isSealed && !copies.isEmpty { report(.clearCopiesKept(paths: copies)) }
         return StoreReplacement(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: isSealed)
     }
@@ -233,26 +233,26 @@ package final class OfflineSQLiteStore: OfflineStore {
     ) throws(StoreError) {
         var (rows, bytes): ([Row], Int) = ([], 0)
         var fault: StoreError?
-        var coder = RowCoder(Sealing(target.keys, seals: target.committer.seals))
+        var coder = RowCoder(Sealing(target.keys, seals: target.writer.seals))
         try forEachRow(
-            of: source.committer.connection, sealing: Sealing(source.keys), total: source.committer.tokenCount, progress
+            of: source.writer.connection, sealing: Sealing(source.keys), total: source.writer.tokenCount, progress
         ) { (token, writtenAt) in
             do throws(SealingError) {
                 let row = try coder.row(of: try token.get(), writtenAt: writtenAt)
                 rows.append(row)
                 bytes += row.value.count + Self.bytesBesideValue
                 guard bytes >= Self.batchBytes else { return }
-                fault = Self.write(&rows, to: target.committer) ?? fault
+                fault = Self.write(&rows, to: target.writer) ?? fault
                 bytes = 0
             } catch {
                 fault = .sealing(error)
             }
         }
-        fault = Self.write(&rows, to: target.committer) ?? fault
+        fault = Self.write(&rows, to: target.writer) ?? fault
         // A row that does not open would be lost.
         if let fault { throw .refused("\(fault); nothing was replaced") }
         do throws(SQLiteError) {
-            try target.committer.storeSeals()
+            try target.writer.storeSeals()
         } catch {
             throw .write(StoreFault(error))
         }
@@ -263,11 +263,11 @@ package final class OfflineSQLiteStore: OfflineStore {
     /// What a row takes beside its value, roughly.
     private static let bytesBesideValue = 300
 
-    private static func write(_ rows: inout [Row], to committer: Committer) -> StoreError? {
+    private static func write(_ rows: inout [Row], to writer: WriterConnection) -> StoreError? {
         defer { rows.removeAll(keepingCapacity: true) }
         do throws(SQLiteError) {
             rows.sort { $0.key.firstSlot < $1.key.firstSlot }
-            for case .failure(let error) in try committer.commit(rows) { return error }
+            for case .failure(let error) in try writer.commit(rows) { return error }
             return nil
         } catch {
             return .write(StoreFault(error))

@@ -19,8 +19,8 @@ extension SQLiteAdministrator {
         try PrivateFile.create(temporary)
         // Without effect once it has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
-        _ = try await withCopy { (committer) throws(SQLiteError) -> CopyOutcome<Bool> in
-            committer.copy = try DatabaseCopy(of: committer.connection, to: temporary)
+        _ = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<Bool> in
+            writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)
             return .success(true)
         }
         do throws(StoreError) {
@@ -39,7 +39,7 @@ extension SQLiteAdministrator {
     private func refuseForeignFile(_ path: String) throws(StoreError) {
         // The database may be a link to one in another folder, with its own files beside it.
         let own =
-            ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFile.newLogSuffix)", ".new"].map { store.path + $0 }
+            ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFile.newWALSuffix)", ".new"].map { store.path + $0 }
             + [store.options.keyRing.path, DatabaseLock.file(ofLinked: store.path)]
         let isOwnName = (DataDirectory.fileNames + SQLiteTokenStore.fileNames).contains { path.hasSuffix("/" + $0) }
         let isInOwnFolder = FileIdentity.areSame(Path.folder(of: path), store.directory.path)
@@ -74,8 +74,8 @@ extension SQLiteAdministrator {
 
     private func copyPages(_ progress: (StoreProgress) -> Void) async throws(StoreError) {
         while true {
-            let (remaining, total) = try await withCopy { (committer) throws(SQLiteError) -> CopyOutcome<(Int, Int)> in
-                guard let copy = committer.copy else {
+            let (remaining, total) = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<(Int, Int)> in
+                guard let copy = writer.copy else {
                     return .refused("the database was opened anew after a fault; begin the backup again")
                 }
                 return .success(try copy.step(pages: Self.backupStep))
@@ -95,11 +95,11 @@ extension SQLiteAdministrator {
 
     /// Does something with the copy on the writer's thread; its faults are no faults of the store.
     private func withCopy<Value>(
-        _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> CopyOutcome<Value>
+        _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> CopyOutcome<Value>
     ) async throws(StoreError) -> Value {
-        let outcome = try await store.writer.perform { (committer) throws(SQLiteError) -> CopyOutcome<Value> in
+        let outcome = try await store.writerThread.perform { (writer) throws(SQLiteError) -> CopyOutcome<Value> in
             do throws(SQLiteError) {
-                return try body(committer)
+                return try body(writer)
             } catch {
                 return .failed(error)
             }
@@ -112,6 +112,6 @@ extension SQLiteAdministrator {
     }
 
     private func endCopy() async throws(StoreError) {
-        try await store.writer.perform { (committer) throws(SQLiteError) in committer.copy = nil }
+        try await store.writerThread.perform { (writer) throws(SQLiteError) in writer.copy = nil }
     }
 }

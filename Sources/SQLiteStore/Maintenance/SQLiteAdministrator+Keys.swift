@@ -39,13 +39,13 @@ extension SQLiteAdministrator {
         guard sealing.retiring.compareExchange(expected: 0, desired: number, ordering: .acquiringAndReleasing).exchanged
         else { throw .refused("another key is being retired; try again when that is done") }
         defer { sealing.retiring.store(0, ordering: .releasing) }
-        try await store.writer.perform { (_) throws(SQLiteError) in }
+        try await store.writerThread.perform { (_) throws(SQLiteError) in }
         let connection = try reader().connection
         let isUsed = try await readingForLong(connection) { () throws(SQLiteError) in
             try connection.integer("SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))") == 1
         }
         guard !isUsed else {
-            throw .refused("tokens are still sealed with key \(number); seal them anew first with token-cache rekey")
+            throw .refused("tokens are still sealed with key \(number); run token-cache rekey first")
         }
         // Meanwhile another key may have been added; from here to the end nothing else has its turn.
         try reloadRing()
@@ -119,21 +119,21 @@ extension SQLiteAdministrator {
             if let count = sealing.newestCount, count.isExhausted {
                 throw .sealing(.exhausted(keyNumber: count.keyNumber))
             }
-            let step = try await store.writer.perform { (committer) throws(SQLiteError) in
+            let step = try await store.writerThread.perform { (writer) throws(SQLiteError) in
                 var coder = RowCoder(sealing)
-                return try committer.reseal(after: start, count: Self.rekeyingStep, &coder)
+                return try writer.rekey(after: start, count: Self.rekeyingStep, &coder)
             }
             result.tokens += step.seen
-            result.resealed += step.resealed
+            result.rekeyed += step.rekeyed
             result.unreadable += step.unreadable
             progress(StoreProgress(done: min(result.tokens, total), total: total))
             slot = step.next
             if Task.isCancelled {
-                throw .refused("sealing anew was interrupted; token-cache rekey goes on with the rest")
+                throw .refused("the rekeying was interrupted; token-cache rekey goes on with the rest")
             }
         }
-        // What the older keys have sealed is in the log still.
-        _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(waiting: 200) }
+        // What the older keys have sealed is in the WAL still.
+        _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
         return result
     }
 }

@@ -47,7 +47,7 @@ extension SQLiteAdministrator {
             var rows: [OpenedRow] = []
             var bytes = 0
             while try select.step() {
-                if rows.count == limit || bytes >= Committer.stepBytes { return (rows, false) }
+                if rows.count == limit || bytes >= WriterConnection.stepBytes { return (rows, false) }
                 let row = StoredRow(select)
                 var sealNumber: Int64?
                 let token: Result<Token, SealingError>
@@ -76,8 +76,8 @@ extension SQLiteAdministrator {
     }
 
     package func statistics() async throws(StoreError) -> StoreStatistics {
-        let (tokens, used, free) = try await store.writer.perform { (committer) throws(SQLiteError) in
-            (committer.tokenCount, try committer.usedBytes(), try committer.freeBytes())
+        let (tokens, used, free) = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            (writer.tokenCount, try writer.usedBytes(), try writer.freeBytes())
         }
         return StoreStatistics(
             tokens: tokens, databaseBytes: used + free, freeBytes: free,

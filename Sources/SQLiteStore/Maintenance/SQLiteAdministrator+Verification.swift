@@ -48,7 +48,7 @@ extension SQLiteAdministrator {
         // Only a store that stood still meanwhile can be counted.
         let after = try await statistics().tokens
         if after == total && result.tokens != total { result.wrongCount = total }
-        result.keptCopies = KeptLog.all(of: store.path)
+        result.keptCopies = DamagedWALCopies.all(of: store.path)
         result.isSound = result.unreadable.isEmpty && result.damages.isEmpty && result.wrongCount == nil
         return result
     }
@@ -64,7 +64,7 @@ extension SQLiteAdministrator {
             let doubles = try connection.integer(
                 """
                 SELECT count(*) FROM token AS one JOIN token AS other
-                ON other.slot BETWEEN one.slot + 1 AND one.slot + \(Slots.count - 1) AND other.key = one.key
+                ON other.slot BETWEEN one.slot + 1 AND one.slot + \(RowSlots.count - 1) AND other.key = one.key
                 """
             )
             if doubles > 0 { damages.append("\(doubles) \(doubles == 1 ? "token is" : "tokens are") there twice") }

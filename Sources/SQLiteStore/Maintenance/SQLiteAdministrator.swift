@@ -72,7 +72,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
                 rows.append(.failure(.sealing(error)))
             }
         }
-        var outcomes = await store.writer.commit(rows.compactMap { try? $0.get() })[...]
+        var outcomes = await store.writerThread.commit(rows.compactMap { try? $0.get() })[...]
         return rows.map { row in
             switch row {
             case .success: outcomes.removeFirst()
@@ -83,7 +83,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
 
     package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
         let sealing = store.state.sealing
-        let outcome = try await store.writer.perform(writing: ids) { (committer) throws(SQLiteError) in
+        let outcome = try await store.writerThread.perform(writing: ids) { (writer) throws(SQLiteError) in
             var keys: [RowKey] = []
             do throws(SealingError) {
                 // Not before: the database may have been opened again meanwhile, and be another one.
@@ -96,15 +96,15 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
             } catch {
                 return Result<Int, SealingError>.failure(error)
             }
-            return .success(try committer.remove(keys))
+            return .success(try writer.remove(keys))
         }
         let removed: Int
         switch outcome {
         case .success(let count): removed = count
         case .failure(let error): throw .sealing(error)
         }
-        // Readers let go of the log within a turn; if one does not, housekeeping does this when it has.
-        _ = try await store.writer.perform { (committer) throws(SQLiteError) in try committer.checkpoint(waiting: 200) }
+        // Readers let go of the WAL within a turn; if one does not, schedule does this when it has.
+        _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
         return removed
     }
 }

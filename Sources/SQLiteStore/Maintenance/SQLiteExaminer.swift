@@ -19,7 +19,7 @@ package struct SQLiteExaminer: StoreExaminer {
 
     package var holder: Int? { DatabaseLock.holder(ofDatabaseIn: directory) }
 
-    package var keptCopies: [String] { KeptLog.all(of: path) }
+    package var keptCopies: [String] { DamagedWALCopies.all(of: path) }
 
     package func examine() throws(StoreOpenError) -> StoreExamination? {
         do throws(SQLiteOpenError) {
@@ -45,7 +45,7 @@ package struct SQLiteExaminer: StoreExaminer {
         }
         found.walBytes = FileStatus.size(of: path + "-wal")
         found.damage = try Schema.opening(path) { () throws(SQLiteError) in
-            try LogExamination.damage(of: Path.resolved(path) + "-wal")
+            try WALExaminer.damage(of: Path.resolved(path) + "-wal")
         }.map { damage in
             StoreExamination.Damage(
                 "the WAL \(self.path)-wal is damaged: \(damage); clients were told that this is stored",

@@ -46,7 +46,7 @@ final class Preloader: Sendable {
             finished.signal()
             return
         }
-        let handedOver = HandedOver(connection)
+        let handedOver = ThreadHandoff(connection)
         NamedThread.start("preloader") { [self] in
             run(handedOver.take())
             finished.signal()

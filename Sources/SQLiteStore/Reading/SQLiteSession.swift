@@ -4,7 +4,7 @@ internal import TokenStore
 /// One thread's reader, and the writes it has gathered for the writer.
 ///
 /// The reads between two calls of `flush` share one read transaction, which saves each of them the taking and giving back
-/// of the log's read lock. A commit that begins or ends in between ends it, so that a read misses no write that was answered
+/// of the WAL's read lock. A commit that begins or ends in between ends it, so that a read misses no write that was answered
 /// before it, nor one that another read has seen.
 final class SQLiteSession: TokenSession, @unchecked Sendable {
     // Unchecked: it belongs to its thread; what the writer keeps of it is only used by what `deliver` runs there.
@@ -13,7 +13,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
 
     private let path: String
     private let state: StoreState
-    private let writer: SQLiteWriter
+    private let writerThread: WriterThread
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var coder: RowCoder
     private var gathered: [Row] = []
@@ -34,7 +34,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
     private var snapshot: UInt64?
 
     init(
-        path: String, state: StoreState, writer: SQLiteWriter,
+        path: String, state: StoreState, writerThread: WriterThread,
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(SQLiteError) {
         generation = state.generation.load(ordering: .acquiring)
@@ -42,7 +42,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         coder = RowCoder(state.sealing)
         self.path = path
         self.state = state
-        self.writer = writer
+        self.writerThread = writerThread
         self.deliver = deliver
     }
 
@@ -84,13 +84,13 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
     ) {
         let bytes = Token.waitingBytes(id: id, info: tokenInfo)
-        if let overload = writer.admission.admit(bytes) { return completion(.failure(.overloaded(overload))) }
+        if let overload = writerThread.admission.admit(bytes) { return completion(.failure(.overloaded(overload))) }
         do throws(SealingError) {
             gathered.append(try coder.row(of: Token(id: id, info: tokenInfo)))
             gatheredBytes += bytes
             completions.append(completion)
         } catch {
-            writer.admission.release(bytes)
+            writerThread.admission.release(bytes)
             completion(.failure(.sealing(error)))
         }
     }
@@ -134,7 +134,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         submitted[number] = completions
         (gathered, gatheredBytes, completions) = ([], 0, [])
         batchNumber += 1
-        writer.submit(
+        writerThread.submit(
             WriteBatch(rows: rows, admittedBytes: bytes) { [self] outcomes in
                 for start in stride(from: 0, to: outcomes.count, by: Self.outcomesTogether) {
                     deliver { self.complete(number, outcomes, from: start) }

@@ -30,7 +30,7 @@ final class TokenReader {
         select = try SQLiteStatement(
             """
             SELECT CASE WHEN length(value) <= ?3 THEN value END, key_number, written_at, expires_at
-            FROM token WHERE \(Slots.condition("?2")) AND key = ?1
+            FROM token WHERE \(RowSlots.condition("?2")) AND key = ?1
             """,
             on: connection
         )

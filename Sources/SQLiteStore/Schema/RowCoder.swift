@@ -57,7 +57,7 @@ struct RowCoder: ~Copyable {
     mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
         let hash = try refresh()
         try hash.hash(id.span, into: &key.bytes)
-        key.firstSlot = Slots.first(of: key.bytes)
+        key.firstSlot = RowSlots.first(of: key.bytes)
         if sealer == nil { key.bytes = id }
         return hash.key
     }
@@ -104,7 +104,7 @@ struct RowCoder: ~Copyable {
     mutating func token(
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64, times: RowTimes
     ) throws(SealingError) -> Token {
-        guard Slots.contains(slot, from: try firstSlot(of: key)) else { throw .misplaced }
+        guard RowSlots.contains(slot, from: try firstSlot(of: key)) else { throw .misplaced }
         guard sealer != nil else {
             var info: [UInt8] = []
             info.append(span: value)
@@ -118,9 +118,9 @@ struct RowCoder: ~Copyable {
     /// The first slot of a row's key.
     mutating func firstSlot(of key: [UInt8]) throws(SealingError) -> Int64 {
         let hash = try refresh()
-        guard sealer == nil else { return Slots.first(of: key) }
+        guard sealer == nil else { return RowSlots.first(of: key) }
         try hash.hash(key.span, into: &text)
-        return Slots.first(of: text)
+        return RowSlots.first(of: text)
     }
 
     /// Whether a row is as it would be written now: sealed with the newest key, in the form of this version.

@@ -3,7 +3,7 @@ internal import TokenStore
 
 /// The tables.
 ///
-/// Rows are found by their slots, see `Slots`: one tree holds all there is of a token, and in it lie only rowids above the
+/// Rows are found by their slots, see `RowSlots`: one tree holds all there is of a token, and in it lie only rowids above the
 /// rows, so that it stays flat however long these are. The value stands last, so that the columns before it are read without
 /// walking through it.
 ///

@@ -37,7 +37,7 @@ struct SchemaConversion {
             try PrivateFile.create(file.new)
             do throws(SQLiteError) {
                 // What is read in it may be in the system's memory only.
-                try file.rewriteLog()
+                try file.rewriteWAL()
                 try copy()
             } catch {
                 throw .write(StoreFault(error))
@@ -91,7 +91,7 @@ struct SchemaConversion {
             let first: Int64
             do throws(SealingError) {
                 // In a sealed store keys are hashes.
-                first = isSealed ? Slots.first(of: key) : try clear.firstSlot(of: key)
+                first = isSealed ? RowSlots.first(of: key) : try clear.firstSlot(of: key)
             } catch {
                 throw SQLiteError(code: SQLITE_ERROR, message: "\(error)", sql: "slot")
             }

@@ -14,7 +14,7 @@ final class TokenTable {
 
     init(_ connection: SQLiteConnection) throws(SQLiteError) {
         self.connection = connection
-        let isThere = "\(Slots.condition("?2")) AND key = ?1"
+        let isThere = "\(RowSlots.condition("?2")) AND key = ?1"
         let update = """
             UPDATE token SET value = ?3, written_at = ?4, expires_at = ?5, key_number = ?6 WHERE \(isThere)
             """
@@ -53,7 +53,7 @@ final class TokenTable {
     static func inFreeSlot(
         from first: Int64, _ add: (_ slot: Int64) throws(SQLiteError) -> Bool
     ) throws(SQLiteError) {
-        for slot in first...(first + (Slots.count - 1)) where try add(slot) { return }
+        for slot in first...(first + (RowSlots.count - 1)) where try add(slot) { return }
         // Somebody has put rows there; the fault of this row alone.
         throw SQLiteError(code: SQLITE_CONSTRAINT, message: "all slots for a row are taken", sql: "INSERT INTO token")
     }

@@ -9,7 +9,7 @@ final class WriterMetrics: Sendable {
     let writes = Counter()
     /// From the beginning of a group's transaction to its end, the sync of the disk included; failed groups as well.
     let commitTime = Histogram.latency()
-    /// Of the log's syncs, one for each group at least; failed ones as well.
+    /// Of the WAL's syncs, one for each group at least; failed ones as well.
     let syncTime = Histogram.latency()
     /// Tokens of a group.
     let groupSize = Histogram.sizes()
@@ -41,7 +41,8 @@ extension SQLiteTokenStore {
         let counted = state.metrics
         let keys = state.sealing.ring?.keys ?? []
         return StoreMetrics(
-            writes: counted.writes.value, tokens: counted.tokens.value, queuedBytes: writer.admission.waitingBytes,
+            writes: counted.writes.value, tokens: counted.tokens.value,
+            queuedBytes: writerThread.admission.waitingBytes,
             commitTime: counted.commitTime.reading, syncTime: counted.syncTime.reading,
             groupSize: counted.groupSize.reading, expired: counted.expired.value,
             isExpiryHeld: counted.expiryHeld.value != 0, databaseBytes: FileStatus.size(of: path),

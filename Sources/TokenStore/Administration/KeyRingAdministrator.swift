@@ -50,7 +50,7 @@ package struct SealingKey: Codable, Hashable, Sendable {
 package struct Rekeying: Codable, Sendable {
     package var tokens = 0
     /// Rows that this run has sealed with the newest key; the others were already.
-    package var resealed = 0
+    package var rekeyed = 0
     /// Rows that could not be opened and stay as they are.
     package var unreadable = 0
 

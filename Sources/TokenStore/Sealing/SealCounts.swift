@@ -6,7 +6,7 @@ package import Synchronization
 /// that a nonce was used twice, which would give both texts away, is one in 2^32.
 ///
 /// A seal is counted here before it is made. The table `seal` is ahead of that: the commit that stores a row also stores, now
-/// and then, a count that the next seals stay below; see `Committer`. So no row is in a store that is not counted there, a
+/// and then, a count that the next seals stay below; see `WriterConnection`. So no row is in a store that is not counted there, a
 /// crash counts up to `step` too many, and what is not counted after a crash was never written.
 ///
 /// Any thread.

@@ -89,9 +89,9 @@ struct Rekey: AsyncParsableCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let result = try await options.perform(RekeyStore(), "Sealing anew")
+        let result = try await options.perform(RekeyStore(), "Rekeying")
         var text =
-            "\(Text.count(result.resealed, "token")) sealed anew, \(Text.count(result.tokens, "token")) looked at"
+            "\(Text.count(result.rekeyed, "token")) rekeyed, \(Text.count(result.tokens, "token")) looked at"
         if result.unreadable > 0 {
             text +=
                 "; \(Text.count(result.unreadable, "row")) could not be opened and stayed as they are, see token-cache verify"

@@ -2,37 +2,37 @@ internal import TokenStore
 
 /// Decides what the writer does when it has nothing to commit, and when it has to do it all the same.
 ///
-/// The log is moved into the database a second after the last commit, which keeps replaced values from staying in it, and
+/// The WAL is moved into the database a second after the last commit, which keeps replaced values from staying in it, and
 /// when it has grown to 16 MiB, which keeps it small. In the second case all but its end is moved ahead, while commits go
-/// on, unless the database is small; a log of 32 MiB is moved at once, whatever is left to do, as far as readers allow.
+/// on, unless the database is small; a WAL of 32 MiB is moved at once, whatever is left to do, as far as readers allow.
 ///
 /// Under load its file is then written again from the beginning: a commit that makes a file longer costs the file system a
 /// commit of its own. A minute after its first commit, and in quiet times, it is cut to nothing.
 ///
 /// Only a table of times: it takes the time and returns what to do.
-struct Housekeeping {
+struct MaintenanceSchedule {
     enum Step: Equatable {
         case lookAfterFiles
-        /// Holds the log as it is, so that it can be moved that far after another commit.
-        case holdLog
-        /// Moves the log ahead of a checkpoint; see LogMover.
-        case moveLogAhead
-        /// Moves the log into the database, and cuts it to nothing if it `empties` it.
+        /// Holds the WAL as it is, so that it can be moved that far after another commit.
+        case holdWAL
+        /// Moves the WAL ahead of a checkpoint; see BackgroundCheckpointer.
+        case checkpointAhead
+        /// Moves the WAL into the database, and cuts it to nothing if it `empties` it.
         case checkpoint(empties: Bool)
         case expire
         case releasePages
     }
 
-    static let comfortableLog = 16 << 20
-    static let largestLog = 32 << 20
-    /// What is left for a checkpoint, of a log that was moved ahead.
-    static let restOfLog = 4 << 20
+    static let comfortableWAL = 16 << 20
+    static let largestWAL = 32 << 20
+    /// What is left for a checkpoint, of a WAL that was moved ahead.
+    static let restOfWAL = 4 << 20
     /// After the last commit.
     private static let quietTime = Duration.seconds(1)
     /// After a checkpoint that readers held up; twice as long after each further one, as commits may wait in all of them.
     private static let checkpointPauses = Duration.milliseconds(100)...Duration.seconds(3)
     private static let fileInterval = Duration.seconds(1)
-    /// The longest that replaced values stay in the log.
+    /// The longest that replaced values stay in the WAL.
     private static let emptyInterval = Duration.seconds(60)
 
     private var retention: Retention
@@ -42,26 +42,26 @@ struct Housekeeping {
     /// Not before this.
     private var checkpointAllowed: ContinuousClock.Instant
     private var checkpointPause = Self.checkpointPauses.lowerBound
-    /// Nil when the log is empty.
+    /// Nil when the WAL is empty.
     private var quietCheckpoint: ContinuousClock.Instant?
-    /// The first commit since the log was cut to nothing; nil when there was none.
+    /// The first commit since the WAL was cut to nothing; nil when there was none.
     private var filledSince: ContinuousClock.Instant?
     /// What is being done ahead of the next checkpoint.
     private var move = Move.none
-    /// Bytes of the log when it was held.
-    private var heldLog = 0
-    /// Bytes of the log that need not be moved ahead any more.
-    private var movedLog = 0
+    /// Bytes of the WAL when it was held.
+    private var heldWAL = 0
+    /// Bytes of the WAL that need not be moved ahead any more.
+    private var movedWAL = 0
     /// At first for what an earlier run has left.
     private var releasesPages = true
-    /// Rows were dropped since the log was last emptied for it.
+    /// Rows were dropped since the WAL was last emptied for it.
     private var hasRemoved = false
 
     private enum Move {
         case none
-        /// The log is held, and there was no commit since.
+        /// The WAL is held, and there was no commit since.
         case holding
-        /// The log is held, and there was one.
+        /// The WAL is held, and there was one.
         case due
         /// The database is being synced.
         case synchronizing
@@ -74,7 +74,7 @@ struct Housekeeping {
         nextExpiry = expiryInterval.map { _ in now }
         checkpointAllowed = now
         filledSince = now
-        // What an earlier run has left in the log.
+        // What an earlier run has left in the WAL.
         quietCheckpoint = now + Self.quietTime
     }
 
@@ -99,16 +99,16 @@ struct Housekeeping {
         filledSince = filledSince ?? now
     }
 
-    /// What was to be committed is not, and may be in the log all the same.
+    /// What was to be committed is not, and may be in the WAL all the same.
     mutating func noteFailure(at now: ContinuousClock.Instant) {
         quietCheckpoint = quietCheckpoint ?? now + Self.quietTime
     }
 
-    /// Tells of the log after whatever has been done.
-    mutating func noteLog(size: Int, isSynchronizing: Bool) {
+    /// Tells of the WAL after whatever has been done.
+    mutating func noteWAL(size: Int, isSynchronizing: Bool) {
         // It has begun anew.
-        if size < movedLog { movedLog = 0 }
-        if move == .holding && size != heldLog { move = .due }
+        if size < movedWAL { movedWAL = 0 }
+        if move == .holding && size != heldWAL { move = .due }
         if move == .synchronizing && !isSynchronizing { move = .none }
     }
 
@@ -120,26 +120,26 @@ struct Housekeeping {
         checkpointAllowed = isComplete ? now : now + checkpointPause
         checkpointPause =
             isComplete ? Self.checkpointPauses.lowerBound : min(checkpointPause * 2, Self.checkpointPauses.upperBound)
-        if isComplete { movedLog = 0 }
+        if isComplete { movedWAL = 0 }
         // Nothing is held any more, nor being synced.
         move = .none
     }
 
-    /// - Parameter logSize: Bytes in the log that is held.
-    mutating func noteHold(logSize: Int) {
-        (move, heldLog) = (.holding, logSize)
+    /// - Parameter walSize: Bytes in the WAL that is held.
+    mutating func noteHold(walSize: Int) {
+        (move, heldWAL) = (.holding, walSize)
     }
 
-    /// - Parameter moved: Bytes of the log that are in the database; nil when that was not to be done.
+    /// - Parameter moved: Bytes of the WAL that are in the database; nil when that was not to be done.
     mutating func noteMoveAhead(moved: Int?) {
-        (move, movedLog) = (.synchronizing, moved ?? heldLog)
+        (move, movedWAL) = (.synchronizing, moved ?? heldWAL)
     }
 
     /// - Parameter isDone: Nothing is left to be dropped for now.
     mutating func noteExpiry(removed: Int, isDone: Bool, at now: ContinuousClock.Instant) {
         nextExpiry = isDone ? expiryInterval.map { now + $0 } : now
         if removed > 0 { (releasesPages, hasRemoved) = (true, true) }
-        // Until then what was dropped can be read in the log.
+        // Until then what was dropped can be read in the WAL.
         if isDone && hasRemoved { (quietCheckpoint, hasRemoved) = (now, false) }
     }
 
@@ -155,16 +155,16 @@ struct Housekeeping {
     // MARK: - What to do
 
     /// The step that is due; nil when there is none.
-    func due(at now: ContinuousClock.Instant, logSize: Int, isIdle: Bool) -> Step? {
+    func due(at now: ContinuousClock.Instant, walSize: Int, isIdle: Bool) -> Step? {
         // A checkpoint would wait for the sync, and commits for the checkpoint.
-        if now >= checkpointAllowed, move != .synchronizing || logSize >= Self.largestLog {
+        if now >= checkpointAllowed, move != .synchronizing || walSize >= Self.largestWAL {
             let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
-            let isMoved = move == .none && logSize - movedLog < Self.restOfLog
-            if logSize >= (isMoved ? Self.comfortableLog : Self.largestLog) { return .checkpoint(empties: isOld) }
+            let isMoved = move == .none && walSize - movedWAL < Self.restOfWAL
+            if walSize >= (isMoved ? Self.comfortableWAL : Self.largestWAL) { return .checkpoint(empties: isOld) }
         }
-        if move == .due { return .moveLogAhead }
-        if move == .none, logSize >= Self.comfortableLog, logSize - movedLog >= Self.restOfLog { return .holdLog }
+        if move == .due { return .checkpointAhead }
+        if move == .none, walSize >= Self.comfortableWAL, walSize - movedWAL >= Self.restOfWAL { return .holdWAL }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
         return isIdle && releasesPages ? .releasePages : nil

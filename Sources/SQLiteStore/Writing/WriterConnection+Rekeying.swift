@@ -3,13 +3,13 @@ internal import TokenStore
 /// Sealing rows anew with the newest key, step by step: a row has one key or the other whenever it stops.
 ///
 /// Times are kept. Those of a row of the earlier form are taken as they are found: nothing tells whether they were changed.
-extension Committer {
+extension WriterConnection {
     /// What became of the rows of one step.
-    struct Resealed: Sendable {
+    struct RekeyedRows: Sendable {
         /// The row after which the next step begins; nil when there is none.
         var next: Int64?
         var seen = 0
-        var resealed = 0
+        var rekeyed = 0
         /// Rows that could not be opened; they stay as they are.
         var unreadable = 0
     }
@@ -21,7 +21,7 @@ extension Committer {
     private enum Finding {
         case current
         case unreadable
-        case resealed(Row)
+        case rekeyed(Row)
     }
 
     /// Seals some rows with the newest key, those that another one has sealed.
@@ -30,7 +30,7 @@ extension Committer {
     ///   - row: The row after which to begin.
     ///   - count: Rows to look at; fewer when they are large.
     ///   - coder: Has the newest key.
-    func reseal(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> Resealed {
+    func rekey(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> RekeyedRows {
         let select = try SQLiteStatement(
             """
             SELECT slot, key, key_number, value, written_at, expires_at FROM token
@@ -44,7 +44,7 @@ extension Committer {
         try select.bind(row, at: 1)
         // One more, to see whether there is.
         try select.bind(Int64(count) + 1, at: 2)
-        var result = Resealed()
+        var result = RekeyedRows()
         var (bytes, isLast) = (0, true)
         try transaction { () throws(SQLiteError) in
             defer { select.reset() }
@@ -58,8 +58,8 @@ extension Committer {
                 switch Self.finding(select, &coder, &bytes) {
                 case .current: break
                 case .unreadable: result.unreadable += 1
-                case .resealed(let new):
-                    result.resealed += 1
+                case .rekeyed(let new):
+                    result.rekeyed += 1
                     try update.bind(Int64(new.keyNumber), at: 2)
                     try update.bind(result.next, at: 3)
                     try update.withBinding(new.value, at: 1) { () throws(SQLiteError) in _ = try update.step() }
@@ -88,7 +88,7 @@ extension Committer {
                     of: value, keyNumber: keyNumber, key: key, slot: Int64(select.integer(at: 0)), times: times
                 )
             }
-            return .resealed(try coder.row(of: token, times))
+            return .rekeyed(try coder.row(of: token, times))
         } catch {
             return .unreadable
         }

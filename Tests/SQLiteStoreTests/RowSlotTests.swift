@@ -6,7 +6,7 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-@Suite struct SlotTests {
+@Suite struct RowSlotTests {
     private let folder: TemporaryDirectory
     private let data: String
 
@@ -19,28 +19,28 @@ import Testing
 
     @Test("slots are positive, follow the hashes, and those of two hashes are the same or apart")
     func numbers() {
-        #expect(Slots.first(of: [UInt8](repeating: 0, count: 32)) == 1)
+        #expect(RowSlots.first(of: [UInt8](repeating: 0, count: 32)) == 1)
         // Six bytes in SQLite's numbers of variable length (sqlite.org/fileformat2.html, section 1.6).
-        #expect(Slots.first(of: [UInt8](repeating: 255, count: 32)) + (Slots.count - 1) == 1 << 42 - 1)
-        #expect(Slots.first(of: []) == 1)
-        #expect(Slots.first(of: [0, 0, 0, 0, 3, 255, 255, 255]) == 1)
-        #expect(Slots.first(of: [0, 0, 0, 0, 4]) == 17)
+        #expect(RowSlots.first(of: [UInt8](repeating: 255, count: 32)) + (RowSlots.count - 1) == 1 << 42 - 1)
+        #expect(RowSlots.first(of: []) == 1)
+        #expect(RowSlots.first(of: [0, 0, 0, 0, 3, 255, 255, 255]) == 1)
+        #expect(RowSlots.first(of: [0, 0, 0, 0, 4]) == 17)
         var generator = SeededGenerator(seed: 1)
         let hashes = (0..<1_000).map { _ in (0..<32).map { _ in UInt8.random(in: 0...255, using: &generator) } }
-        let slots = hashes.sorted { $0.lexicographicallyPrecedes($1) }.map(Slots.first)
-        for (slot, next) in zip(slots, slots.dropFirst()) { #expect(slot + Slots.count < next) }
-        #expect(Slots.contains(17, from: 17) && Slots.contains(31, from: 17))
-        #expect(!Slots.contains(16, from: 17) && !Slots.contains(32, from: 17))
+        let slots = hashes.sorted { $0.lexicographicallyPrecedes($1) }.map(RowSlots.first)
+        for (slot, next) in zip(slots, slots.dropFirst()) { #expect(slot + RowSlots.count < next) }
+        #expect(RowSlots.contains(17, from: 17) && RowSlots.contains(31, from: 17))
+        #expect(!RowSlots.contains(16, from: 17) && !RowSlots.contains(32, from: 17))
     }
 
     // MARK: - Rows with the same slots
 
     /// A new table, in a file of its own.
-    private func committer() throws -> Committer {
+    private func writer() throws -> WriterConnection {
         let connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
         try Schema.create(connection)
         let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
-        return try Committer(connection, options: options)
+        return try WriterConnection(connection, options: options)
     }
 
     private func row(_ key: RowKey, _ value: UInt8, on connection: SQLiteConnection) -> Row {
@@ -62,7 +62,7 @@ import Testing
 
     @Test("rows with the same slots are written, replaced and removed as if they had none in common", arguments: 0..<5)
     func crowds(_ seed: UInt64) throws {
-        let committer = try committer()
+        let writer = try writer()
         var generator = SeededGenerator(seed: seed)
         let keys = (0..<UInt8(24)).map { RowKey(bytes: [$0], firstSlot: $0 % 2 == 0 ? 1 : 17) }
         var expected: [[UInt8]: UInt8] = [:]
@@ -70,28 +70,28 @@ import Testing
             guard let key = keys.randomElement(using: &generator) else { return }
             if Bool.random(using: &generator) {
                 let value = UInt8.random(in: 0...255, using: &generator)
-                let outcome = try committer.commit([row(key, value, on: committer.connection)])[0]
+                let outcome = try writer.commit([row(key, value, on: writer.connection)])[0]
                 #expect((try? outcome.get()) != nil)
                 expected[key.bytes] = value
             } else {
-                let removed = try committer.remove([key])
+                let removed = try writer.remove([key])
                 #expect(removed == (expected.removeValue(forKey: key.bytes) == nil ? 0 : 1))
             }
-            #expect(try rows(committer.connection) == expected)
-            #expect(committer.tokenCount == expected.count)
+            #expect(try rows(writer.connection) == expected)
+            #expect(writer.tokenCount == expected.count)
         }
     }
 
     @Test("a row for which no slot is free fails, and the others of its group do not")
     func fullCrowd() throws {
-        let committer = try committer()
+        let writer = try writer()
         let keys = (0..<UInt8(16)).map { RowKey(bytes: [$0], firstSlot: 33) }
         let other = RowKey(bytes: [99], firstSlot: 49)
-        let outcomes = try committer.commit((keys + [other]).map { row($0, 1, on: committer.connection) })
+        let outcomes = try writer.commit((keys + [other]).map { row($0, 1, on: writer.connection) })
         #expect(outcomes.map { (try? $0.get()) != nil } == [Bool](repeating: true, count: 15) + [false, true])
-        #expect(committer.tokenCount == 16)
-        #expect(try committer.remove([keys[3]]) == 1)
-        #expect((try? committer.commit([row(keys[15], 2, on: committer.connection)])[0].get()) != nil)
+        #expect(writer.tokenCount == 16)
+        #expect(try writer.remove([keys[3]]) == 1)
+        #expect((try? writer.commit([row(keys[15], 2, on: writer.connection)])[0].get()) != nil)
     }
 
     // MARK: - A store in which slots are taken

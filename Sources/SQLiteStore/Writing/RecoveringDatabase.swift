@@ -7,52 +7,23 @@ internal import TokenStore
 ///
 /// After an error of the disk nobody knows what of a commit has reached it, nor whether the system's page cache still tells
 /// the truth (a failed fsync is reported once). So the connection is given up, and before the next write the database is
-/// opened again and all of the log is moved into it and synced. Until that works every write fails.
+/// opened again and all of the WAL is moved into it and synced. Until that works every write fails.
 ///
 /// Used by the writer's thread.
-final class WriterDatabase {
+final class RecoveringDatabase {
     private let opener: StoreOpener
     private let state: StoreState
     private let directory: DataDirectory
     /// Nil after the end, and while the database cannot be locked again.
     private var lock: DatabaseLock?
     private var files: StoreFiles
-    /// Nil after a fault, until the database has been opened again.
-    private var committer: Committer?
-    /// The committer whose WAL was removed, until the content of that WAL is in the database: its open file is the only copy
-    /// that nobody can remove.
-    private var stranded: Committer?
+    private var access: DatabaseAccess
     private var fault: StoreError
     private var lastAttempt: ContinuousClock.Instant?
     /// Since writes began to fail; nil while they do not.
-    private var failure: Failure?
+    private var failure: WriteFailure?
     private var reportedLimit: StoreLimit?
     private var isReadFaultTold = false
-    /// Pages of the database may not fit together, as a part of the WAL was lost that had been moved in part.
-    private var mayBeMixed = false
-    /// Pages do not fit together, or some are gone: only a backup helps, for which the server has to be stopped.
-    private var isUnsound = false
-
-    /// A time in which writes fail, all of them or some.
-    private struct Failure {
-        var count = 0
-        var last: ContinuousClock.Instant
-        /// Bytes of the largest group that has failed: writing works when as much can be written.
-        var bytes = 0
-        /// Something else than a group has failed, a checkpoint say: then a group that is stored proves nothing.
-        var needsProbe = false
-        /// As much was written and synced later.
-        var isOver = false
-
-        /// Counts a group that is not stored.
-        mutating func note(_ rows: [Row]) {
-            count += rows.count
-            bytes = max(bytes, min(rows.reduce(0) { $0 + $1.value.count }, Self.largestProbe))
-        }
-
-        /// The most that is asked of a disk before it counts as mended.
-        private static let largestProbe = 4 << 20
-    }
 
     /// What the success of an operation proves about a disk on which writes have failed.
     enum Proof {
@@ -75,52 +46,51 @@ final class WriterDatabase {
 
     /// - Parameter mayBeMixed: As `StoreOpener.Opened` says.
     init(
-        _ committer: Committer, mayBeMixed: Bool = false, opener: StoreOpener, state: StoreState,
+        _ writer: WriterConnection, mayBeMixed: Bool = false, opener: StoreOpener, state: StoreState,
         directory: DataDirectory, lock: consuming DatabaseLock
     ) {
         self.opener = opener
         self.state = state
         self.directory = directory
         self.lock = consume lock
-        self.committer = committer
+        access = .open(writer)
         files = StoreFiles(directory: opener.directory, database: opener.database)
-        files.adopt(log: committer.connection.log?.identity)
-        state.metrics.tokens.set(UInt64(committer.tokenCount))
-        committer.connection.measureSyncs(into: state.metrics.syncTime)
-        lastClockLook = committer.lastClockLook
+        files.adopt(wal: writer.connection.wal?.identity)
+        state.metrics.tokens.set(UInt64(writer.tokenCount))
+        writer.connection.measureSyncs(into: state.metrics.syncTime)
+        lastClockLook = writer.lastClockLook
         fault = .vanished(path: opener.database)
         do throws(SQLiteError) {
-            try opener.settle(committer)
+            try opener.settle(writer)
         } catch {
             // On a full disk, say. What is there can be read all the same; for writes it is tried again.
             _ = failed(.write(StoreFault(error)), losesConnection: true)
         }
         if mayBeMixed {
             // Before the first write the database is opened again and checked, while what can be read is.
-            self.mayBeMixed = true
-            self.committer = nil
+            access = .closed(DatabaseAccess.Rescue(mayBeMixed: true))
         }
     }
 
-    /// Bytes of what is in the log, whose file may be longer.
-    var logSize: Int { committer?.logSize ?? 0 }
+    /// Bytes of what is in the WAL, whose file may be longer.
+    var walSize: Int { access.writer?.walSize ?? 0 }
 
     /// When the clock was last looked at, as the store had it when it was opened first; see ExpiryClock.
     let lastClockLook: Int64?
 
     /// Whether what was moved ahead of a checkpoint is being synced in the background.
-    var isSynchronizing: Bool { committer?.mover?.isSynchronizing ?? false }
+    var isSynchronizing: Bool { access.writer?.checkpointer?.isSynchronizing ?? false }
 
-    /// Makes rows durable; see `Committer.commit`.
+    /// Makes rows durable; see `WriterConnection.commit`.
     func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
         let began = ContinuousClock.now
         let outcomes: [Result<Void, StoreError>]
         do throws(StoreError) {
             outcomes = try perform(writing: rows.map(\.id), proof: .group) {
-                (committer) throws(SQLiteError) in
+                (writer) throws(SQLiteError) in
                 // Not before: opening the database again may have brought another store's keys.
                 let acceptance = state.sealing.acceptance
-                return try committer.commit(rows) { acceptance.accepts($0) }
+                return try writer.commit(rows) { acceptance.accepts($0) }
             }
             noteLimit()
         } catch {
@@ -138,9 +108,9 @@ final class WriterDatabase {
     ///   - proof: What it proves, when it has written and synced as much as has failed.
     ///   - body: What to do.
     func perform<Result>(
-        writing ids: [[UInt8]] = [], proof: Proof = .none, _ body: (Committer) throws(SQLiteError) -> Result
+        writing ids: [[UInt8]] = [], proof: Proof = .none, _ body: (WriterConnection) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
-        let committer = try usableCommitter()
+        let writer = try usableWriter()
         let observer = ids.isEmpty ? nil : state.observer
         // In this order: whoever keeps what a session reads must learn of the write before a session can see it, and of its end
         // after no session goes on reading from before it.
@@ -150,22 +120,22 @@ final class WriterDatabase {
             state.commitCount.add(1, ordering: .acquiringAndReleasing)
             observer?.didWrite(ids)
         }
-        let syncedBefore = failure == nil ? 0 : committer.connection.syncedBytes
+        let syncedBefore = failure == nil ? 0 : writer.connection.syncedBytes
         let result: Result
         do throws(SQLiteError) {
-            result = try body(committer)
+            result = try body(writer)
         } catch {
             let error = failed(.write(StoreFault(error)), losesConnection: !error.isOfMoment)
             if proof == .none { failure?.needsProbe = true }
             throw error
         }
         // Whatever was written to files that nobody will find again is lost.
-        if let loss = lookForLoss(committer) { throw loss }
+        if let loss = lookForLoss(writer) { throw loss }
         if let failure, proof == .probe || proof == .group && !failure.needsProbe {
-            let synced = committer.connection.syncedBytes - syncedBefore
+            let synced = writer.connection.syncedBytes - syncedBefore
             if synced > failure.bytes { self.failure?.isOver = true }
         }
-        state.metrics.tokens.set(UInt64(committer.tokenCount))
+        state.metrics.tokens.set(UInt64(writer.tokenCount))
         return result
     }
 
@@ -179,22 +149,22 @@ final class WriterDatabase {
             opener.report(.writesRecovered(failed: failure.count))
             self.failure = nil
         }
-        if let committer, lookForLoss(committer) == nil { lookForFailedReads() }
-        if committer == nil || !isLocked {
+        if let writer = access.writer, lookForLoss(writer) == nil { lookForFailedReads() }
+        if access.writer == nil || !isLocked {
             // Without its lock there may be a second server: nothing more is written before the folder is locked again.
-            committer = nil
+            access.giveUp()
             openAgain()
         }
-        if let failure, !failure.isOver, committer != nil { tryToWrite() }
-        if failure == nil && committer != nil { state.fault = nil }
+        if let failure, !failure.isOver, access.writer != nil { tryToWrite() }
+        if failure == nil && access.writer != nil { state.fault = nil }
     }
 
     private func openAgain() {
         do throws(StoreError) {
-            _ = try usableCommitter()
+            _ = try usableWriter()
         } catch {
             // Otherwise it has been told of.
-            let isTold = state.fault != nil && state.fault != .logLost(path: files.log)
+            let isTold = state.fault != nil && state.fault != .walLost(path: files.wal)
             if !isTold { _ = failed(error, losesConnection: true) }
         }
     }
@@ -202,22 +172,22 @@ final class WriterDatabase {
     /// Writes as much as has failed, to see whether it works again.
     private func tryToWrite() {
         let bytes = failure?.bytes ?? 0
-        _ = try? perform(proof: .probe) { (committer) throws(SQLiteError) in
-            try committer.tryToWrite(bytes: bytes)
+        _ = try? perform(proof: .probe) { (writer) throws(SQLiteError) in
+            try writer.tryToWrite(bytes: bytes)
         }
     }
 
     /// Closes the database, and then gives the folder free.
     func close() {
         // With its file closed, the removed WAL would be lost.
-        if let stranded { loseLog(of: stranded, wasRemoved: true) }
-        if let committer {
+        if let stranded = access.rescue.stranded { loseWAL(of: stranded, wasRemoved: true) }
+        if let writer = access.writer {
             // If this fails, the stored counts stay ahead of the seals that were made, which does no harm.
-            try? committer.storeSeals()
-            // If it fails the log stays, and the next start reads it.
-            _ = try? committer.checkpoint(waiting: 1_000)
+            try? writer.storeSeals()
+            // If it fails the WAL stays, and the next start reads it.
+            _ = try? writer.checkpoint(waiting: 1_000)
         }
-        (committer, stranded) = (nil, nil)
+        access = .closed(DatabaseAccess.Rescue())
         lock = nil
     }
 
@@ -226,12 +196,12 @@ final class WriterDatabase {
     private func failed(_ error: StoreError, losesConnection: Bool) -> StoreError {
         if losesConnection {
             // The error may come from a WAL that was removed or cut, which only this connection can put back.
-            if let committer, let loss = lookForLoss(committer) { return loss }
-            committer = nil
+            if let writer = access.writer, let loss = lookForLoss(writer) { return loss }
+            access.giveUp()
             fault = error
         }
         if failure == nil { opener.report(.writesFail(error)) }
-        var failure = failure ?? Failure(last: .now)
+        var failure = failure ?? WriteFailure(last: .now)
         failure.last = .now
         failure.isOver = false
         self.failure = failure
@@ -240,17 +210,16 @@ final class WriterDatabase {
     }
 
     /// Looks whether the files are in their place and whole; if not, the connection is given up.
-    private func lookForLoss(_ committer: Committer) -> StoreError? {
-        let index = committer.connection.logIndex
-        switch files.look(logSize: index?.size ?? 0, databaseSize: index?.databaseSize) {
+    private func lookForLoss(_ writer: WriterConnection) -> StoreError? {
+        let index = writer.connection.walIndex
+        switch files.look(walSize: index?.size ?? 0, databaseSize: index?.databaseSize) {
         case .inPlace: return nil
         case .vanished: loseFiles(.vanished(path: opener.database), .vanished(path: opener.database))
-        case .logRemoved: loseLog(of: committer, wasRemoved: true)
-        case .logCut: loseLog(of: committer, wasRemoved: false)
+        case .walRemoved: loseWAL(of: writer, wasRemoved: true)
+        case .walCut: loseWAL(of: writer, wasRemoved: false)
         case .databaseCut:
             // Moving the WAL into it would only enlarge the damage. Reads go on as far as they can.
-            isUnsound = true
-            self.committer = nil
+            access = .unsound
             let error = SQLiteError.damaged("it was cut while the server ran")
             fault = .unusable(SQLiteOpenError.notADatabase(path: opener.database, error).shared)
             state.fault = fault
@@ -260,7 +229,7 @@ final class WriterDatabase {
     }
 
     private func loseFiles(_ fault: StoreError, _ event: StoreEvent) {
-        committer = nil
+        access.giveUp()
         self.fault = fault
         state.fault = fault
         let wasInPlace = leavePlace()
@@ -276,27 +245,29 @@ final class WriterDatabase {
         return state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
     }
 
-    /// Saves what can be saved of a log that was removed or cut, so that the database can be opened anew.
-    private func loseLog(of committer: Committer, wasRemoved: Bool) {
-        self.committer = nil
-        fault = .logLost(path: files.log)
+    /// Saves what can be saved of a WAL that was removed or cut, so that the database can be opened anew.
+    private func loseWAL(of writer: WriterConnection, wasRemoved: Bool) {
+        var rescue = access.rescue
+        defer { access = .closed(rescue) }
+        access.giveUp()
+        fault = .walLost(path: files.wal)
         state.fault = fault
         let wasInPlace = leavePlace()
-        let commits = committer.connection.loggedCommits
+        let commits = writer.connection.walCommits
         do throws(SQLiteError) {
-            let loss = try committer.connection.mendLog(files.log, wasRemoved: wasRemoved)
+            let loss = try writer.connection.repairWAL(files.wal, wasRemoved: wasRemoved)
             // Kept until its content is in the database, as the WAL that was put back may be removed once more.
-            stranded = loss == .none ? committer : nil
-            mayBeMixed = mayBeMixed || loss == .pages
-            if loss != .none { opener.report(.logCut(path: files.log, commits: commits)) }
+            rescue.stranded = loss == .none ? writer : nil
+            if loss == .pages { rescue.mayBeMixed = true }
+            if loss != .none { opener.report(.walCut(path: files.wal, commits: commits)) }
             // Reads failed because of the WAL, and work again when the database is open again.
             state.endReadFaults()
         } catch {
-            // On a full disk, say. What is in the log is not given up as long as it is open here.
-            stranded = committer
+            // On a full disk, say. What is in the WAL is not given up as long as it is open here.
+            rescue.stranded = writer
             fault = .write(StoreFault(error))
             state.fault = fault
-            if wasInPlace { opener.report(.logRemoved(path: files.log, error)) }
+            if wasInPlace { opener.report(.walRemoved(path: files.wal, error)) }
         }
     }
 
@@ -311,7 +282,7 @@ final class WriterDatabase {
             opener.report(.readsFail(found.error))
             // New connections may be able to read.
             fault = found.error
-            committer = nil
+            access.giveUp()
         } else if ContinuousClock.now - found.last > Self.calmReadTime {
             isReadFaultTold = false
             state.endReadFaults()
@@ -319,39 +290,32 @@ final class WriterDatabase {
         }
     }
 
-    private func usableCommitter() throws(StoreError) -> Committer {
-        if let committer { return committer }
+    private func usableWriter() throws(StoreError) -> WriterConnection {
+        switch access {
+        case .open(let writer): return writer
+        case .unsound: throw fault
+        case .closed: return try reopen()
+        }
+    }
+
+    /// Opens the database again, and saves what a fault has left of the WAL.
+    private func reopen() throws(StoreError) -> WriterConnection {
         let now = ContinuousClock.now
-        if isUnsound { throw fault }
         if let lastAttempt, now - lastAttempt < Self.pause { throw fault }
         lastAttempt = now
-        if let stranded {
-            loseLog(of: stranded, wasRemoved: true)
+        if let stranded = access.rescue.stranded {
+            loseWAL(of: stranded, wasRemoved: true)
             if case .write = fault { throw fault }
         }
+        let opened: WriterConnection
         do throws(SQLiteOpenError) {
             if !isLocked { try lockAgain() }
-            if stranded == nil { try forgetLostLog() }
-            let opened = try opener.reopen(state.retention)
-            if let stranded = stranded.take() {
-                stranded.connection.emptyLog()
-                opener.report(.logPutBack(path: files.log))
-            }
-            if mayBeMixed || opened.mayBeMixed {
-                (mayBeMixed, isUnsound) = (true, true)
-                let connection = opened.committer.connection
-                try Schema.opening(opener.database) { () throws(SQLiteError) in try BackupFile.check(connection) }
-                (mayBeMixed, isUnsound) = (false, false)
-            }
-            // The same keys stay the same, or rows that were sealed with them meanwhile would be refused.
-            if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }
-            opened.committer.connection.measureSyncs(into: state.metrics.syncTime)
-            committer = opened.committer
-            files.adopt(log: opened.committer.connection.log?.identity)
+            if access.rescue.stranded == nil { try forgetLostWAL() }
+            opened = try openDatabase()
         } catch {
             if case .missing = error { throw fault }
             fault = .unusable(error.shared)
-            if isUnsound && state.fault == nil {
+            if case .unsound = access, state.fault == nil {
                 state.fault = fault
                 opener.report(.writesFail(fault))
             }
@@ -361,7 +325,29 @@ final class WriterDatabase {
         state.generation.add(1, ordering: .releasing)
         state.observer?.didChangeEverything()
         if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
-        return try usableCommitter()
+        return opened
+    }
+
+    private func openDatabase() throws(SQLiteOpenError) -> WriterConnection {
+        let opened = try opener.reopen(state.retention)
+        let connection = opened.writer.connection
+        let mayBeMixed = access.rescue.mayBeMixed || opened.mayBeMixed
+        if let stranded = access.rescue.stranded {
+            access = .closed(DatabaseAccess.Rescue(mayBeMixed: mayBeMixed))
+            stranded.connection.emptyWAL()
+            opener.report(.walPutBack(path: files.wal))
+        }
+        if mayBeMixed {
+            // Unless the check finds that it is sound.
+            access = .unsound
+            try Schema.opening(opener.database) { () throws(SQLiteError) in try BackupFile.check(connection) }
+        }
+        // The same keys stay the same, or rows that were sealed with them meanwhile would be refused.
+        if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }
+        connection.measureSyncs(into: state.metrics.syncTime)
+        access = .open(opened.writer)
+        files.adopt(wal: connection.wal?.identity)
+        return opened.writer
     }
 
     /// Whether no other process can have locked what the paths lead to.
@@ -379,18 +365,18 @@ final class WriterDatabase {
     }
 
     /// Goes on without a WAL that was removed or cut while no connection of the writer had it open.
-    private func forgetLostLog() throws(SQLiteOpenError) {
+    private func forgetLostWAL() throws(SQLiteOpenError) {
         guard FileStatus.exists(opener.database) else { return }
         try Schema.opening(opener.database) { () throws(SQLiteError) in
             let connection = try SQLiteConnection(path: opener.database, mode: .readWrite)
-            guard let loss = try connection.forgetLostLog(files.log) else { return }
-            mayBeMixed = mayBeMixed || loss == .pages
-            opener.report(.logCut(path: files.log, commits: loss == .none ? 0 : nil))
+            guard let loss = try connection.forgetLostWAL(files.wal) else { return }
+            if loss == .pages { access = .closed(DatabaseAccess.Rescue(mayBeMixed: true)) }
+            opener.report(.walCut(path: files.wal, commits: loss == .none ? 0 : nil))
         }
     }
 
     private func noteLimit() {
-        guard let limit = committer?.reachedLimit else {
+        guard let limit = access.writer?.reachedLimit else {
             if reportedLimit.take() != nil { opener.report(.belowLimit) }
             return
         }

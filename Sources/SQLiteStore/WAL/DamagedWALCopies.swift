@@ -3,7 +3,7 @@ internal import System
 internal import TokenStore
 
 /// Copies of damaged WALs, kept beside the WAL because commits that SQLite does not read may be recovered from them by hand.
-enum KeptLog {
+enum DamagedWALCopies {
     private static let mark = ".damaged-"
     /// What a copy is called, behind the WAL's name, until it is complete.
     static let partialSuffix = ".keeping"

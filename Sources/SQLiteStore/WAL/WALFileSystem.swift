@@ -2,16 +2,16 @@ internal import CSQLite
 internal import Glibc
 
 /// SQLite's way to the files of the store's database (sqlite.org/vfs.html): its `unix-excl`, but that a commit's frames go
-/// to the log in one call.
+/// to the WAL in one call.
 ///
-/// `unix-excl` keeps the log's index in this process's own memory, where all connections of the process share it, and locks
+/// `unix-excl` keeps the WAL's index in this process's own memory, where all connections of the process share it, and locks
 /// the database against other processes for as long as one of them has it open. With the default one the index is a file
 /// (`tokens.db-shm`) mapped into memory: whoever cut that file to nothing ended the server with a SIGBUS, and each read
 /// transaction took two system calls for its lock.
 ///
-/// SQLite writes each frame's head and page by themselves, some hundred calls for a group. `BatchedLog` gathers them until
-/// they are asked for: at the latest when the log is synced, which every commit does before a reader can see it.
-enum LogFileSystem {
+/// SQLite writes each frame's head and page by themselves, some hundred calls for a group. `WALWriteBuffer` gathers them until
+/// they are asked for: at the latest when the WAL is synced, which every commit does before a reader can see it.
+enum WALFileSystem {
     /// What `sqlite3_open_v2` takes; nil when SQLite has no `unix-excl` or does not accept ours.
     static let name: String? = unsafe register("token-cache", make) ? "token-cache" : nil
 
@@ -39,7 +39,7 @@ enum LogFileSystem {
         guard flags & SQLITE_OPEN_WAL != 0, let path = unsafe path else {
             return unsafe standard.pointee.xOpen(standard, path, file, flags, outFlags)
         }
-        return unsafe BatchedLog.open(String(cString: path), in: file) {
+        return unsafe WALWriteBuffer.open(String(cString: path), in: file) {
             unsafe standard.pointee.xOpen(standard, path, $0, flags, outFlags)
         }
     }
@@ -50,7 +50,7 @@ enum LogFileSystem {
         let own = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
         unsafe own.initialize(to: standard.pointee)
         unsafe own.pointee.zName = UnsafePointer(ownName.withCString { unsafe strdup($0) })
-        unsafe own.pointee.szOsFile += Int32(BatchedLog.headLength)
+        unsafe own.pointee.szOsFile += Int32(WALWriteBuffer.headLength)
         unsafe own.pointee.pNext = nil
         unsafe own.pointee.pAppData = UnsafeMutableRawPointer(standard)
         unsafe own.pointee.xOpen = unsafe opening

@@ -4,22 +4,22 @@ internal import Synchronization
 
 /// Does most of a checkpoint ahead of it, so that commits wait for little.
 ///
-/// A checkpoint writes the log's pages into the database and syncs it: for some thousand pages of a large store that takes
+/// A checkpoint writes the WAL's pages into the database and syncs it: for some thousand pages of a large store that takes
 /// from milliseconds to seconds, in which commits wait, as they are the same connection's (see SQLiteTokenStore). But while
-/// somebody reads an earlier state of the log, SQLite moves no page of a later one, and does not sync the database
+/// somebody reads an earlier state of the WAL, SQLite moves no page of a later one, and does not sync the database
 /// (sqlite.org/wal.html, section 2.2; walCheckpoint in its wal.c). So this reads one from before a commit until after it. The
 /// pages up to there are moved, and then synced on a thread of its own while further commits go on.
 ///
-/// The checkpoint syncs the database once more before the log begins anew, and then finds little to be written. But when the
+/// The checkpoint syncs the database once more before the WAL begins anew, and then finds little to be written. But when the
 /// earlier sync has failed, the system may take those pages for written: so that failure is the checkpoint's as well.
-final class LogMover: @unchecked Sendable {
+final class BackgroundCheckpointer: @unchecked Sendable {
     // Unchecked: the writer's thread uses it, and while `isSynchronizing` the queue does.
 
     private let connection: SQLiteConnection
     private let begin: SQLiteStatement
     private let read: SQLiteStatement
     private let end: SQLiteStatement
-    private let queue = DispatchQueue(label: "log mover")
+    private let queue = DispatchQueue(label: "checkpointer")
     private let isUnderWay = Atomic<Bool>(false)
     /// SQLite's result code of the last sync that failed.
     private let failure = Atomic<Int32>(SQLITE_OK)

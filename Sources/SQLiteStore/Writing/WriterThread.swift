@@ -18,9 +18,9 @@ struct WriteBatch: Sendable {
 ///
 /// It takes all batches that wait and commits them in one transaction: while a commit is on its way to the disk the next
 /// group gathers, so the group grows with the load and a lone write never waits for company. Between groups it does the
-/// housekeeping and what the command line asks for, a small step at a time.
-final class SQLiteWriter: Sendable {
-    typealias Job = @Sendable (WriterDatabase) -> Void
+/// schedule and what the command line asks for, a small step at a time.
+final class WriterThread: Sendable {
+    typealias Job = @Sendable (RecoveringDatabase) -> Void
 
     private struct Queue {
         var batches: [WriteBatch] = []
@@ -42,14 +42,14 @@ final class SQLiteWriter: Sendable {
     private let report: @Sendable (StoreEvent) -> Void
 
     init(
-        _ database: WriterDatabase, state: StoreState, admission: WriteAdmission,
+        _ database: RecoveringDatabase, state: StoreState, admission: WriteAdmission,
         report: @escaping @Sendable (StoreEvent) -> Void
     ) {
         self.state = state
         self.admission = admission
         self.report = report
         // The database is opened by whoever makes this, so that its errors stop the start; from now on it is the thread's.
-        let handedOver = HandedOver(database)
+        let handedOver = ThreadHandoff(database)
         NamedThread.start("writer") { [self] in
             run(handedOver.take())
             // The database has gone, and its connection with it.
@@ -99,7 +99,7 @@ final class SQLiteWriter: Sendable {
     ///   - ids: The unique ids whose tokens it changes.
     ///   - body: What to do.
     func perform<Result: Sendable>(
-        writing ids: [[UInt8]] = [], _ body: @escaping @Sendable (Committer) throws(SQLiteError) -> Result
+        writing ids: [[UInt8]] = [], _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result
     ) async throws(StoreError) -> Result {
         let result: Swift.Result<Result, StoreError> = await withCheckedContinuation { continuation in
             let job: Job = { database in
@@ -147,40 +147,40 @@ final class SQLiteWriter: Sendable {
 
     // MARK: - The thread
 
-    private func run(_ database: WriterDatabase) {
-        var housekeeping = Housekeeping(retention: state.retention, at: .now)
+    private func run(_ database: RecoveringDatabase) {
+        var schedule = MaintenanceSchedule(retention: state.retention, at: .now)
         var checks = PeriodicChecks(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
         var mayWait = true
         while true {
-            if mayWait { wait(until: housekeeping.next) }
+            if mayWait { wait(until: schedule.next) }
             let (batches, job, isIdle, isClosed) = take()
             defer { admission.noteResting() }
             if !batches.isEmpty {
                 admission.noteBusy()
                 // On a full disk a checkpoint may make room, which failing commits must not put off.
                 if commit(batches, to: database) {
-                    housekeeping.noteCommit(at: .now)
+                    schedule.noteCommit(at: .now)
                     checks.clock.noteWrite()
                 } else {
-                    housekeeping.noteFailure(at: .now)
+                    schedule.noteFailure(at: .now)
                 }
             }
-            housekeeping.noteRetention(state.retention, at: .now)
+            schedule.noteRetention(state.retention, at: .now)
             if let job {
                 // Timed apart from the commit before it: only a single step that takes too long is a stall.
                 admission.noteBusy()
                 job(database)
-                housekeeping.noteCommit(at: .now)
+                schedule.noteCommit(at: .now)
             }
             if isClosed && isIdle {
                 database.close()
                 return
             }
-            housekeeping.noteLog(size: database.logSize, isSynchronizing: database.isSynchronizing)
-            let step = housekeeping.due(at: .now, logSize: database.logSize, isIdle: isIdle)
+            schedule.noteWAL(size: database.walSize, isSynchronizing: database.isSynchronizing)
+            let step = schedule.due(at: .now, walSize: database.walSize, isIdle: isIdle)
             if let step {
                 admission.noteBusy()
-                take(step, &housekeeping, &checks, database)
+                take(step, &schedule, &checks, database)
             }
             // A job may have followers, and a step another one.
             mayWait = isIdle && step == nil
@@ -202,7 +202,7 @@ final class SQLiteWriter: Sendable {
     }
 
     /// Returns whether any of the rows is stored.
-    private func commit(_ batches: [WriteBatch], to database: WriterDatabase) -> Bool {
+    private func commit(_ batches: [WriteBatch], to database: RecoveringDatabase) -> Bool {
         let outcomes: [Result<Void, StoreError>]
         if let batch = batches.first, batches.count == 1 {
             // One loop's, most often.
@@ -222,55 +222,55 @@ final class SQLiteWriter: Sendable {
     }
 
     private func take(
-        _ step: Housekeeping.Step, _ housekeeping: inout Housekeeping, _ checks: inout PeriodicChecks,
-        _ database: WriterDatabase
+        _ step: MaintenanceSchedule.Step, _ schedule: inout MaintenanceSchedule, _ checks: inout PeriodicChecks,
+        _ database: RecoveringDatabase
     ) {
         do throws(StoreError) {
             switch step {
             case .lookAfterFiles:
-                housekeeping.noteLookAfterFiles(at: .now)
+                schedule.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
                 checks.clock.look(at: .now)
                 // Without retention nothing is deleted, so that nothing is held back either.
                 if state.retention.isUnlimited && checks.hasReportedHold { checks.stopHolding(state.metrics) }
                 noteSeals(&checks)
                 try saveClockLook(&checks, database)
-            case .holdLog:
-                housekeeping.noteHold(logSize: database.logSize)
-                try database.perform { (committer) throws(SQLiteError) in
-                    try committer.holdLog()
+            case .holdWAL:
+                schedule.noteHold(walSize: database.walSize)
+                try database.perform { (writer) throws(SQLiteError) in
+                    try writer.holdWAL()
                 }
-            case .moveLogAhead:
-                housekeeping.noteMoveAhead(moved: nil)
-                let moved = try database.perform { (committer) throws(SQLiteError) in
-                    try committer.moveLogAhead { [available] in available.signal() }
+            case .checkpointAhead:
+                schedule.noteMoveAhead(moved: nil)
+                let moved = try database.perform { (writer) throws(SQLiteError) in
+                    try writer.checkpointAhead { [available] in available.signal() }
                 }
-                housekeeping.noteMoveAhead(moved: moved)
+                schedule.noteMoveAhead(moved: moved)
             case .checkpoint(let empties):
                 var outcome = SQLiteConnection.CheckpointOutcome.heldUp
                 // After an error it is tried again in a while.
-                defer { housekeeping.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now) }
-                let isTooLarge = database.logSize >= Housekeeping.largestLog
-                outcome = try database.perform { (committer) throws(SQLiteError) in
-                    try committer.checkpoint(
+                defer { schedule.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now) }
+                let isTooLarge = database.walSize >= MaintenanceSchedule.largestWAL
+                outcome = try database.perform { (writer) throws(SQLiteError) in
+                    try writer.checkpoint(
                         empties ? .truncate : .restart, waiting: isTooLarge ? 100 : 10, insists: isTooLarge
                     )
                 }
             case .expire:
-                housekeeping.noteExpiry(removed: 0, isDone: true, at: .now)
+                schedule.noteExpiry(removed: 0, isDone: true, at: .now)
                 let now = ExpiryClock.Reading.now
                 checks.clock.look(at: now)
                 guard let horizon = state.retention.horizon(at: now.wall), mayExpire(&checks) else { return }
-                let (removed, isDone) = try database.perform { (committer) throws(SQLiteError) in
-                    try committer.expire(horizon)
+                let (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
+                    try writer.expire(horizon)
                 }
-                housekeeping.noteExpiry(removed: removed, isDone: isDone, at: .now)
+                schedule.noteExpiry(removed: removed, isDone: isDone, at: .now)
                 state.metrics.expired.add(UInt64(removed))
                 if removed > 0 { report(.expired(count: removed)) }
             case .releasePages:
-                housekeeping.noteReleasedPages(more: false, at: .now)
-                let more = try database.perform { (committer) throws(SQLiteError) in try committer.releasePages() }
-                housekeeping.noteReleasedPages(more: more, at: .now)
+                schedule.noteReleasedPages(more: false, at: .now)
+                let more = try database.perform { (writer) throws(SQLiteError) in try writer.releasePages() }
+                schedule.noteReleasedPages(more: more, at: .now)
             }
         } catch {
             // The database has reported it, as it does the first of a row of failures, and it is tried again.
@@ -317,10 +317,10 @@ final class SQLiteWriter: Sendable {
         report(.manySeals(keyNumber: count.keyNumber, count: count.value))
     }
 
-    private func saveClockLook(_ checks: inout PeriodicChecks, _ database: WriterDatabase) throws(StoreError) {
+    private func saveClockLook(_ checks: inout PeriodicChecks, _ database: RecoveringDatabase) throws(StoreError) {
         // While writes fail this one would fail as well, and it is not urgent.
         guard state.fault == nil, let time = checks.clock.due(isExpiring: !state.retention.isUnlimited) else { return }
-        try database.perform { (committer) throws(SQLiteError) in try committer.saveClockLook(time) }
+        try database.perform { (writer) throws(SQLiteError) in try writer.saveClockLook(time) }
         checks.clock.noteSaved(time)
     }
 }

@@ -4,11 +4,11 @@ internal import Metrics
 internal import System
 internal import TokenStore
 
-/// A log that takes pieces and writes them to its file in one.
+/// A WAL that takes pieces and writes them to its file in one.
 ///
 /// In the memory that SQLite gives for an open file lie a pointer to the methods below, one to this object, and behind
 /// them the file of the standard file system. SQLite calls from one thread at a time, between `open` and `xClose`.
-@safe final class BatchedLog {
+@safe final class WALWriteBuffer {
     /// Bytes before the standard file system's file; a multiple of any alignment.
     static let headLength = 16
 
@@ -18,7 +18,7 @@ internal import TokenStore
     private var start: sqlite3_int64 = 0
     /// Takes how long each sync of the file takes, also one that fails; nil while nobody asks.
     var syncTime: Histogram?
-    /// Bytes that were written and then synced, since the log was opened.
+    /// Bytes that were written and then synced, since the WAL was opened.
     private(set) var syncedBytes = 0
     /// Bytes that were written since the last sync.
     private var unsyncedBytes = 0
@@ -38,11 +38,11 @@ internal import TokenStore
         self.identity = identity
     }
 
-    /// Opens a log in the memory that SQLite gives for it.
+    /// Opens a WAL in the memory that SQLite gives for it.
     ///
     /// - Parameters:
     ///   - path: Its path.
-    ///   - memory: Of the size that `LogFileSystem` names.
+    ///   - memory: Of the size that `WALFileSystem` names.
     ///   - open: Opens the standard file system's file and returns its result.
     static func open(
         _ path: String, in memory: UnsafeMutablePointer<sqlite3_file>,
@@ -60,27 +60,27 @@ internal import TokenStore
         let after = FileIdentity.find(path)?.identity
         // If there was none before, the call has just made it.
         let identity = before == nil || before == after ? after : nil
-        let log = unsafe Unmanaged.passRetained(BatchedLog(file, identity))
+        let buffer = unsafe Unmanaged.passRetained(WALWriteBuffer(file, identity))
         unsafe (place + MemoryLayout<sqlite3_file>.stride).storeBytes(
-            of: log.toOpaque(), as: UnsafeMutableRawPointer.self)
+            of: buffer.toOpaque(), as: UnsafeMutableRawPointer.self)
         unsafe memory.pointee.pMethods = methods.pointer
         return SQLITE_OK
     }
 
-    private static func unmanaged(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> Unmanaged<BatchedLog>? {
+    private static func unmanaged(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> Unmanaged<WALWriteBuffer>? {
         guard let memory = unsafe memory else { return nil }
         let place = unsafe UnsafeMutableRawPointer(memory) + MemoryLayout<sqlite3_file>.stride
         return unsafe Unmanaged.fromOpaque(place.load(as: UnsafeMutableRawPointer.self))
     }
 
-    private static func log(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> BatchedLog? {
+    private static func buffer(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> WALWriteBuffer? {
         unsafe unmanaged(memory)?.takeUnretainedValue()
     }
 
-    /// The log behind a file that SQLite has open; nil when it is no such log.
-    static func opened(as memory: UnsafeMutablePointer<sqlite3_file>?) -> BatchedLog? {
+    /// The WAL behind a file that SQLite has open; nil when it is no such WAL.
+    static func opened(as memory: UnsafeMutablePointer<sqlite3_file>?) -> WALWriteBuffer? {
         guard let methods = unsafe memory?.pointee.pMethods, unsafe methods == self.methods.pointer else { return nil }
-        return unsafe log(memory)
+        return unsafe buffer(memory)
     }
 
     // MARK: - Writing
@@ -126,9 +126,9 @@ internal import TokenStore
         _ memory: UnsafeMutablePointer<sqlite3_file>?,
         _ body: (UnsafeMutablePointer<sqlite3_file>, sqlite3_io_methods) -> Int32
     ) -> Int32 {
-        guard let log = unsafe log(memory) else { return SQLITE_MISUSE }
-        let result = log.flush()
-        return unsafe result == SQLITE_OK ? body(log.file, log.file.pointee.pMethods.pointee) : result
+        guard let buffer = unsafe buffer(memory) else { return SQLITE_MISUSE }
+        let result = buffer.flush()
+        return unsafe result == SQLITE_OK ? body(buffer.file, buffer.file.pointee.pMethods.pointee) : result
     }
 
     private func synchronize(_ flags: Int32) -> Int32 {
@@ -145,7 +145,7 @@ internal import TokenStore
 
     /// Cuts off what was written since the last sync, after an error that has ended the transaction.
     ///
-    /// Otherwise frames of this transaction could remain behind the next, shorter one, and `LogExamination` would take them
+    /// Otherwise frames of this transaction could remain behind the next, shorter one, and `WALExaminer` would take them
     /// for an acknowledged commit.
     ///
     /// - Returns: The error; where the file cannot be cut, one that makes the writer give the connection up.
@@ -170,14 +170,14 @@ internal import TokenStore
 
     /// Puts a copy of the file's beginning, synced, in the place of what is at a path or was there.
     func copy(_ count: Int, to path: String) throws(SQLiteError) {
-        let new = path + DatabaseFile.newLogSuffix
+        let new = path + DatabaseFile.newWALSuffix
         do throws(StoreError) {
             try PrivateFile.create(new)
         } catch {
-            throw .system("create", of: "log")
+            throw .system("create", of: "WAL")
         }
         let target = unsafe Glibc.open(new, O_WRONLY | O_CLOEXEC)
-        guard target >= 0 else { throw .system("open", of: "log") }
+        guard target >= 0 else { throw .system("open", of: "WAL") }
         defer { close(target) }
         var bytes = [UInt8](repeating: 0, count: Self.part)
         var offset = 0
@@ -185,20 +185,20 @@ internal import TokenStore
             let part = min(bytes.count, count - offset)
             try Self.check(
                 unsafe file.pointee.pMethods.pointee.xRead(file, &bytes, Int32(part), sqlite3_int64(offset)), "read")
-            guard unsafe pwrite(target, bytes, part, offset) == part else { throw .system("write", of: "log") }
+            guard unsafe pwrite(target, bytes, part, offset) == part else { throw .system("write", of: "WAL") }
             offset += part
         }
-        guard fsync(target) == 0 else { throw .system("sync", of: "log") }
+        guard fsync(target) == 0 else { throw .system("sync", of: "WAL") }
         do throws(StoreError) {
             try PrivateFile.rename(new, to: path)
         } catch {
-            throw .system("rename", of: "log")
+            throw .system("rename", of: "WAL")
         }
     }
 
     private static func check(_ code: Int32, _ call: String) throws(SQLiteError) {
         guard code == SQLITE_OK else {
-            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "\(call) log")
+            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "\(call) WAL")
         }
     }
 
@@ -206,7 +206,7 @@ internal import TokenStore
 
     private static let methods = Methods()
 
-    /// sqlite.org/c3ref/io_methods.html; version 1, as a log is neither mapped nor shared memory.
+    /// sqlite.org/c3ref/io_methods.html; version 1, as a WAL is neither mapped nor shared memory.
     @safe private struct Methods: @unchecked Sendable {
         // Unchecked: filled in here and only read afterwards, for as long as the process lives.
         let pointer: UnsafePointer<sqlite3_io_methods>
@@ -216,22 +216,22 @@ internal import TokenStore
             unsafe methods.initialize(to: sqlite3_io_methods())
             unsafe methods.pointee.iVersion = 1
             unsafe methods.pointee.xClose = { memory in
-                guard let log = unsafe unmanaged(memory)?.takeRetainedValue() else { return SQLITE_MISUSE }
+                guard let buffer = unsafe unmanaged(memory)?.takeRetainedValue() else { return SQLITE_MISUSE }
                 // What no commit has asked for is of no commit.
-                return unsafe log.file.pointee.pMethods.pointee.xClose(log.file)
+                return unsafe buffer.file.pointee.pMethods.pointee.xClose(buffer.file)
             }
             unsafe methods.pointee.xRead = { memory, bytes, count, offset in
                 unsafe afterFlush(memory) { unsafe $1.xRead($0, bytes, count, offset) }
             }
             unsafe methods.pointee.xWrite = { memory, bytes, count, offset in
-                guard let log = unsafe log(memory) else { return SQLITE_MISUSE }
-                return unsafe log.write(bytes, count, at: offset)
+                guard let buffer = unsafe buffer(memory) else { return SQLITE_MISUSE }
+                return unsafe buffer.write(bytes, count, at: offset)
             }
             unsafe methods.pointee.xTruncate = { memory, size in
                 unsafe afterFlush(memory) { unsafe $1.xTruncate($0, size) }
             }
             unsafe methods.pointee.xSync = { memory, flags in
-                unsafe log(memory)?.synchronize(flags) ?? SQLITE_MISUSE
+                unsafe buffer(memory)?.synchronize(flags) ?? SQLITE_MISUSE
             }
             unsafe methods.pointee.xFileSize = { memory, size in
                 unsafe afterFlush(memory) { unsafe $1.xFileSize($0, size) }
@@ -246,12 +246,12 @@ internal import TokenStore
                 unsafe afterFlush(memory) { unsafe $1.xFileControl($0, operation, argument) }
             }
             unsafe methods.pointee.xSectorSize = { memory in
-                guard let log = unsafe log(memory) else { return 0 }
-                return unsafe log.file.pointee.pMethods.pointee.xSectorSize(log.file)
+                guard let buffer = unsafe buffer(memory) else { return 0 }
+                return unsafe buffer.file.pointee.pMethods.pointee.xSectorSize(buffer.file)
             }
             unsafe methods.pointee.xDeviceCharacteristics = { memory in
-                guard let log = unsafe log(memory) else { return 0 }
-                return unsafe log.file.pointee.pMethods.pointee.xDeviceCharacteristics(log.file)
+                guard let buffer = unsafe buffer(memory) else { return 0 }
+                return unsafe buffer.file.pointee.pMethods.pointee.xDeviceCharacteristics(buffer.file)
             }
             unsafe pointer = UnsafePointer(methods)
         }

@@ -7,18 +7,18 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-@Suite struct LostLogTests {
+@Suite struct LostWALTests {
     private let folder: TemporaryDirectory
     private let data: String
-    private let log: String
+    private let wal: String
     private let store: WriterHarness
-    /// Keeps the log's index in memory when the writer's connection goes, as a loop's does.
+    /// Keeps the WAL's index in memory when the writer's connection goes, as a loop's does.
     private let reader: SQLiteConnection
 
     init() throws {
         folder = try TemporaryDirectory()
         data = folder.path + "/data"
-        log = data + "/tokens.db-wal"
+        wal = data + "/tokens.db-wal"
         store = try WriterHarness(data)
         reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
         try store.store("first", bytes: 100)
@@ -27,17 +27,17 @@ import Testing
     }
 
     private func checkpoint(_ mode: SQLiteConnection.CheckpointMode) throws -> SQLiteConnection.CheckpointOutcome {
-        try store.database.perform { (committer) throws(SQLiteError) in
-            try committer.connection.checkpoint(mode, waiting: 0)
+        try store.database.perform { (writer) throws(SQLiteError) in
+            try writer.connection.checkpoint(mode, waiting: 0)
         }
     }
 
-    private func logSize() throws -> UInt64 {
-        try #require(try FileManager.default.attributesOfItem(atPath: log)[.size] as? UInt64)
+    private func walSize() throws -> UInt64 {
+        try #require(try FileManager.default.attributesOfItem(atPath: wal)[.size] as? UInt64)
     }
 
     private func cut(to size: UInt64) throws {
-        let file = try FileHandle(forWritingTo: URL(filePath: log))
+        let file = try FileHandle(forWritingTo: URL(filePath: wal))
         try file.truncate(atOffset: size)
         try file.close()
     }
@@ -52,15 +52,15 @@ import Testing
 
     /// The events since the start that tell of a loss.
     private var losses: [StoreEvent] {
-        store.events.all.filter { $0.says("the WAL \(log)") }
+        store.events.all.filter { $0.says("the WAL \(wal)") }
     }
 
-    @Test("a log that is cut to nothing loses what only it held, says how much, and the store goes on")
+    @Test("a WAL that is cut to nothing loses what only it held, says how much, and the store goes on")
     func cutToNothing() throws {
         for id in ["second", "third"] { try store.store(id, bytes: 5_000) }
         try cut(to: 0)
         store.database.lookAfterFiles()
-        #expect(losses == [.logCut(path: log, commits: 2)])
+        #expect(losses == [.walCut(path: wal, commits: 2)])
         #expect(losses[0].severity == .fault && losses[0].description.contains("its last 2 commits"))
         #expect(store.state.fault == nil)
         #expect(try ids() == ["first"])
@@ -70,32 +70,32 @@ import Testing
         #expect(try reader.integer("SELECT count(*) FROM token") == 2)
     }
 
-    @Test("what is written to a log that was cut before is not acknowledged, and nothing of it is left")
+    @Test("what is written to a WAL that was cut before is not acknowledged, and nothing of it is left")
     func writing() throws {
         for id in ["second", "third"] { try store.store(id, bytes: 5_000) }
         try cut(to: 0)
         #expect(throws: StoreError.self) { try store.store("fourth", bytes: 5_000) }
-        #expect(losses == [.logCut(path: log, commits: 2)])
+        #expect(losses == [.walCut(path: wal, commits: 2)])
         try store.store("fifth", bytes: 5_000)
         #expect(try ids() == ["first", "fifth"].sorted())
     }
 
-    @Test("of a log that is cut in the middle the commits before that are kept")
+    @Test("of a WAL that is cut in the middle the commits before that are kept")
     func cutInTheMiddle() throws {
         try store.store("second", bytes: 5_000)
-        let size = try logSize()
+        let size = try walSize()
         for id in ["third", "fourth"] { try store.store(id, bytes: 5_000) }
         try cut(to: size + 100)
         store.database.lookAfterFiles()
-        #expect(losses == [.logCut(path: log, commits: 3)])
+        #expect(losses == [.walCut(path: wal, commits: 3)])
         #expect(try ids() == ["first", "second"])
         #expect(try reader.integer("SELECT count(*) FROM token") == 2)
     }
 
-    @Test("a log that is cut while a part of it was moved leaves a database that is used only when it is sound")
+    @Test("a WAL that is cut while a part of it was moved leaves a database that is used only when it is sound")
     func cutBehindACheckpoint() throws {
         try store.store("second", bytes: 5_000)
-        let size = try logSize()
+        let size = try walSize()
         try store.store("third", bytes: 5_000)
         // So far it will be moved.
         try reader.execute("BEGIN")
@@ -105,7 +105,7 @@ import Testing
         try reader.execute("COMMIT")
         try cut(to: size)
         store.database.lookAfterFiles()
-        #expect(losses == [.logCut(path: log, commits: 3)])
+        #expect(losses == [.walCut(path: wal, commits: 3)])
         let check = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
         let isSound = try check.text("PRAGMA integrity_check") == "ok"
         #expect((store.state.fault == nil) == isSound)
@@ -114,25 +114,25 @@ import Testing
         #expect(store.state.fault?.description.contains("token-cache restore") == true)
     }
 
-    @Test("a log that was in the database already can be cut")
+    @Test("a WAL that was in the database already can be cut")
     func cutAfterACheckpoint() throws {
         try store.store("second", bytes: 5_000)
         #expect(try checkpoint(.passive) == .complete)
         try cut(to: 0)
         store.database.lookAfterFiles()
-        #expect(losses == [.logCut(path: log, commits: 0)])
+        #expect(losses == [.walCut(path: wal, commits: 0)])
         #expect(losses[0].description.contains("nothing is lost"))
         try store.store("third", bytes: 5_000)
         #expect(try ids() == ["first", "second", "third"])
     }
 
-    @Test("a log that is removed or replaced is put back, and nothing is lost", arguments: [false, true])
+    @Test("a WAL that is removed or replaced is put back, and nothing is lost", arguments: [false, true])
     func removed(_ isReplaced: Bool) throws {
         for id in ["second", "third"] { try store.store(id, bytes: 5_000) }
-        try FileManager.default.removeItem(atPath: log)
-        if isReplaced { try Data().write(to: URL(filePath: log)) }
+        try FileManager.default.removeItem(atPath: wal)
+        if isReplaced { try Data().write(to: URL(filePath: wal)) }
         store.database.lookAfterFiles()
-        #expect(losses == [.logPutBack(path: log)])
+        #expect(losses == [.walPutBack(path: wal)])
         #expect(store.state.fault == nil)
         #expect(try ids() == ["first", "second", "third"])
         #expect(try reader.integer("SELECT count(*) FROM token") == 3)
@@ -144,29 +144,29 @@ import Testing
             ])
     }
 
-    @Test("a log that cannot be put back at once is not given up")
+    @Test("a WAL that cannot be put back at once is not given up")
     func stranded() async throws {
         try store.store("second", bytes: 5_000)
-        try FileManager.default.removeItem(atPath: log)
-        try FileManager.default.createDirectory(atPath: log + ".new/in the way", withIntermediateDirectories: true)
+        try FileManager.default.removeItem(atPath: wal)
+        try FileManager.default.createDirectory(atPath: wal + ".new/in the way", withIntermediateDirectories: true)
         for _ in 0..<2 {
             #expect(throws: StoreError.self) { try store.store("third", bytes: 5_000) }
             store.database.lookAfterFiles()
             #expect(store.state.fault != nil)
         }
         #expect(losses.count == 1)
-        try FileManager.default.removeItem(atPath: log + ".new")
+        try FileManager.default.removeItem(atPath: wal + ".new")
         // Longer than it waits between two attempts.
         try await Task.sleep(for: .milliseconds(200))
         store.database.lookAfterFiles()
-        #expect(losses.last == .logPutBack(path: log))
+        #expect(losses.last == .walPutBack(path: wal))
         #expect(try ids().contains("second"))
         try store.store("fourth", bytes: 5_000)
         #expect(try ids().contains("fourth"))
     }
 
     @Test(
-        "a log that is cut or removed while it is not open is told of, and the store goes on", arguments: [false, true])
+        "a WAL that is cut or removed while it is not open is told of, and the store goes on", arguments: [false, true])
     func lostBetweenTwoConnections(_ isRemoved: Bool) throws {
         try store.store("second", bytes: 5_000)
         #expect(throws: StoreError.self) {
@@ -174,37 +174,37 @@ import Testing
                 throw SQLiteError(code: 10, message: "disk I/O error", sql: "test")
             }
         }
-        if isRemoved { try FileManager.default.removeItem(atPath: log) } else { try cut(to: 0) }
+        if isRemoved { try FileManager.default.removeItem(atPath: wal) } else { try cut(to: 0) }
         store.database.lookAfterFiles()
-        #expect(losses == [.logCut(path: log, commits: nil)])
+        #expect(losses == [.walCut(path: wal, commits: nil)])
         #expect(try ids() == ["first"])
         try store.store("third", bytes: 5_000)
         #expect(try ids() == ["first", "third"])
         #expect(!FileManager.default.fileExists(atPath: data + "/tokens.db-shm"))
     }
 
-    @Test("a reader makes no log, which the writer would not know")
+    @Test("a reader makes no WAL, which the writer would not know")
     func readersMakeNone() throws {
-        try FileManager.default.removeItem(atPath: log)
+        try FileManager.default.removeItem(atPath: wal)
         let other = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
         #expect(throws: SQLiteError.self) { try other.integer("SELECT count(*) FROM token") }
-        #expect(!FileManager.default.fileExists(atPath: log))
+        #expect(!FileManager.default.fileExists(atPath: wal))
         store.database.lookAfterFiles()
         #expect(try ids() == ["first"])
     }
 
-    @Test("sessions go on over a log that is cut or removed", arguments: [false, true])
+    @Test("sessions go on over a WAL that is cut or removed", arguments: [false, true])
     func sessions(_ isRemoved: Bool) async throws {
         let events = Events()
         let data = folder.path + "/other"
-        let log = data + "/tokens.db-wal"
+        let wal = data + "/tokens.db-wal"
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
         let session = try await ConformanceSession.open(store)
         for round in 0..<5 {
             try await session.put("\(round)", under: "me")
             #expect(try await session.get("me") == "\(round)")
-            if isRemoved { try FileManager.default.removeItem(atPath: log) } else { _ = truncate(log, 0) }
+            if isRemoved { try FileManager.default.removeItem(atPath: wal) } else { _ = truncate(wal, 0) }
             // The write finds it out, or the look did before it.
             _ = try? await session.put("perhaps", under: "other")
             // Between the two of them it is opened anew.
@@ -221,9 +221,9 @@ import Testing
         for number in 0..<20 { try store.store("\(number)", bytes: 5_000) }
         #expect(try checkpoint(.truncate) == .complete)
         // A checkpoint that makes it shorter is no reason.
-        _ = try store.database.perform { (committer) throws(SQLiteError) in
-            try committer.connection.execute("DELETE FROM token WHERE length(key) = 1; PRAGMA incremental_vacuum")
-            return try committer.checkpoint()
+        _ = try store.database.perform { (writer) throws(SQLiteError) in
+            try writer.connection.execute("DELETE FROM token WHERE length(key) = 1; PRAGMA incremental_vacuum")
+            return try writer.checkpoint()
         }
         store.database.lookAfterFiles()
         try store.store("last", bytes: 100)

@@ -7,18 +7,18 @@ internal import TokenStore
 ///
 /// The layout of the index is a part of SQLite's file format (sqlite.org/walformat.html, section 2.1).
 extension SQLiteConnection {
-    /// What the index says of the log.
-    struct LogIndex: Equatable {
+    /// What the index says of the WAL.
+    struct WALIndex: Equatable {
         /// Up to the last commit.
         var frames: Int
         /// Those that are in the database already.
         var movedFrames: Int
         var pageSize: Int
-        /// Pages of the database as of the last commit; 0 when none has been made or found in the log.
+        /// Pages of the database as of the last commit; 0 when none has been made or found in the WAL.
         var databasePages: Int
 
-        /// Bytes that the log has at least; 0 when nothing in it counts.
-        var size: Int { frames == 0 ? 0 : LogIndex.headSize + frames * frameSize }
+        /// Bytes that the WAL has at least; 0 when nothing in it counts.
+        var size: Int { frames == 0 ? 0 : WALIndex.headSize + frames * frameSize }
 
         var databaseSize: Int? { databasePages == 0 ? nil : databasePages * pageSize }
 
@@ -30,13 +30,13 @@ extension SQLiteConnection {
     /// Bytes of the index that are mapped at a time.
     private static let indexRegion: Int32 = 32_768
 
-    /// The index; nil before the log was read for the first time.
-    var logIndex: LogIndex? {
-        var found: LogIndex?
+    /// The index; nil before the WAL was read for the first time.
+    var walIndex: WALIndex? {
+        var found: WALIndex?
         _ = unsafe withIndex { index in
             guard unsafe index.load(fromByteOffset: 12, as: UInt8.self) != 0 else { return }
             let pageSize = unsafe Int(index.load(fromByteOffset: 14, as: UInt16.self))
-            found = LogIndex(
+            found = WALIndex(
                 frames: unsafe Int(index.load(fromByteOffset: 16, as: UInt32.self)),
                 movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self)),
                 // 65,536 does not fit.
@@ -78,23 +78,23 @@ extension SQLiteConnection {
             _ = unsafe methods.xShmLock(file, locks.lowerBound, count, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE)
         }
         guard code == SQLITE_OK else {
-            throw SQLiteError(code: code, message: "the log's index cannot be changed", sql: "checkpoint")
+            throw SQLiteError(code: code, message: "the WAL's index cannot be changed", sql: "checkpoint")
         }
     }
 
-    /// Has the next checkpoint move all of the log, also what is in the database already.
+    /// Has the next checkpoint move all of the WAL, also what is in the database already.
     ///
     /// After a sync of the database has failed nobody knows how much of that has reached the disk. SQLite has noted in the
-    /// log's index how many frames were moved, synced or not, and would move only later ones (nBackfill, at byte 96).
-    /// Readers, too, look into the log again.
+    /// WAL's index how many frames were moved, synced or not, and would move only later ones (nBackfill, at byte 96).
+    /// Readers, too, look into the WAL again.
     func forgetMovedPages() throws(SQLiteError) {
         try unsafe changeIndex(holding: 1...1) { unsafe $0.storeBytes(of: 0, toByteOffset: 96, as: UInt32.self) }
     }
 
-    /// Cuts off what is in the log behind the last commit.
-    func cutLogBehindCommits() throws(SQLiteError) {
-        guard let log, let index = logIndex, try log.size() > index.size else { return }
-        try log.cut(to: index.size)
+    /// Cuts off what is in the WAL behind the last commit.
+    func cutWALBehindCommits() throws(SQLiteError) {
+        guard let wal, let index = walIndex, try wal.size() > index.size else { return }
+        try wal.cut(to: index.size)
     }
 
     /// Makes the index and the WAL agree again after the WAL was removed or cut.
@@ -106,20 +106,20 @@ extension SQLiteConnection {
     /// - Parameters:
     ///   - path: Where the WAL belongs.
     ///   - wasRemoved: Whether the path no longer leads to the WAL that is open here.
-    func mendLog(_ path: String, wasRemoved: Bool) throws(SQLiteError) -> LogLoss {
-        guard let log, let index = logIndex else { return .commits }
-        let size = try log.size()
+    func repairWAL(_ path: String, wasRemoved: Bool) throws(SQLiteError) -> WALLoss {
+        guard let wal, let index = walIndex else { return .commits }
+        let size = try wal.size()
         let wasCut = size < index.size
-        var (kept, loss) = (index.size, LogLoss.none)
+        var (kept, loss) = (index.size, WALLoss.none)
         if wasCut {
-            let frames = max(0, size - LogIndex.headSize) / index.frameSize
+            let frames = max(0, size - WALIndex.headSize) / index.frameSize
             let isOlder = frames < max(1, index.movedFrames)
-            kept = isOlder ? 0 : LogIndex.headSize + frames * index.frameSize
+            kept = isOlder ? 0 : WALIndex.headSize + frames * index.frameSize
             // A checkpoint leaves out a page that a later frame has once more; with that frame lost, the page is too old.
             loss = isOlder && index.movedFrames > 0 && index.movedFrames < index.frames ? .pages : .commits
-            try log.cut(to: kept)
+            try wal.cut(to: kept)
         }
-        if wasRemoved { try log.copy(kept, to: path) }
+        if wasRemoved { try wal.copy(kept, to: path) }
         if wasCut { try forgetIndex() }
         return loss
     }
@@ -135,8 +135,8 @@ extension SQLiteConnection {
 
     /// Empties the removed WAL that is open here, after its copy was put back and moved into the database: connections that
     /// still have it open would read pages from it by the index of the new one.
-    func emptyLog() {
-        try? log?.cut(to: 0)
+    func emptyWAL() {
+        try? wal?.cut(to: 0)
     }
 
     /// Discards the WAL and its index where the index, which another connection may have kept, has more than is left of the
@@ -146,12 +146,12 @@ extension SQLiteConnection {
     ///
     /// - Parameter path: The WAL's.
     /// - Returns: What is lost; nil when the two agree.
-    func forgetLostLog(_ path: String) throws(SQLiteError) -> LogLoss? {
+    func forgetLostWAL(_ path: String) throws(SQLiteError) -> WALLoss? {
         try withKeptIndex { (index) throws(SQLiteError) in
             guard FileStatus.size(of: path) < index.size else { return nil }
-            guard unsafe truncate(path, 0) == 0 || errno == ENOENT else { throw .system("cut", of: "log") }
+            guard unsafe truncate(path, 0) == 0 || errno == ENOENT else { throw .system("cut", of: "WAL") }
             try forgetIndex()
-            return index.movedFrames == index.frames ? LogLoss.none : .pages
+            return index.movedFrames == index.frames ? WALLoss.none : .pages
         }
     }
 
@@ -165,7 +165,7 @@ extension SQLiteConnection {
 
     /// Lends the index that another connection has kept, before this one has read anything; nil when there is none.
     private func withKeptIndex<Result>(
-        _ body: (LogIndex) throws(SQLiteError) -> Result?
+        _ body: (WALIndex) throws(SQLiteError) -> Result?
     ) throws(SQLiteError) -> Result? {
         guard let file = unsafe file else { return nil }
         let methods = unsafe file.pointee.pMethods.pointee
@@ -175,12 +175,12 @@ extension SQLiteConnection {
             throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "lock")
         }
         defer { _ = unsafe methods.xUnlock(file, SQLITE_LOCK_NONE) }
-        guard let index = logIndex else { return nil }
+        guard let index = walIndex else { return nil }
         return try body(index)
     }
 
-    /// What is lost with a part of the log.
-    enum LogLoss {
+    /// What is lost with a part of the WAL.
+    enum WALLoss {
         case none
         /// The last commits; the database is as it was before them.
         case commits

@@ -6,12 +6,12 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-@Suite struct DamagedLogTests {
+@Suite struct DamagedWALTests {
     private let folder: TemporaryDirectory
-    /// As a crash has left it: with all commits in the log.
+    /// As a crash has left it: with all commits in the WAL.
     private let crashed: String
     private let bytes: [UInt8]
-    /// The log's length after each commit.
+    /// The WAL's length after each commit.
     private let ends: [Int]
 
     private static let ids = ["one", "two", "three", "four"]
@@ -24,11 +24,11 @@ import Testing
         try store.store("zero", bytes: 100)
         // What comes now is written over an earlier round's frames.
         for number in 0..<5 { try store.store("zero\(number)", bytes: 30_000) }
-        _ = try store.database.perform { (committer) throws(SQLiteError) in try committer.checkpoint(.restart) }
+        _ = try store.database.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.restart) }
         var ends: [Int] = []
         for id in Self.ids {
             try store.store(id, bytes: 9_000)
-            let index = try store.database.perform { (committer) throws(SQLiteError) in committer.connection.logIndex }
+            let index = try store.database.perform { (writer) throws(SQLiteError) in writer.connection.walIndex }
             ends.append(try #require(index).size)
         }
         try FileManager.default.copyItem(atPath: folder.path + "/data", toPath: crashed)
@@ -39,10 +39,10 @@ import Testing
         #expect(ends[0] >= 32 + 3 * Self.frameSize && ends[3] < bytes.count)
     }
 
-    private func damage(_ bytes: [UInt8]) throws -> LogDamage? {
+    private func damage(_ bytes: [UInt8]) throws -> WALDamage? {
         let path = folder.path + "/wal"
         try Data(bytes).write(to: URL(filePath: path))
-        return try LogExamination.damage(of: path)
+        return try WALExaminer.damage(of: path)
     }
 
     private func flipped(_ offset: Int) -> [UInt8] {
@@ -51,9 +51,9 @@ import Testing
         return bytes
     }
 
-    @Test("a whole log, one that ends anywhere, and none at all are not damaged")
+    @Test("a whole WAL, one that ends anywhere, and none at all are not damaged")
     func tornTails() throws {
-        #expect(try LogExamination.damage(of: folder.path + "/none") == nil)
+        #expect(try WALExaminer.damage(of: folder.path + "/none") == nil)
         #expect(try damage(bytes) == nil)
         for size in stride(from: 0, to: bytes.count, by: 1_001) {
             #expect(try damage(Array(bytes[..<size])) == nil, "\(size)")
@@ -114,30 +114,30 @@ import Testing
         return options
     }
 
-    private func keptLogs() throws -> [String] {
+    private func keptCopies() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: crashed).filter { $0.hasPrefix("tokens.db-wal.damaged-") }
     }
 
-    @Test("a damaged log keeps a store from being opened, by anybody, until that is accepted, and is kept")
+    @Test("a damaged WAL keeps a store from being opened, by anybody, until that is accepted, and is kept")
     func opening() async throws {
         let damaged = flipped(ends[0] + 100)
-        let log = URL(filePath: crashed + "/tokens.db-wal")
-        try Data(damaged).write(to: log)
+        let wal = URL(filePath: crashed + "/tokens.db-wal")
+        try Data(damaged).write(to: wal)
         for _ in 0..<2 {
             let error = #expect(throws: SQLiteOpenError.self) {
                 try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
             }
             #expect(error?.description.contains("--accept-damaged-wal") == true)
-            #expect(try [UInt8](Data(contentsOf: log)) == damaged)
+            #expect(try [UInt8](Data(contentsOf: wal)) == damaged)
         }
         #expect(try SQLiteExaminer(directory: crashed).examine()?.damage?.text.contains("3 commits") == true)
-        let kept = try keptLogs()
+        let kept = try keptCopies()
         #expect(kept.count == 1)
         #expect(try [UInt8](Data(contentsOf: URL(filePath: crashed + "/" + kept[0]))) == damaged)
         let mode = try FileManager.default.attributesOfItem(atPath: crashed + "/" + kept[0])[.posixPermissions] as? Int
         #expect(mode == 0o600)
         let events = Events()
-        let accepting = options { $0.acceptsDamagedLog = true }
+        let accepting = options { $0.acceptsDamagedWAL = true }
         let store = try SQLiteTokenStore(directory: crashed, options: accepting) { events.add($0) }
         let isTold = events.all.contains { $0.says("the operator has accepted that") && $0.severity == .fault }
         #expect(isTold)
@@ -151,25 +151,25 @@ import Testing
         let again = try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
         #expect(try await ConformanceSession.open(again).get("new") == "1")
         again.close()
-        #expect(try keptLogs() == kept)
+        #expect(try keptCopies() == kept)
     }
 
-    @Test("a copy of a damaged log that cannot be kept is a reason not to go on, even if that is accepted")
+    @Test("a copy of a damaged WAL that cannot be kept is a reason not to go on, even if that is accepted")
     func notKept() throws {
-        let log = crashed + "/tokens.db-wal"
-        try Data(flipped(ends[0] + 100)).write(to: URL(filePath: log))
-        try FileManager.default.createDirectory(atPath: log + ".keeping/in the way", withIntermediateDirectories: true)
+        let wal = crashed + "/tokens.db-wal"
+        try Data(flipped(ends[0] + 100)).write(to: URL(filePath: wal))
+        try FileManager.default.createDirectory(atPath: wal + ".keeping/in the way", withIntermediateDirectories: true)
         let error = #expect(throws: SQLiteOpenError.self) {
-            try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedLog = true }) { _ in }
+            try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedWAL = true }) { _ in }
         }
-        guard case .damagedLogNotKept = error else {
+        guard case .damagedWALNotKept = error else {
             Issue.record("\(String(describing: error))")
             return
         }
-        #expect(try [UInt8](Data(contentsOf: URL(filePath: log))) == flipped(ends[0] + 100))
+        #expect(try [UInt8](Data(contentsOf: URL(filePath: wal))) == flipped(ends[0] + 100))
     }
 
-    @Test("a backup takes the place of a store with a damaged log, which is kept")
+    @Test("a backup takes the place of a store with a damaged WAL, which is kept")
     func restoring() async throws {
         let backup = folder.path + "/backup.db"
         let other = try SQLiteTokenStore(at: folder.path + "/other") { $0.isSealed = false }
@@ -182,24 +182,24 @@ import Testing
             #expect(try replacement.restore(backup) { _ in }.tokens == 0)
         }
         #expect(events.all.contains { $0.says("of the store that is replaced is damaged") })
-        #expect(try keptLogs().count == 1)
+        #expect(try keptCopies().count == 1)
     }
 
-    /// A store as a crash leaves it when a part of its log was in the database: its folder, and the log's length up to there.
+    /// A store as a crash leaves it when a part of its WAL was in the database: its folder, and the WAL's length up to there.
     private func partlyMoved() throws -> (folder: String, moved: Int) {
         let (data, copy) = (folder.path + "/moving", folder.path + "/moved")
         let store = try WriterHarness(data)
         for number in 0..<200 { try store.store("old\(number)", bytes: 1_000) }
-        _ = try store.database.perform { (committer) throws(SQLiteError) in try committer.checkpoint(.truncate) }
+        _ = try store.database.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.truncate) }
         for number in 0..<200 { try store.store("new\(number)", bytes: 1_000) }
-        // Whoever reads this state keeps what comes later from being moved, and the log from being begun anew.
+        // Whoever reads this state keeps what comes later from being moved, and the WAL from being begun anew.
         let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
         try reader.execute("BEGIN")
         #expect(try reader.integer("SELECT count(*) FROM token") == 400)
         try store.store("last", bytes: 1_000)
-        let index = try store.database.perform { (committer) throws(SQLiteError) in
-            _ = try committer.connection.checkpoint(.passive, waiting: 0)
-            return committer.connection.logIndex
+        let index = try store.database.perform { (writer) throws(SQLiteError) in
+            _ = try writer.connection.checkpoint(.passive, waiting: 0)
+            return writer.connection.walIndex
         }
         let found = try #require(index)
         #expect(found.movedFrames > 0 && found.movedFrames < found.frames)
@@ -208,15 +208,15 @@ import Testing
         return (copy, 32 + found.movedFrames * found.frameSize)
     }
 
-    @Test("a database that has moved more of a damaged log than can be read takes no more tokens")
+    @Test("a database that has moved more of a damaged WAL than can be read takes no more tokens")
     func mixedPages() async throws {
         let (data, moved) = try partlyMoved()
-        let log = URL(filePath: data + "/tokens.db-wal")
-        var bytes = [UInt8](try Data(contentsOf: log))
+        let wal = URL(filePath: data + "/tokens.db-wal")
+        var bytes = [UInt8](try Data(contentsOf: wal))
         bytes[moved / 2] ^= 1
-        try Data(bytes).write(to: log)
+        try Data(bytes).write(to: wal)
         var accepting = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
-        accepting.acceptsDamagedLog = true
+        accepting.acceptsDamagedWAL = true
         do {
             let copy = folder.path + "/converted"
             try FileManager.default.copyItem(atPath: data, toPath: copy)
@@ -230,7 +230,7 @@ import Testing
         let events = Events()
         let store = try SQLiteTokenStore(at: data, events: events) {
             $0.isSealed = false
-            $0.acceptsDamagedLog = true
+            $0.acceptsDamagedWAL = true
         }
         defer { store.close() }
         let session = try await ConformanceSession.open(store)
@@ -240,15 +240,15 @@ import Testing
         #expect(events.all.contains { $0.says("the operator has accepted that") })
     }
 
-    @Test("a log that is damaged while the store is in use is not dropped before a restart, even if that is accepted")
+    @Test("a WAL that is damaged while the store is in use is not dropped before a restart, even if that is accepted")
     func damageInUse() throws {
         let data = folder.path + "/used"
-        let store = try WriterHarness(data) { $0.acceptsDamagedLog = true }
+        let store = try WriterHarness(data) { $0.acceptsDamagedWAL = true }
         for id in Self.ids { try store.store(id, bytes: 9_000) }
         let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
         #expect(try reader.integer("SELECT count(*) FROM token") == 4)
-        let log = data + "/tokens.db-wal"
-        let file = try FileHandle(forUpdating: URL(filePath: log))
+        let wal = data + "/tokens.db-wal"
+        let file = try FileHandle(forUpdating: URL(filePath: wal))
         try file.seek(toOffset: UInt64(32 + Self.frameSize + 2_000))
         try file.write(contentsOf: [1, 2, 3])
         try file.close()

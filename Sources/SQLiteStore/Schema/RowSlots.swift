@@ -7,7 +7,7 @@
 ///
 /// More bits would be longer in the tree's inner pages (sqlite.org/fileformat2.html, section 1.6), of which fewer would then
 /// fit into a reader's memory.
-enum Slots {
+enum RowSlots {
     static let count: Int64 = 15
 
     /// The first slot of the rows with a hash; above 0.

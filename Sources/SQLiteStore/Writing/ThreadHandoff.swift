@@ -1,7 +1,7 @@
 /// A value that one thread makes and another one takes over.
 ///
 /// Unchecked: only the taker touches the value once it is in here.
-final class HandedOver<Value>: @unchecked Sendable {
+final class ThreadHandoff<Value>: @unchecked Sendable {
     private var value: Value?
 
     init(_ value: Value) {

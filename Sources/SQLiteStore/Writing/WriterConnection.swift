@@ -3,7 +3,7 @@ internal import TokenStore
 /// The writer's connection with its statements: all that is written to the database is written here.
 ///
 /// Used by one thread at a time.
-final class Committer {
+final class WriterConnection {
     let connection: SQLiteConnection
     private let begin: SQLiteStatement
     private let end: SQLiteStatement
@@ -21,7 +21,7 @@ final class Committer {
     /// The backup that is being written.
     var copy: DatabaseCopy?
     /// Nil until it is needed for the first time.
-    var mover: LogMover?
+    var checkpointer: BackgroundCheckpointer?
 
     /// - Parameter seals: What the keys have sealed, which is kept in the database.
     init(
@@ -96,8 +96,8 @@ final class Committer {
         try transaction { () throws(SQLiteError) in try sealTable.storeExactly() }
     }
 
-    /// Bytes of what is in the log, the frames' heads left out.
-    var logSize: Int { connection.loggedPages * pageSize }
+    /// Bytes of what is in the WAL, the frames' heads left out.
+    var walSize: Int { connection.walPages * pageSize }
 
     /// Counts rows that a statement has just removed.
     func noteRemoved(_ count: Int) {

@@ -5,21 +5,21 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-@Suite struct LogMoverTests {
+@Suite struct BackgroundCheckpointerTests {
     private let folder: TemporaryDirectory
     private let opener: StoreOpener
-    private let committer: Committer
+    private let writer: WriterConnection
 
     init() throws {
         folder = try TemporaryDirectory()
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
         options.isSealed = false
         opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options) { _ in }
-        committer = try opener.open().committer
+        writer = try opener.open().writer
         for name in 1...9 { try write(UInt8(name), 0) }
         // By which the database is no small one.
         try write(10, 0, size: 8 << 20)
-        _ = try committer.checkpoint()
+        _ = try writer.checkpoint()
     }
 
     private func key(_ name: UInt8) -> RowKey {
@@ -32,9 +32,9 @@ import Testing
     private func write(_ name: UInt8, _ version: UInt8, size: Int = 3_000) throws {
         let row = Row(
             key: key(name), value: [UInt8](repeating: version, count: size), keyNumber: 0,
-            times: RowTimes(writtenAt: 1, expiresAt: nil), id: [], index: ObjectIdentifier(committer)
+            times: RowTimes(writtenAt: 1, expiresAt: nil), id: [], index: ObjectIdentifier(writer)
         )
-        for outcome in try committer.commit([row]) { try outcome.get() }
+        for outcome in try writer.commit([row]) { try outcome.get() }
     }
 
     /// The rows' versions in the database's file alone; it has to be whole, as no page is made new here.
@@ -50,58 +50,58 @@ import Testing
 
     /// Moves ahead what came before a commit, and waits for its sync.
     private func moveAhead(before commit: () throws -> Void) async throws {
-        try committer.holdLog()
+        try writer.holdWAL()
         try commit()
         try await withCheckedThrowingContinuation { continuation in
             do {
-                let moved = try committer.moveLogAhead { continuation.resume() }
-                #expect(moved.map { $0 > 0 && $0 < committer.logSize } == true)
+                let moved = try writer.checkpointAhead { continuation.resume() }
+                #expect(moved.map { $0 > 0 && $0 < writer.walSize } == true)
             } catch {
                 continuation.resume(throwing: error)
             }
         }
     }
 
-    @Test("what came before the last commit is moved, and the log goes on until the checkpoint")
+    @Test("what came before the last commit is moved, and the WAL goes on until the checkpoint")
     func moving() async throws {
         try write(1, 1)
         try write(2, 1)
         #expect(try moved() == [0, 0, 0, 0, 0, 0, 0, 0, 0])
         try await moveAhead { try write(3, 1) }
         #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
-        #expect(committer.mover?.isSynchronizing == false)
-        let size = committer.logSize
+        #expect(writer.checkpointer?.isSynchronizing == false)
+        let size = writer.walSize
         try write(4, 1)
-        #expect(committer.logSize > size)
+        #expect(writer.walSize > size)
         // What has changed again is not moved twice.
         try await moveAhead { try write(4, 2) }
         #expect(try moved() == [1, 1, 1, 0, 0, 0, 0, 0, 0])
         try write(1, 3)
-        #expect(try committer.checkpoint(.restart) == .complete)
+        #expect(try writer.checkpoint(.restart) == .complete)
         #expect(try moved() == [3, 1, 1, 2, 0, 0, 0, 0, 0])
         try write(5, 1)
-        #expect(committer.logSize < size)
+        #expect(writer.walSize < size)
     }
 
     @Test("of a small database nothing is moved ahead")
     func small() throws {
-        #expect(try committer.remove([key(10)]) == 1)
-        try committer.holdLog()
+        #expect(try writer.remove([key(10)]) == 1)
+        try writer.holdWAL()
         try write(1, 1)
-        #expect(try committer.moveLogAhead { Issue.record("nothing was moved") } == nil)
-        #expect(try committer.checkpoint(.restart) == .complete)
+        #expect(try writer.checkpointAhead { Issue.record("nothing was moved") } == nil)
+        #expect(try writer.checkpoint(.restart) == .complete)
         #expect(try moved() == [1, 0, 0, 0, 0, 0, 0, 0, 0])
     }
 
     @Test("a checkpoint lets go of what is held")
     func letsGo() throws {
         try write(1, 1)
-        try committer.holdLog()
+        try writer.holdWAL()
         try write(2, 1)
-        #expect(try committer.checkpoint(.restart, waiting: 0) == .complete)
+        #expect(try writer.checkpoint(.restart, waiting: 0) == .complete)
         #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
         // There is nothing to be moved any more.
-        #expect(try committer.moveLogAhead { Issue.record("nothing was moved") } == nil)
+        #expect(try writer.checkpointAhead { Issue.record("nothing was moved") } == nil)
     }
 
     @Test("after a fault all is moved again, also what was moved ahead and has not reached the disk")
@@ -114,7 +114,7 @@ import Testing
         let file = try FileHandle(forWritingTo: URL(filePath: opener.database))
         try file.write(contentsOf: before)
         #expect(try moved() == [0, 0, 0, 0, 0, 0, 0, 0, 0])
-        try opener.settle(committer)
+        try opener.settle(writer)
         #expect(try moved() == [1, 1, 1, 0, 0, 0, 0, 0, 0])
         // Closed last, as it takes the locks with it that SQLite has on the file.
         try file.close()

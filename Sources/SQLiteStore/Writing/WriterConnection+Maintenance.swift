@@ -1,7 +1,7 @@
 internal import TokenStore
 
 /// What the writer does between groups: small steps, each a transaction of its own that holds up no answer for long.
-extension Committer {
+extension WriterConnection {
     /// Rows that one step of an expiry removes.
     private static let expiryBatch = 256
     /// Pages that one step gives back to the file system, and the number of free pages that are kept for growth.
@@ -57,14 +57,14 @@ extension Committer {
         return true
     }
 
-    /// Writes and syncs as much as tokens of so many bytes need, both to the log and to the database, and leaves nothing
+    /// Writes and syncs as much as tokens of so many bytes need, both to the WAL and to the database, and leaves nothing
     /// but free pages behind: a disk that takes this takes tokens as well.
     ///
     /// What is overwritten takes no room, so a small write may succeed on a full disk where a token does not.
     func tryToWrite(bytes: Int) throws(SQLiteError) {
         try transaction { () throws(SQLiteError) in
             try connection.execute("CREATE TABLE probe (value BLOB)")
-            // In pages that are overwritten with zeros when they are freed, so that the log gets all of them.
+            // In pages that are overwritten with zeros when they are freed, so that the WAL gets all of them.
             try connection.execute("INSERT INTO probe VALUES (zeroblob(\(bytes)))")
             try connection.execute("DROP TABLE probe")
         }
@@ -73,47 +73,47 @@ extension Committer {
 
     private static let smallDatabase = 8 << 20
 
-    /// Holds the log's present state until `moveLogAhead` or a checkpoint.
+    /// Holds the WAL's present state until `checkpointAhead` or a checkpoint.
     ///
     /// Where that is not worth it or not possible, for want of descriptors for instance, the checkpoint does all. Throws what
     /// an earlier sync has come to.
-    func holdLog() throws(SQLiteError) {
-        try mover?.finish()
+    func holdWAL() throws(SQLiteError) {
+        try checkpointer?.finish()
         // All pages of a small one are moved in some milliseconds; ahead, most of them would have to be once more.
         guard try usedBytes() >= Self.smallDatabase else { return }
         do throws(SQLiteError) {
-            if mover == nil { mover = try LogMover(path: connection.path) }
-            try mover?.hold()
+            if checkpointer == nil { checkpointer = try BackgroundCheckpointer(path: connection.path) }
+            try checkpointer?.hold()
         } catch {
-            mover?.release()
+            checkpointer?.release()
         }
     }
 
     /// Moves what is held, when there was another commit since, and has the database synced in the background.
     ///
     /// - Parameter whenDone: Called on another thread when it is synced.
-    /// - Returns: Bytes of the log that are in the database now; nil when nothing was held.
-    func moveLogAhead(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) -> Int? {
-        guard let mover, mover.isHolding else { return nil }
-        defer { mover.release() }
+    /// - Returns: Bytes of the WAL that are in the database now; nil when nothing was held.
+    func checkpointAhead(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) -> Int? {
+        guard let checkpointer, checkpointer.isHolding else { return nil }
+        defer { checkpointer.release() }
         _ = try connection.checkpoint(.passive, waiting: 0)
         // Before another thread uses its connection.
-        mover.release()
-        mover.synchronize(whenDone: whenDone)
+        checkpointer.release()
+        checkpointer.synchronize(whenDone: whenDone)
         return connection.movedPages * pageSize
     }
 
-    /// Moves the log into the database, and cuts it to nothing or has it begin anew, as far as readers allow.
+    /// Moves the WAL into the database, and cuts it to nothing or has it begin anew, as far as readers allow.
     ///
     /// - Parameters:
-    ///   - mode: What becomes of the log afterwards.
+    ///   - mode: What becomes of the WAL afterwards.
     ///   - milliseconds: How long readers are waited for.
     ///   - insists: Whether readers that are in the way of the moving itself are waited for as well. Without new commits
     ///     each of them is so for no longer than its loop's turn; under constant load there is always another one.
     func checkpoint(
         _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
-        try mover?.finish()
+        try checkpointer?.finish()
         // The first moves the pages while readers go on; only then is there a short wait for them.
         let isMoved = try connection.checkpoint(.passive, waiting: 0) == .complete
         guard isMoved || insists else { return .heldUp }

@@ -2,7 +2,7 @@ internal import Glibc
 internal import System
 
 /// Where a WAL is damaged, and how many commits that clients were told are stored can no longer be read.
-package struct LogDamage: Hashable, Sendable, Codable, CustomStringConvertible {
+package struct WALDamage: Hashable, Sendable, Codable, CustomStringConvertible {
     /// The first frame whose checksum is wrong, counted from 1; 0 for the WAL's head.
     package let frame: Int
     /// Commits from there on whose marks can still be found, and their frames; there may have been more.
@@ -25,9 +25,9 @@ package struct LogDamage: Hashable, Sendable, Codable, CustomStringConvertible {
 /// the bad frame had been synced: then the WAL is damaged, and acknowledged commits would be dropped.
 ///
 /// Damage in the last group looks like an incomplete group. Frames of an earlier round, which the WAL is written over, have
-/// other salts and do not count; what is left of a group that failed is cut off at once (see `BatchedLog`). SQLite
+/// other salts and do not count; what is left of a group that failed is cut off at once (see `WALWriteBuffer`). SQLite
 /// repeats the mark, to fill a sector, only in builds without SQLITE_POWERSAFE_OVERWRITE, which is on by default.
-struct LogExamination {
+struct WALExaminer {
     private static let headSize = 32
     private static let frameHeadSize = 24
     private static let magic: UInt32 = 0x377f_0682
@@ -67,14 +67,14 @@ struct LogExamination {
     private var checksum: Checksum
 
     /// The damage of a WAL; nil for a sound one and when there is none.
-    static func damage(of path: String) throws(SQLiteError) -> LogDamage? {
+    static func damage(of path: String) throws(SQLiteError) -> WALDamage? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
-            guard errno == ENOENT || errno == ENOTDIR else { throw .system("open", of: "log") }
+            guard errno == ENOENT || errno == ENOTDIR else { throw .system("open", of: "WAL") }
             return nil
         }
         defer { close(descriptor) }
-        guard var examination = try LogExamination(descriptor) else { return nil }
+        guard var examination = try WALExaminer(descriptor) else { return nil }
         return try examination.damage()
     }
 
@@ -98,7 +98,7 @@ struct LogExamination {
         self.descriptor = descriptor
     }
 
-    private mutating func damage() throws(SQLiteError) -> LogDamage? {
+    private mutating func damage() throws(SQLiteError) -> WALDamage? {
         var firstBad = isHeadSound ? nil : Optional(0)
         var (commits, frames, follows, hasMark) = (0, 0, false, false)
         var number = 0
@@ -124,7 +124,7 @@ struct LogExamination {
             checksum = frame.checksum
         }
         guard let firstBad, follows || commits > 1 else { return nil }
-        return LogDamage(frame: firstBad, commits: max(1, commits), frames: frames)
+        return WALDamage(frame: firstBad, commits: max(1, commits), frames: frames)
     }
 
     /// Lends each frame that is there in full, with its head.
@@ -152,7 +152,7 @@ struct LogExamination {
         do throws(SystemError) {
             return try BlockingIO.read(from: descriptor, at: offset, count: count)
         } catch {
-            throw .system("read", of: "log", code: error.code)
+            throw .system("read", of: "WAL", code: error.code)
         }
     }
 

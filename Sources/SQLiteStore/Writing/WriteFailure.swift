@@ -1,0 +1,25 @@
+/// A time in which writes fail, all of them or some.
+struct WriteFailure {
+    /// Rows that were not stored.
+    var count = 0
+    var last: ContinuousClock.Instant
+    /// Bytes of the largest group that has failed: writing works again when as much can be written.
+    var bytes = 0
+    /// Whether something other than a group has failed, for example a checkpoint: then a group that is stored proves nothing.
+    var needsProbe = false
+    /// Whether as much as has failed was written and synced later.
+    var isOver = false
+
+    init(last: ContinuousClock.Instant) {
+        self.last = last
+    }
+
+    /// Counts a group that is not stored.
+    mutating func note(_ rows: [Row]) {
+        count += rows.count
+        bytes = max(bytes, min(rows.reduce(0) { $0 + $1.value.count }, Self.largestProbe))
+    }
+
+    /// The most that is asked of a disk before it counts as mended.
+    private static let largestProbe = 4 << 20
+}

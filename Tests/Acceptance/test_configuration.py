@@ -144,6 +144,12 @@ MISTAKES = {
     "head below the request line": (
         "limits:\n  head: 1 KiB\n  request_line: 2 KiB", ["limits.head is 1 KiB", "limits.request_line with 2 KiB"]),
     "repeated key": ("loops: 1\nloops: 2", ["FILE", "loops", "duplicate"]),
+    "alias": ("log_level: debug\nloops: *a", ["FILE, line 2", "loops is an alias", "allowed is"]),
+    "anchor": ("loops: &a 2", ["FILE, line 1", "loops is a value with an anchor", "allowed is"]),
+    "list in a list": ("paths: [[/a]]", ["FILE, line 1", "paths is a list with a list in it", "begin with /"]),
+    "second document": ("loops: 1\n---\nloops: 2", ["FILE", "line 2", "a second document begins"]),
+    "deep nesting": ("loops: " + "[" * 100000, ["FILE", "line 1", "too deep"]),
+    "large file": ("#" * (1 << 20) + "#", ["FILE cannot be read", "larger than 1 MiB"]),
     "no YAML": ("loops: [1", ["FILE", "not valid YAML", "line 1"]),
     "tab": ("limits:\n\tbody: 1 KiB", ["FILE", "not valid YAML", "line 2"]),
     "only a word": ("token-cache", ["FILE", "no keys"]),

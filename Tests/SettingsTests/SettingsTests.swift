@@ -35,8 +35,7 @@ import Testing
         }
     }
 
-    @Test("flags come before the environment, that before the file, and that before the defaults")
-    func precedence() throws {
+    @Test func `flags come before the environment, that before the file, and that before the defaults`() throws {
         let yaml = "drain_timeout: 3s\nlimits:\n  body: 2 KiB\n  head: 3 KiB\n  request_line: 1024\n"
         let environment = ["TOKEN_CACHE_LIMITS_BODY": "4 KiB", "TOKEN_CACHE_LIMITS_HEAD": "5 KiB"]
         let settings = try load(yaml, environment: environment, flags: ["limits.body": ["6 KiB"]])
@@ -46,8 +45,7 @@ import Testing
         #expect(settings.timeouts.idle == .seconds(75))
     }
 
-    @Test("lists may be lists or single values")
-    func lists() throws {
+    @Test func `lists may be lists or single values`() throws {
         #expect(try load("listen: 127.0.0.1:1").listen.map(\.description) == ["127.0.0.1:1"])
         let yaml = "listen:\n  - 127.0.0.1:1\n  - http://[::1]:2\npaths: [/a]\n"
         let settings = try load(yaml)
@@ -57,13 +55,11 @@ import Testing
         #expect(both.listen.count == 2)
     }
 
-    @Test("a file of comments alone sets nothing")
-    func emptyFile() throws {
+    @Test func `a file of comments alone sets nothing`() throws {
         #expect(try load("# nothing\n").listing == Settings().listing)
     }
 
     @Test(
-        "a fault names its place, the key, what was found and what is allowed",
         arguments: [
             ("limits:\n  bdy: 1", "c.yaml, line 2: there is no setting limits.bdy; did you mean limits.body?"),
             (
@@ -143,12 +139,11 @@ import Testing
             ),
         ]
     )
-    func faults(yaml: String, text: String) {
+    func `a fault names its place, the key, what was found and what is allowed`(yaml: String, text: String) {
         #expect(fault(yaml) == text)
     }
 
-    @Test("faults of the environment and of flags name the variable and the flag")
-    func otherPlaces() {
+    @Test func `faults of the environment and of flags name the variable and the flag`() {
         #expect(
             fault(environment: ["TOKEN_CACHE_LIMITS_FIELDS": "x"])
                 == #"environment: TOKEN_CACHE_LIMITS_FIELDS is "x"; allowed is a number from 10 to 10000"#
@@ -164,16 +159,14 @@ import Testing
         )
     }
 
-    @Test("variables that Kubernetes sets for a service of this name are no settings")
-    func kubernetes() throws {
+    @Test func `variables that Kubernetes sets for a service of this name are no settings`() throws {
         let names = [
             "TOKEN_CACHE_SERVICE_HOST", "TOKEN_CACHE_SERVICE_PORT_HTTP", "TOKEN_CACHE_PORT", "TOKEN_CACHE_PORT_80_TCP",
         ]
         _ = try load(environment: Dictionary(uniqueKeysWithValues: names.map { ($0, "tcp://10.0.0.1:80") }))
     }
 
-    @Test("a file that is missing or no YAML is named")
-    func unreadable() {
+    @Test func `a file that is missing or no YAML is named`() {
         var loader = SettingsLoader()
         loader.filePath = folder.path + "/missing.yaml"
         #expect(
@@ -187,7 +180,6 @@ import Testing
     }
 
     @Test(
-        "listeners are read as they are written",
         arguments: [
             ("127.0.0.1:8080", "127.0.0.1:8080"), ("http://[::1]:8080", "[::1]:8080"), ("localhost:1", "localhost:1"),
             ("http://0.0.0.0:80/", "0.0.0.0:80"), ("[fe80::1%eth0]:1", "[fe80::1%eth0]:1"), ("8080", nil),
@@ -197,12 +189,11 @@ import Testing
             ("http://a:1?x=y", nil), ("", nil),
         ]
     )
-    func listeners(text: String, description: String?) {
+    func `listeners are read as they are written`(text: String, description: String?) {
         #expect(ListenAddress(text)?.description == description)
     }
 
-    @Test("sizes and times are read with their units")
-    func quantities() {
+    @Test func `sizes and times are read with their units`() {
         let sizes: [(String, Int?)] = [
             ("0", 0), ("12", 12), ("8 KiB", 8192), ("1MiB", 1 << 20), ("2 GiB", 2 << 30), ("8 kb", nil), ("KiB", nil),
             ("-1", nil), ("1.5 MiB", nil), ("9999999999999 GiB", nil),

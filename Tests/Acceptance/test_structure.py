@@ -1,0 +1,102 @@
+"""The sources keep the shape that Sources/README.md describes: no circles, one place that chooses a store, short files."""
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "Sources"
+MODULES = sorted(folder for folder in SOURCES.iterdir() if any(folder.rglob("*.swift")))
+IMPORT = re.compile(r"^(?:package |internal |public |private |fileprivate )?import (\w+)", re.M)
+DECLARATION = re.compile(
+    r"^(?:@\S+ )*(?:package |public |internal |private |fileprivate |final |indirect )*"
+    r"(?:struct|class|enum|protocol|actor|typealias)\s+(\w+)", re.M)
+# Longer files are two that have not been told apart yet.
+LINES = 400
+
+
+def code(file):
+    """A file's text without comments and the words of its string literals; what is interpolated in them stays."""
+    text = re.sub(r"//[^\n]*", "", file.read_text(encoding="utf-8"))
+    text = re.sub(r'"""(.*?)"""', lambda found: " ".join(re.findall(r"\\\(([^\n]*?)\)", found[1])), text, flags=re.S)
+    return re.sub(r'"(?:\\.|[^"\\\n])*"', lambda found: " ".join(re.findall(r"\\\((.*?)\)", found[0])), text)
+
+
+def circle(uses):
+    """One circle in a graph that is given as a set of successors for each node, as a list of nodes; empty if there is none."""
+    done, path = set(), []
+
+    def visit(node):
+        if node in path:
+            return path[path.index(node):] + [node]
+        if node in done:
+            return []
+        path.append(node)
+        for successor in sorted(uses.get(node, ())):
+            if found := visit(successor):
+                return found
+        path.pop()
+        done.add(node)
+        return []
+
+    for node in sorted(uses):
+        if found := visit(node):
+            return found
+    return []
+
+
+def test_circles_are_found():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def test_no_two_modules_need_each_other():
+    names = {module.name for module in MODULES}
+    uses = {
+        module.name: {
+            imported for file in module.rglob("*.swift") for imported in IMPORT.findall(file.read_text(encoding="utf-8"))
+        } & names - {module.name}
+        for module in MODULES
+    }
+    assert sum(map(len, uses.values())) > 20
+    assert circle(uses) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_no_two_folders_of_a_module_need_each_other(module):
+    """By the names of types, which Swift lets every file of a module use: the compiler does not look at folders."""
+    texts = {file: code(file) for file in module.rglob("*.swift")}
+    owners = {name: file.parent for file, text in texts.items() for name in DECLARATION.findall(text)}
+    uses = defaultdict(set)
+    for file, text in texts.items():
+        for name in set(re.findall(r"\b[A-Z]\w+\b", text)):
+            owner = owners.get(name, file.parent)
+            if owner != file.parent:
+                uses[str(file.parent.relative_to(module))].add(str(owner.relative_to(module)))
+    assert circle(uses) == []
+
+
+def test_only_the_place_that_chooses_a_store_knows_one():
+    importers = [
+        str(file.relative_to(SOURCES)) for file in sorted(SOURCES.rglob("*.swift"))
+        if "SQLiteStore" in IMPORT.findall(file.read_text(encoding="utf-8"))
+    ]
+    assert len(importers) == 1, importers
+
+
+def test_the_lower_modules_know_nothing_of_one_another():
+    """What the event loop, HTTP and the stores share lies in System and Metrics, below them."""
+    lower = {"EventLoop": {"HTTP", "TokenStore", "SQLiteStore"}, "HTTP": {"EventLoop", "TokenStore", "SQLiteStore"},
+             "TokenStore": {"EventLoop", "HTTP", "SQLiteStore"}, "SQLiteStore": {"EventLoop", "HTTP"}}
+    for module, strangers in lower.items():
+        for file in sorted((SOURCES / module).rglob("*.swift")):
+            assert not strangers & set(IMPORT.findall(file.read_text(encoding="utf-8"))), file
+
+
+def test_a_file_can_be_read_in_one_sitting():
+    long = {
+        str(file.relative_to(SOURCES.parent)): count
+        for folder in (SOURCES, SOURCES.parent / "Tests") for file in folder.rglob("*.swift")
+        if ".build" not in file.parts and (count := len(file.read_text(encoding="utf-8").splitlines())) > LINES
+    }
+    assert long == {}

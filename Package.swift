@@ -12,7 +12,7 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Tests meet macros and fixtures whose unsafety is not ours to mark.
+/// Without strict memory safety: the code that test macros generate would have to be marked as unsafe.
 let tested: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("MemberImportVisibility"),
@@ -30,32 +30,32 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     ],
     targets: [
-        // C shims: a module map and a header each, no logic.
+        // C shims: each is a module map and a header, without logic.
         .systemLibrary(name: "CLinux"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
 
-        // What the operating system offers: descriptors, errors, addresses, files, limits, clocks, threads.
+        // The operating system: descriptors, errors, addresses, files, limits, clocks, threads.
         .target(name: "System", dependencies: ["CLinux"], swiftSettings: strict),
 
-        // Reads JSON text; knows nothing of what it says.
+        // Reads JSON text, whatever its meaning.
         .target(name: "JSON", swiftSettings: strict),
 
-        // Numbers that threads count and others read; knows nothing of what they are.
+        // Counters, histograms and the Prometheus text format; independent of the metrics themselves.
         .target(name: "Metrics", swiftSettings: strict),
 
-        // Three modules that know nothing of one another.
+        // Three modules that do not import one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "System"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
         .target(name: "TokenStore", dependencies: ["COpenSSL", "JSON", "Metrics", "System"], swiftSettings: strict),
 
-        // The stores: each knows what every store is, and nothing of the others.
+        // The stores: each implements the protocols of TokenStore, and does not import the others.
         .target(
             name: "SQLiteStore", dependencies: ["CSQLite", "Metrics", "System", "TokenStore"], swiftSettings: strict
         ),
 
-        // Imports run one way from here down.
+        // From here on, each module may import those above it.
         .target(name: "TokenService", dependencies: ["HTTP", "JSON", "TokenStore"], swiftSettings: strict),
         .target(
             name: "TokenPHPFiles", dependencies: ["JSON", "System", "TokenService", "TokenStore"], swiftSettings: strict
@@ -83,7 +83,7 @@ let package = Package(
                 "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
-            // In the binary, which needs no file beside it.
+            // Embedded in the binary, which then needs no other files.
             resources: [.embedInCode("StatusPage/Resources")],
             swiftSettings: strict
         ),
@@ -97,7 +97,7 @@ let package = Package(
             swiftSettings: strict
         ),
 
-        // A test target a module; Tests/Acceptance and Tests/Benchmarks drive the built binary.
+        // One test target per module; Tests/Acceptance and Tests/Benchmarks run the built binary.
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: tested),
         // What every store does, and a store in memory that does it.
         .target(

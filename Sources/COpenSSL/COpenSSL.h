@@ -10,7 +10,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-// The options are shifts under a cast, which Swift does not import.
+// The options are macros with casts, which Swift does not import.
 static const uint64_t COPENSSL_OP_NO_COMPRESSION = SSL_OP_NO_COMPRESSION;
 static const uint64_t COPENSSL_OP_NO_RENEGOTIATION = SSL_OP_NO_RENEGOTIATION;
 static const uint64_t COPENSSL_OP_CIPHER_SERVER_PREFERENCE = SSL_OP_CIPHER_SERVER_PREFERENCE;
@@ -64,7 +64,7 @@ static inline void copenssl_retry_write(BIO *transport) {
     BIO_set_retry_write(transport);
 }
 
-// The parameters are an array on the stack whose entries point at one another's storage.
+// In C, because the parameter array has to stay in place while OpenSSL reads it.
 static inline int copenssl_start_hmac_sha256(EVP_MAC_CTX *context, const unsigned char *key, size_t length) {
     OSSL_PARAM parameters[] = {
         OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)"SHA256", 0),
@@ -77,7 +77,7 @@ static inline int copenssl_get_tag(EVP_CIPHER_CTX *context, void *tag, int lengt
     return EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, length, tag);
 }
 
-// OpenSSL only reads the tag, though it takes a pointer that could be written to.
+// OpenSSL only reads the tag, although its parameter is not const.
 static inline int copenssl_set_tag(EVP_CIPHER_CTX *context, const void *tag, int length) {
     return EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, length, (void *)tag);
 }

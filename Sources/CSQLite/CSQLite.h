@@ -3,7 +3,7 @@
 
 #include <sqlite3.h>
 
-// Made of two constants.
+// Macros that combine two constants, which Swift does not import.
 static const int CSQLITE_IOERR_SHORT_READ = SQLITE_IOERR_SHORT_READ;
 static const int CSQLITE_IOERR_WRITE = SQLITE_IOERR_WRITE;
 
@@ -12,13 +12,13 @@ static inline int csqlite_disable_memory_statistics(void) {
     return sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
 }
 
-// sqlite3_db_config is variadic. Without it the last connection to close would checkpoint.
+// sqlite3_db_config is variadic. Without this setting, the last connection checkpoints when it closes.
 static inline int csqlite_disable_checkpoint_on_close(sqlite3 *database) {
     return sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)0);
 }
 
-// sqlite3_db_config is variadic. A changed database file can then run no SQL of its own: no triggers, no views, no
-// functions with effects in its schema.
+// sqlite3_db_config is variadic. With these settings, a manipulated database file cannot make SQLite run SQL from its
+// schema: no triggers, no views, no functions with side effects.
 static inline void csqlite_distrust_file(sqlite3 *database) {
     sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)0);
     sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)0);
@@ -26,7 +26,7 @@ static inline void csqlite_distrust_file(sqlite3 *database) {
     sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)0);
 }
 
-// sqlite3_db_config is variadic. Otherwise SQLite takes no notice of PRAGMA journal_mode = OFF.
+// sqlite3_db_config is variadic. In defensive mode, SQLite ignores PRAGMA journal_mode = OFF.
 static inline void csqlite_allow_no_journal(sqlite3 *database) {
     sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 0, (int *)0);
 }

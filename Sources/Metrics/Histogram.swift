@@ -1,16 +1,15 @@
-/// How often a measured value was at most so much, as Prometheus counts it
-/// (prometheus.io/docs/concepts/metric_types, "Histogram").
+/// A histogram of measured values, as Prometheus defines it (prometheus.io/docs/concepts/metric_types, "Histogram").
 ///
-/// Written by one thread, read by any. A reading in the middle of a write may miss it in the sum and have it in a bucket.
+/// One thread writes, any thread reads. A reading during a write may have the value in a bucket but not yet in the sum.
 package final class Histogram: Sendable {
-    /// The largest value of each bucket, ascending; one bucket more takes what is above.
+    /// The largest value of each bucket, ascending; a further bucket counts the values above the last bound.
     package let bounds: [UInt64]
-    /// What a value is to be multiplied with to be shown in its unit, for example 1e-9 for nanoseconds.
+    /// The factor that converts a value to the unit in which it is shown, for example 1e-9 for nanoseconds.
     package let scale: Double
     private let buckets: [Bucket]
     private let sum = Counter()
 
-    /// A class, for a counter cannot lie in an array.
+    /// A class, because an array cannot contain counters, which are not copyable.
     private final class Bucket: Sendable {
         let count = Counter()
     }
@@ -21,7 +20,7 @@ package final class Histogram: Sendable {
         buckets = (0...bounds.count).map { _ in Bucket() }
     }
 
-    /// Nanoseconds from 10 µs to 10 s, three buckets to a power of ten.
+    /// A histogram for durations in nanoseconds, from 10 µs to 10 s, with three buckets for each power of ten.
     package static func latency() -> Histogram {
         var bounds: [UInt64] = []
         var power: UInt64 = 10_000
@@ -32,12 +31,12 @@ package final class Histogram: Sendable {
         return Histogram(bounds: bounds + [power], scale: 1e-9)
     }
 
-    /// Numbers from 1 to 4,096, a bucket for each power of two.
+    /// A histogram for numbers from 1 to 4,096, with a bucket for each power of two.
     package static func sizes() -> Histogram {
         Histogram(bounds: (0...12).map { 1 << $0 })
     }
 
-    /// Counts a value, several times if it was that of several things; on the thread that the histogram belongs to.
+    /// Counts a value once or several times; call it only on the thread that owns the histogram.
     package func add(_ value: UInt64, count: UInt64 = 1) {
         var index = 0
         while index < bounds.count && value > bounds[index] { index += 1 }
@@ -45,33 +44,33 @@ package final class Histogram: Sendable {
         sum.add(value &* count)
     }
 
-    /// What was counted, to be added up with others and shown.
+    /// The counts of a histogram at one time, which can be added to those of others.
     package struct Reading: Sendable {
         package private(set) var bounds: [UInt64]
         package private(set) var scale: Double
-        /// For each bound and what is above, not yet cumulative.
+        /// The number of values in each bucket, and at the end the number above the last bound; not cumulative.
         package private(set) var counts: [UInt64]
         package private(set) var sum: UInt64
 
-        /// A value in the unit in which it is shown, without the digits that a multiplication by a power of ten leaves:
-        /// 25_000 * 1e-9 is no 2.5000000000000001e-05.
+        /// A value in the unit in which it is shown, rounded so that 25_000 * 1e-9 is 2.5e-05 and not
+        /// 2.5000000000000001e-05.
         package func inUnit(_ value: UInt64) -> Double {
             let digits = 1e9
             return (Double(value) * scale * digits).rounded() / digits
         }
 
-        /// Adds another one of the same bounds.
+        /// Adds two readings with the same bounds.
         package static func + (first: Reading, second: Reading) -> Reading {
-            precondition(first.bounds == second.bounds, "only histograms of the same bounds add up")
+            precondition(first.bounds == second.bounds, "only readings with the same bounds can be added")
             var result = first
             for index in result.counts.indices { result.counts[index] &+= second.counts[index] }
-            // Nanoseconds of many requests at once: a sum begins anew after weeks of full load, as those of the loops do.
+            // The sum of nanoseconds overflows after weeks of full load, and then starts from 0, as the loops' own sums do.
             result.sum &+= second.sum
             return result
         }
     }
 
-    /// What was counted so far.
+    /// The current counts.
     package var reading: Reading {
         Reading(bounds: bounds, scale: scale, counts: buckets.map { $0.count.value }, sum: sum.value)
     }

@@ -1,4 +1,4 @@
-/// Writes Prometheus' text format (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4).
+/// Writes the Prometheus text format (prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4).
 package struct MetricsText: Sendable {
     package private(set) var text = ""
 
@@ -10,20 +10,20 @@ package struct MetricsText: Sendable {
         case counter, gauge, histogram
     }
 
-    /// Labels in the order in which they are shown.
+    /// Labels, in the order in which they are written.
     package typealias Labels = KeyValuePairs<String, String>
 
-    /// Begins a family; its samples follow.
+    /// Begins a metric family; add its samples next.
     ///
     /// - Parameters:
-    ///   - name: With its unit, and `_total` for a counter (prometheus.io/docs/practices/naming).
-    ///   - kind: What its samples are.
-    ///   - help: One sentence.
+    ///   - name: Ends in the unit, or in `_total` for a counter (prometheus.io/docs/practices/naming).
+    ///   - kind: The type of the metric.
+    ///   - help: A one-sentence description.
     package mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
     }
 
-    /// Adds a sample of the family that was begun last.
+    /// Adds a sample to the current family.
     package mutating func add(_ name: String, _ labels: Labels = [:], _ value: UInt64) {
         line(name, labels, "\(value)")
     }
@@ -32,7 +32,7 @@ package struct MetricsText: Sendable {
         line(name, labels, "\(value)")
     }
 
-    /// A family with a single sample.
+    /// Writes a family with a single sample.
     package mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: UInt64) {
         begin(name, kind, help)
         add(name, [:], value)
@@ -43,15 +43,15 @@ package struct MetricsText: Sendable {
         add(name, [:], value)
     }
 
-    /// A whole histogram.
+    /// Writes a family with a single histogram.
     package mutating func histogram(_ name: String, _ help: String, _ reading: Histogram.Reading) {
         begin(name, .histogram, help)
         addHistogram(name, [], reading)
     }
 
-    /// The samples of one histogram of a family.
+    /// Adds the samples of one histogram to the current family.
     ///
-    /// - Parameter labels: Beside those of the buckets.
+    /// - Parameter labels: Labels of all samples; those of buckets also have `le`.
     package mutating func addHistogram(
         _ name: String, _ labels: [(key: String, value: String)], _ reading: Histogram.Reading
     ) {

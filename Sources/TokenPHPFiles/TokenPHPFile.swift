@@ -1,6 +1,6 @@
 internal import TokenService
 
-/// A token in a file of token.php's: `data/<unique id>.txt`.
+/// A token in one of token.php's data files: `data/<unique id>.txt`.
 package struct TokenPHPFile: Hashable, Sendable {
     package let id: [UInt8]
     package let tokenInfo: [UInt8]
@@ -8,7 +8,7 @@ package struct TokenPHPFile: Hashable, Sendable {
     /// When the file was written, in seconds since 1970.
     package let modifiedAt: Int64
 
-    /// Why a file is passed over, or a token cannot become one.
+    /// Why an import skips a file, or an export skips a token.
     ///
     /// The raw values are keys in the JSON of `token-cache import` and `export`.
     package enum SkipReason: String, CaseIterable, Sendable {
@@ -27,24 +27,24 @@ package struct TokenPHPFile: Hashable, Sendable {
         case tooLargeToSend = "too_large_to_send"
         case unopened
 
-        /// For a person, to be read after a number of files or tokens.
+        /// An explanation for people, printed after the number of files or tokens.
         package var explanation: String {
             switch self {
             case .otherName: "the name does not end in .txt, or there is no id before it"
             case .notAFile: "not a regular file; folders and links are not followed"
-            case .empty: "the file is empty: what was to be stored was not UTF-8, and token.php has lost it"
-            case .idNotText: "the id is not UTF-8, which no client can ask for"
-            case .idTooLong: "the id is longer than 1024 bytes, which no client can ask for"
-            case .idWithTags: "the id has a tag in it, which no client can ask for"
-            case .contentNotText: "the token info is not UTF-8, which cannot be answered"
+            case .empty: "the file is empty: the token info was not UTF-8, and token.php lost it"
+            case .idNotText: "the id is not UTF-8, so that no client can request it"
+            case .idTooLong: "the id is longer than 1024 bytes, so that no client can request it"
+            case .idWithTags: "the id contains a tag, so that no client can request it"
+            case .contentNotText: "the token info is not UTF-8, and cannot be put into a JSON answer"
             case .tooLarge: "the file is larger than 64 MiB"
             case .unreadable: "the file cannot be read; try again as its owner or root"
-            case .idWithSlash: "the id has a slash, which cannot stand in a file's name"
+            case .idWithSlash: "the id contains a slash, which a file's name cannot"
             case .nameTooLong: "the id is longer than 251 bytes, too long for a file's name"
             case .newer: "the store has a newer token; --overwrite replaces it"
             case .tooLargeToSend:
                 "the file is too large to be sent to a running server; stop the server, import again, and start it"
-            case .unopened: "the row does not open; see token-cache verify"
+            case .unopened: "the row cannot be decrypted; see token-cache verify"
             }
         }
     }
@@ -62,7 +62,7 @@ package struct TokenPHPFile: Hashable, Sendable {
         let id = Array(name.dropLast(suffix.count))
         guard (try? UTF8Span(validating: id.span)) != nil else { return .failure(SkipReasonError(.idNotText)) }
         guard id.count <= TokenService.uniqueIDLimit else { return .failure(SkipReasonError(.idTooLong)) }
-        // Clients' ids lose their tags before they are looked up.
+        // The service removes tags from the ids of requests.
         guard TagRemoval.removeTags(from: id) == id else { return .failure(SkipReasonError(.idWithTags)) }
         return .success(id)
     }
@@ -75,7 +75,7 @@ package struct TokenPHPFile: Hashable, Sendable {
         return .success(id + suffix)
     }
 
-    /// A name as the system takes it.
+    /// A name as a C string, for system calls.
     static func terminated(_ name: [UInt8]) -> [CChar] {
         name.map { CChar(bitPattern: $0) } + [0]
     }
@@ -90,11 +90,12 @@ package struct TokenPHPFile: Hashable, Sendable {
     }
 }
 
-/// A folder of token.php's that cannot be used; says what to do about it.
+/// A folder of token.php that cannot be used; the description says what to do.
 package struct TokenPHPFolderError: Error, Hashable, CustomStringConvertible {
     package let path: String
-    /// The system call, and what it said.
+    /// The system call that failed.
     package let call: String
+    /// The system's error text.
     package let reason: String
 
     package var description: String {

@@ -1,16 +1,16 @@
 internal import JSON
 internal import TokenService
 
-/// How a file of token.php's holds its token info.
+/// The format of the token info in one of token.php's files.
 package enum TokenPHPFileFormat: String, Codable, CaseIterable, Sendable {
-    /// What PHP's `json_encode` makes of the token info, a string in quotes: what token.php writes.
+    /// The token info as a JSON string, as PHP's `json_encode` writes it; token.php's own format.
     case json
-    /// A JSON object whose one member `token_info` is that string, as variants of the script write it.
+    /// A JSON object with the single member `token_info`, a string, as variants of token.php write it.
     case object
     /// The token info itself.
     case raw
 
-    /// The content of a file.
+    /// The content of a file with this token info.
     package func content(of tokenInfo: [UInt8]) -> [UInt8] {
         var content: [UInt8] = []
         switch self {
@@ -30,7 +30,7 @@ package enum TokenPHPFileFormat: String, Codable, CaseIterable, Sendable {
         content.append(UInt8(ascii: "\""))
     }
 
-    /// Finds out the format of a file's content, and reads the token info.
+    /// Detects the format of a file's content, and reads the token info.
     package static func read(_ content: [UInt8]) -> (tokenInfo: [UInt8], format: TokenPHPFileFormat) {
         do throws(JSONScanner.Malformed) {
             switch content.first {
@@ -39,7 +39,7 @@ package enum TokenPHPFileFormat: String, Codable, CaseIterable, Sendable {
             default: return (content, .raw)
             }
         } catch {
-            // JSON of another shape is somebody's token info.
+            // Any other JSON is itself a token info.
             return (content, .raw)
         }
     }

@@ -1,12 +1,12 @@
 internal import Glibc
 internal import System
 
-/// Reads token.php's files one at a time, in the order in which the file system has them.
+/// Reads token.php's files one at a time, in the order in which the file system lists them.
 @safe package struct TokenPHPFolderReader: ~Copyable {
-    /// A file that was come across.
+    /// A file of the folder.
     package enum Entry: Hashable, Sendable {
         case token(TokenPHPFile)
-        /// The name is a secret in practice, as the id in it is.
+        /// The name contains the unique id, and is therefore a secret.
         case skipped(name: [UInt8], TokenPHPFile.SkipReason)
     }
 
@@ -27,7 +27,7 @@ internal import System
         _ = unsafe closedir(stream)
     }
 
-    /// How many files there are, of whatever kind; reads their names only, and begins anew.
+    /// Counts the entries of the folder, of any kind, by reading their names, and rewinds to the first one.
     package func count() -> Int {
         var count = 0
         while nextName() != nil { count += 1 }
@@ -54,7 +54,7 @@ internal import System
     }
 
     private func read(_ name: [UInt8]) throws(TokenPHPFile.SkipReasonError) -> TokenPHPFile {
-        // Neither a link nor a pipe, at which the reading would stand still.
+        // O_NOFOLLOW refuses links; O_NONBLOCK keeps open(2) from blocking on a pipe.
         let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC
         let descriptor = unsafe openat(dirfd(stream), TokenPHPFile.terminated(name), flags)
         guard descriptor >= 0 else {

@@ -1,9 +1,9 @@
 internal import Glibc
 internal import System
 
-/// Writes token.php's files, each whole or not at all.
+/// Writes token.php's files, each atomically: as a temporary file that is renamed.
 package struct TokenPHPFolderWriter: ~Copyable {
-    /// What could not be written; the disk's fault.
+    /// A file could not be written, for example because the disk is full.
     package struct Failure: Error, Hashable, CustomStringConvertible {
         package let path: String
         package let reason: String
@@ -17,7 +17,7 @@ package struct TokenPHPFolderWriter: ~Copyable {
     private let format: TokenPHPFileFormat
     private let folder: Int32
 
-    /// Opens a folder, which is made (mode 0700) if it is missing.
+    /// Opens a folder; creates it (mode 0700) if it is missing.
     package init(_ path: String, format: TokenPHPFileFormat) throws(TokenPHPFolderError) {
         if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
             throw TokenPHPFolderError(path: path, call: "mkdir", reason: SystemError.reason(errno))
@@ -36,9 +36,13 @@ package struct TokenPHPFolderWriter: ~Copyable {
         _ = close(folder)
     }
 
-    /// Writes a token's file, for its owner alone, in the place of one that is there.
+    /// Writes a token's file (mode 0600); replaces an existing one.
     ///
-    /// - Returns: Why it cannot be one; nil when it is written.
+    /// - Parameters:
+    ///   - tokenInfo: The token info in UTF-8.
+    ///   - id: The unique id, which becomes the file's name.
+    ///   - modifiedAt: The file's time, in seconds since 1970.
+    /// - Returns: Why the token cannot be a file; nil if it was written.
     package func write(
         _ tokenInfo: [UInt8], id: [UInt8], modifiedAt: Int64
     ) throws(Failure) -> TokenPHPFile.SkipReason? {
@@ -62,19 +66,19 @@ package struct TokenPHPFolderWriter: ~Copyable {
         return nil
     }
 
-    /// Makes everything that was written durable.
+    /// Makes all written files durable.
     package func finish() throws(Failure) {
-        // One for all files: a sync for each would take a millisecond each.
+        // One sync for all files: one for each would take about a millisecond per file.
         sync()
         guard fsync(folder) == 0 else { throw failure() }
     }
 
-    /// A file that is new: one that is there may be open elsewhere, and belong to anybody.
+    /// Creates the temporary file; never opens an existing one, which another program may have open or own.
     private func openTemporary() -> Int32 {
         let flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC
         let descriptor = unsafe openat(folder, Self.temporaryName, flags, 0o600)
         guard descriptor < 0, errno == EEXIST else { return descriptor }
-        // Of an export that was interrupted.
+        // Left by an interrupted export.
         _ = unsafe unlinkat(folder, Self.temporaryName, 0)
         return unsafe openat(folder, Self.temporaryName, flags, 0o600)
     }

@@ -5,14 +5,14 @@ import ArgumentParser
 struct TokenCache: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token-cache",
-        abstract: "Keeps login tokens by unique id, in the place of Facebook's sample token.php.",
+        abstract: "Stores login tokens by unique id; replaces Facebook's sample token.php.",
         discussion: """
             EXAMPLES
               token-cache serve
               token-cache serve --listen 0.0.0.0:8080 --data-directory /var/lib/token-cache
               token-cache serve --config /etc/token-cache/token-cache.yaml
               token-cache check-config --config /etc/token-cache/token-cache.yaml
-              # Whoever knows an id reads and replaces its token: make ids with openssl rand -hex 16
+              # Anybody who knows an id can read and replace its token: create ids with openssl rand -hex 16
               curl -d unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306 -d token_info=hello http://127.0.0.1:8080/token
               curl 'http://127.0.0.1:8080/token?unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306'
             """,
@@ -33,7 +33,7 @@ struct TokenCache: AsyncParsableCommand {
     )
 
     static func main() async {
-        // Before anything is opened.
+        // Before any file is opened.
         StandardOutput.reserve()
         await main(nil)
     }

@@ -478,7 +478,7 @@ def test_the_commands_reload_and_drain(serve):
     (server.folder / "token-cache.yaml").write_text("loops: many")
     status, printed, fault = command(server, "reload")
     assert (status, fault) == (1, "") and "no setting changes" in printed and "loops is" in printed
-    assert command(server, "drain") == (0, "the server finishes what is under way, and stops", "")
+    assert command(server, "drain") == (0, "the server answers the requests it has received, and stops", "")
     assert server.wait() == 0
     server.was_ended = True
     assert f"token-cache has stopped: drain requested by uid {os.getuid()}, process " in server.log().splitlines()[-1]

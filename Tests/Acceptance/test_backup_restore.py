@@ -177,7 +177,7 @@ def test_a_restore_takes_the_place_of_a_store_that_has_lost_its_database(serve, 
     (server.data / "tokens.db").rename(tmp_path / "moved away")
     assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
     assert printed(server.data, "get", "id7") == "value7" * 20 + "\n"
-    assert "50 tokens looked at\nthe store is sound" in printed(server.data, "verify")
+    assert "50 tokens checked\nthe store is sound" in printed(server.data, "verify")
 
 
 def test_a_restore_takes_the_place_of_a_store_whose_log_cannot_be_moved(serve, tmp_path):
@@ -191,7 +191,7 @@ def test_a_restore_takes_the_place_of_a_store_whose_log_cannot_be_moved(serve, t
     shutil.copy(other.data / "tokens.db-wal", server.data / "tokens.db-wal")
     damage(server.data / "tokens.db")
     assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
-    assert "50 tokens looked at\nthe store is sound" in printed(server.data, "verify")
+    assert "50 tokens checked\nthe store is sound" in printed(server.data, "verify")
 
 
 def test_a_restore_takes_the_place_of_what_sqlite_does_not_open(serve, tmp_path):
@@ -259,7 +259,7 @@ def test_what_is_no_backup_of_this_store_replaces_nothing(serve, tmp_path):
         message = refused(server.data, "restore", str(tmp_path / name))
         assert fragment in message, (name, message)
         assert printed(server.data, "get", "now") == "here\n", name
-    assert "301 tokens looked at\nthe store is sound" in printed(server.data, "verify")
+    assert "301 tokens checked\nthe store is sound" in printed(server.data, "verify")
     assert not [name for name in os.listdir(server.data) if ".new" in name]
 
 

@@ -138,7 +138,7 @@ def test_a_conversion_that_is_killed_leaves_the_one_or_the_other_store(serve, se
         process.kill()
         process.wait()
         cut_off += (data / "tokens.db.new").exists()
-        assert f"{count:,} tokens looked at" in printed(data, "verify", environment=environment(settings))
+        assert f"{count:,} tokens checked" in printed(data, "verify", environment=environment(settings))
         assert not (data / "tokens.db.new").exists()
         if has_ended:
             break
@@ -165,7 +165,7 @@ def test_a_change_in_its_place_may_be_killed_at_any_moment(serve, settings, tmp_
         process.kill()
         process.wait()
         found_sound = printed(data, "verify", environment=environment(settings))
-        assert "20 tokens looked at" in found_sound and "the store is sound" in found_sound
+        assert "20 tokens checked" in found_sound and "the store is sound" in found_sound
         if has_ended:
             break
 

@@ -158,7 +158,7 @@ def test_stats_are_numbers(data):
 
 
 def test_verify_looks_at_everything(data):
-    assert printed(data, "verify") == "3 tokens looked at\nthe store is sound\n"
+    assert printed(data, "verify") == "3 tokens checked\nthe store is sound\n"
     assert json.loads(printed(data, "verify", "--json"))["is_sound"] is True
 
 

@@ -181,7 +181,7 @@ def test_ids_that_cannot_be_file_names_are_counted(serve, tmp_path):
         assert exchange(server.address, post(unique_id, "x")).body == STORED
     done = run("export", str(tmp_path / "out"), "--data-directory", str(server.data))
     assert "1 token written" in done.stdout
-    assert "1 skipped: the id has a slash" in done.stdout
+    assert "1 skipped: the id contains a slash" in done.stdout
     assert "1 skipped: the id is longer than 251 bytes" in done.stdout
     assert os.listdir(tmp_path / "out") == ["fine.txt"]
 

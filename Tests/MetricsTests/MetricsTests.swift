@@ -30,7 +30,7 @@ struct MetricsTests {
         #expect(sum.counts == [2, 1] && sum.sum == 23)
     }
 
-    @Test func `sums that are too large begin anew together as each does by itself`() {
+    @Test func `the sum of two readings wraps around at its maximum, as a histogram's own sum does`() {
         let (first, second) = (Histogram(bounds: [10]), Histogram(bounds: [10]))
         first.add(.max)
         second.add(2)
@@ -43,7 +43,7 @@ struct MetricsTests {
         #expect(bounds == bounds.sorted() && Set(bounds).count == bounds.count)
     }
 
-    @Test func `a family is written as Prometheus reads it`() {
+    @Test func `a family is written in the Prometheus text format`() {
         var text = MetricsText()
         text.begin("a_total", .counter, "Things.")
         text.add("a_total", ["kind": "odd \"\\\n"], UInt64(3))

@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(
-        "a file's format is found out, and the same content is made again of its token info",
+        "a file's format is detected, and writing its token info in that format gives the same content",
         arguments: [
             (#""""#, "", TokenPHPFileFormat.json), (#""a\/b\u00e9\ud83c\udf89\"\\\n""#, "a/bé🎉\"\\\n", .json),
             (#"{"token_info":""}"#, "", .object), (#"{"token_info":"{\"a\":1}"}"#, #"{"a":1}"#, .object),
@@ -48,12 +48,12 @@ import Testing
             }
             let tokenInfo = Array(String(String.UnicodeScalarView(scalars)).utf8)
             let found = TokenPHPFileFormat.read(format.content(of: tokenInfo))
-            // A raw text may look like one of the others.
+            // A raw token info may look like one of the other formats.
             if format != .raw { #expect(found.format == format && found.tokenInfo == tokenInfo) }
         }
     }
 
-    @Test("files are read with their ids and times, and what cannot be a token is skipped with the reason")
+    @Test("files are read with their ids and times, and other files are skipped with a reason")
     func reading() throws {
         try write(Array(#""hello""#.utf8), to: "me@example.txt")
         try FileManager.default.setAttributes(
@@ -88,7 +88,7 @@ import Testing
         #expect(try TokenPHPFolderReader(folder.path).count() == 8)
     }
 
-    @Test("a name that is not UTF-8 is skipped, one that looks like a folder's is read")
+    @Test("a file whose name is not UTF-8 is skipped, and the file ..txt, with the id ., is read")
     func oddNames() throws {
         let path = folder.path
         let name = "\(path)/".utf8.map { CChar(bitPattern: $0) } + [CChar(bitPattern: 0xff), 46, 116, 120, 116, 0]
@@ -101,7 +101,7 @@ import Testing
         #expect(found.contains { if case .token(let file) = $0 { file.id == [46] } else { false } })
     }
 
-    @Test("files are written for their owner alone, with their times, and only where the id can be a name")
+    @Test("files are written with mode 0600 and their times, if the id can be a file's name")
     func writing() throws {
         let path = "\(folder.path)/out"
         let writer = try TokenPHPFolderWriter(path, format: .json)
@@ -122,7 +122,7 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: path).count == 3)
     }
 
-    @Test("a folder that cannot be used is named")
+    @Test("an error names the folder that cannot be used")
     func missingFolder() throws {
         #expect(throws: TokenPHPFolderError(path: "/none", call: "opendir", reason: "No such file or directory")) {
             _ = try TokenPHPFolderReader("/none")

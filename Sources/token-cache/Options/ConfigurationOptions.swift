@@ -40,9 +40,9 @@ struct ConfigurationOptions: ParsableArguments {
         return loader
     }
 
-    /// The settings in effect; prints what is wrong with them and ends the command with status 1 otherwise.
+    /// Loads the settings in effect; on an error, prints it and ends the command with status 1.
     ///
-    /// - Parameters: As of `loader`.
+    /// The parameters are those of `loader`.
     func load(listen: [String] = [], acceptsDamagedWAL: Bool = false) throws -> Settings {
         do throws(SettingsError) {
             return try loader(listen: listen, acceptsDamagedWAL: acceptsDamagedWAL).load()
@@ -51,9 +51,9 @@ struct ConfigurationOptions: ParsableArguments {
         }
     }
 
-    /// Prints what is wrong; to be thrown, which ends the command with status 1.
+    /// Prints an error, and returns the exit status 1, to be thrown.
     func fault(_ text: String) -> ExitCode {
-        StandardError.tell(text)
+        StandardError.print(text)
         return ExitCode.failure
     }
 }

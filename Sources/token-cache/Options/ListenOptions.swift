@@ -6,7 +6,7 @@ struct ListenOptions: ParsableArguments {
     @Option(
         name: .long,
         help: ArgumentHelp(
-            "Listen here; may be given several times. (default: \(Setting.listen.plainDefault))", valueName: "address"
+            "Listen on this address; may be repeated. (default: \(Setting.listen.plainDefault))", valueName: "address"
         )
     )
     var listen: [String] = []

@@ -1,14 +1,14 @@
 import Glibc
 internal import System
 
-/// What a command reads from standard input: ids and token infos that would otherwise stand in the list of processes.
+/// Reads ids and token infos from standard input, so that they do not appear in the process list.
 enum StandardInput {
-    /// It cannot be read: it is closed, say, or a folder.
+    /// Standard input cannot be read: for example, it is closed or a folder.
     struct Failure: Error {
         let reason: String
     }
 
-    /// All of it as text, without the line end that `echo` adds; nil when it is not UTF-8.
+    /// The whole input as text, without the newline that `echo` adds; nil if it is not UTF-8.
     static func text() throws(Failure) -> String? {
         guard let text = String(validating: try bytes(), as: UTF8.self) else { return nil }
         return text.unicodeScalars.last == "\n" ? withoutReturn(text.unicodeScalars.dropLast()) : text
@@ -22,13 +22,13 @@ enum StandardInput {
         }
     }
 
-    /// The lines of a text, without the empty ones.
+    /// The non-empty lines of a text.
     static func lines(_ text: String) -> [String] {
-        // Of scalars: as a character, CR LF is no line feed.
+        // Split by scalars, because CR LF is a single Character, which differs from LF.
         text.unicodeScalars.split(separator: "\n").map(withoutReturn).filter { !$0.isEmpty }
     }
 
-    /// The first line of a text, and what follows it.
+    /// The first line of a text, and the rest after it.
     static func firstLine(_ text: String) -> (line: String, rest: String) {
         let scalars = text.unicodeScalars
         guard let end = scalars.firstIndex(of: "\n") else { return (text, "") }

@@ -2,11 +2,11 @@ import FoundationEssentials
 import Glibc
 import Operations
 
-/// The doctor's report for a person: a line a finding, what to do below it.
+/// Formats the doctor's report as text: one line per finding, with the advice below it.
 struct DoctorText {
     let isColored: Bool
 
-    /// On a terminal, unless somebody objects (no-color.org).
+    /// Whether to use colors: on a terminal, unless `NO_COLOR` is set (no-color.org).
     static var wantsColors: Bool {
         isatty(STDOUT_FILENO) == 1 && (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty
     }
@@ -28,7 +28,7 @@ struct DoctorText {
         return lines.joined(separator: "\n")
     }
 
-    /// Those that somebody has set; the others would hide them.
+    /// The settings that differ from their defaults, and the number of the others.
     private func settings(_ report: DoctorReport) -> [String] {
         guard !report.settings.isEmpty else { return [] }
         let set = report.settings.filter { $0.origin != "default" }

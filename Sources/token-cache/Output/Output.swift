@@ -1,7 +1,7 @@
 import ArgumentParser
 import Operations
 
-/// What a command prints: for a person, or as JSON for a program.
+/// The flag `--json`: whether a command prints its result as text or as JSON.
 struct OutputOptions: ParsableArguments {
     @Flag(name: .long, help: "Print JSON.")
     var json = false
@@ -9,8 +9,8 @@ struct OutputOptions: ParsableArguments {
     /// Prints one result.
     ///
     /// - Parameters:
-    ///   - value: For JSON.
-    ///   - text: For a person, without the last line end.
+    ///   - value: The result, for JSON.
+    ///   - text: The result as text, without the final newline.
     func print(_ value: some Encodable, _ text: @autoclosure () -> String) throws {
         try StandardOutput.print(json ? try Self.text(value) : text())
     }

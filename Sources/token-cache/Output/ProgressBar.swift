@@ -2,7 +2,7 @@ import Glibc
 import Synchronization
 import TokenStore
 
-/// A line on the terminal that shows how far something is; nothing at all where standard error is no terminal.
+/// Shows progress in a line on the terminal; does nothing if standard error is not a terminal.
 ///
 /// Any thread.
 final class ProgressBar: Sendable {
@@ -11,7 +11,7 @@ final class ProgressBar: Sendable {
     private let lastLine = Mutex("")
     private static let width = 30
 
-    /// - Parameter title: What is under way, such as `Verifying`.
+    /// - Parameter title: Names the work, such as `Verifying`.
     init(_ title: String) {
         self.title = title
     }
@@ -25,7 +25,7 @@ final class ProgressBar: Sendable {
         write("\r\(title) [\(bar)] \(Int(share * 100)) %")
     }
 
-    /// Leaves the terminal as it was.
+    /// Removes the bar from the terminal.
     func finish() {
         guard isShown else { return }
         write("\r\u{1B}[K")

@@ -1,17 +1,17 @@
 import Glibc
 import System
 
-/// What a command tells beside its result: faults, and how far it is.
+/// Writes errors and progress to standard error, apart from the command's result.
 enum StandardError {
-    /// Writes a text as it is.
+    /// Writes a text unchanged.
     ///
-    /// What cannot be written is dropped: nobody is left who could be told.
+    /// An error is ignored, because there is nowhere else to report it.
     static func write(_ text: String) {
         try? BlockingIO.write(Array(text.utf8), to: STDERR_FILENO)
     }
 
-    /// Tells a person what is wrong.
-    static func tell(_ fault: String) {
+    /// Prints an error message on a line of its own.
+    static func print(_ fault: String) {
         write("token-cache: \(fault)\n")
     }
 }

@@ -2,22 +2,24 @@ import ArgumentParser
 import Glibc
 import System
 
-/// What a command prints.
+/// Prints a command's result.
 ///
-/// That it cannot be written is a fault: whoever asked would take an empty file for the answer.
+/// If the result cannot be written, the command fails; otherwise an empty or cut file could be taken for the result.
 enum StandardOutput {
-    /// Takes the numbers of standard streams that are closed.
+    /// Opens `/dev/null` in the place of closed standard streams.
     ///
-    /// Otherwise the next file to be opened, such as the store's, would get them, and what is printed.
+    /// Otherwise the next file to be opened, such as the store's, would get the number of a standard stream, and output would
+    /// go into it.
     static func reserve() {
         for (number, mode) in [(STDIN_FILENO, O_WRONLY), (STDOUT_FILENO, O_RDONLY), (STDERR_FILENO, O_WRONLY)]
         where fcntl(number, F_GETFD) < 0 {
-            // The lowest number that is free is this one. Input and output get the mode that makes their use a fault.
+            // open(2) returns the lowest free number, which is this one. The mode makes reading the input or writing the
+            // output an error.
             _ = unsafe open("/dev/null", mode)
         }
     }
 
-    /// Prints a text and a line end, or ends the command with status 1.
+    /// Prints a text and a newline; throws the exit status 1 if that fails.
     static func print(_ text: String) throws {
         do throws(SystemError) {
             try BlockingIO.write(Array((text + "\n").utf8), to: STDOUT_FILENO, waitsForRoom: true)
@@ -27,9 +29,9 @@ enum StandardOutput {
     }
 
     private static func fault(_ error: SystemError) -> ExitCode {
-        // Whoever reads has read enough.
+        // EPIPE means that the reader, such as head(1), needs no more output.
         if error.code != EPIPE {
-            StandardError.tell("standard output cannot be written: \(error.reason)")
+            StandardError.print("standard output cannot be written: \(error.reason)")
         }
         return ExitCode.failure
     }

@@ -1,8 +1,8 @@
 import FoundationEssentials
 
-/// Numbers and times as people read them.
+/// Formats numbers and times for people.
 enum Text {
-    /// As in `1,234,567`.
+    /// A number with separators: `1,234,567`.
     static func number(_ number: Int) -> String {
         let digits = String(number.magnitude)
         var text = ""
@@ -13,7 +13,7 @@ enum Text {
         return number < 0 ? "-" + text : text
     }
 
-    /// As in `12.3 MiB`.
+    /// A size in bytes: `12.3 MiB`.
     static func bytes(_ bytes: Int) -> String {
         let units = ["KiB", "MiB", "GiB", "TiB"]
         guard bytes >= 1_024 else { return count(bytes, "byte") }
@@ -31,7 +31,7 @@ enum Text {
         "\(number(count)) \(noun)\(count == 1 ? "" : "s")"
     }
 
-    /// How long ago a moment was, as in `3d` or `5h`, in its two largest parts.
+    /// A duration in its two largest units: `3d 4h`, `5m 6s`.
     static func age(_ seconds: Int64) -> String {
         let seconds = max(0, seconds)
         switch seconds {
@@ -42,13 +42,13 @@ enum Text {
         }
     }
 
-    /// How long it is from one moment to another, 0 where it is less or out of all reason.
+    /// The duration between two times, in its two largest units; 0 if it is negative or overflows.
     static func age(from start: Int64, to end: Int64) -> String {
         let (seconds, hasOverflowed) = end.subtractingReportingOverflow(start)
         return age(hasOverflowed ? 0 : seconds)
     }
 
-    /// The text on one line, with `\u{1b}` for what a terminal would obey: a client has chosen it.
+    /// The text with control characters escaped as in `\u{1b}`, because clients choose it and a terminal would interpret them.
     static func visible(_ text: String) -> String {
         var visible = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
@@ -61,7 +61,7 @@ enum Text {
         return String(visible)
     }
 
-    /// As in `2026-11-21T02:03:04Z`.
+    /// A time: `2026-11-21T02:03:04Z`.
     static func time(_ unixTime: Int64) -> String {
         Date(timeIntervalSince1970: TimeInterval(unixTime)).formatted(.iso8601)
     }

@@ -1,10 +1,10 @@
 import ArgumentParser
 import Settings
 
-/// The command `token-cache describe-settings`, which the manual page is made with.
+/// The hidden command `token-cache describe-settings`, from whose output the manual page is made.
 struct DescribeSettings: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "describe-settings", abstract: "Print what is known of each setting, as JSON.",
+        commandName: "describe-settings", abstract: "Print the description of each setting as JSON.",
         shouldDisplay: false
     )
 
@@ -14,7 +14,7 @@ struct DescribeSettings: ParsableCommand {
         let variable: String
         let `default`: String
         let allowed: String
-        /// Whether a reload changes it.
+        /// Whether a reload applies a changed value.
         let reload: Bool
         let purpose: String
     }

@@ -6,10 +6,10 @@ struct Diagnose: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract:
-            "Look at all that the server needs and say what is wrong; exit status 1 says that there is a problem.",
+            "Check everything that the server needs and report problems; the exit status is 1 if there is one.",
         discussion: """
-            It changes nothing, and works while the server runs and while it does not. The settings are found as \
-            serve finds them. Warnings leave the exit status at 0.
+            It changes nothing, and works whether or not the server is running. It reads the settings as serve does. \
+            Warnings leave the exit status at 0.
 
             EXAMPLES
               token-cache doctor

@@ -4,11 +4,11 @@ import Operations
 /// The command `token-cache drain`.
 struct Drain: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Have the running server answer what it has received, and stop.",
+        abstract: "Make the running server answer the requests it has received, and stop.",
         discussion: """
-            As SIGTERM does, which then does not hasten it; it takes drain_timeout at most. The server is found by its data \
-            folder and asked over control.sock there, as its user or root. It ends with status 0, so that a service manager \
-            does not restart it.
+            Works as SIGTERM does, and takes drain_timeout at most; a SIGTERM afterwards does not shorten it. The command \
+            reaches the server over control.sock in its data folder, and must run as the server's user or root. The server \
+            ends with status 0, so that a service manager does not restart it.
 
             EXAMPLES
               token-cache drain
@@ -22,7 +22,7 @@ struct Drain: AsyncParsableCommand {
     func run() async throws {
         do {
             let answer = try ServerControl.drain(try options.load())
-            try output.print(answer, "the server finishes what is under way, and stops")
+            try output.print(answer, "the server answers the requests it has received, and stops")
         } catch let failure as ServerControl.Failure {
             throw options.fault("\(failure)")
         }

@@ -5,10 +5,10 @@ import Server
 /// The command `token-cache health`.
 struct Health: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Ask the running server whether it is ready; exit status 0 says yes, 1 no.",
+        abstract: "Check whether the running server is ready; the exit status is 0 if it is, otherwise 1.",
         discussion: """
-            It asks at admin.listen, or at the control socket where that is off. The settings are found as \
-            serve finds them.
+            It asks the server on admin.listen, or on the control socket if admin.listen is off. It reads the settings as \
+            serve does.
 
             EXAMPLES
               token-cache health

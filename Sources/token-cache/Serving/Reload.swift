@@ -5,10 +5,11 @@ import Server
 /// The command `token-cache reload`.
 struct Reload: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Have the running server read its settings again, and say what came of it.",
+        abstract: "Make the running server read its settings again, and print the result.",
         discussion: """
-            As SIGHUP does, and waits for the end. The server is found by its data folder and asked over control.sock there, \
-            as its user or root. Exit status 1 says that nothing has changed, as a setting or a file is wrong.
+            Works as SIGHUP does, and waits for the result. The command reaches the server over control.sock in its data \
+            folder, and must run as the server's user or root. The exit status is 1 if a setting or file is wrong; then \
+            nothing has changed.
 
             EXAMPLES
               token-cache reload

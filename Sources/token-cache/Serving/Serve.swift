@@ -8,9 +8,8 @@ struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Serve requests until SIGTERM or SIGINT.",
         discussion: """
-            Settings come from the flags, then from the environment (limits.body is \
-            TOKEN_CACHE_LIMITS_BODY), then from the file, then from the defaults. \
-            token-cache check-config shows them all.
+            Flags override the environment (limits.body is TOKEN_CACHE_LIMITS_BODY), the environment overrides the file, \
+            and the file overrides the defaults. token-cache check-config shows all settings.
 
             EXAMPLES
               token-cache serve
@@ -22,7 +21,8 @@ struct Serve: AsyncParsableCommand {
     @OptionGroup var addresses: ListenOptions
     @OptionGroup var options: ConfigurationOptions
 
-    @Flag(help: "Start although the end of tokens.db-wal is damaged, without the tokens in it; a copy of it is kept.")
+    @Flag(
+        help: "Start even if the end of tokens.db-wal is damaged; its tokens are lost, and a copy of the WAL is kept.")
     var acceptDamagedWal = false
 
     func run() async throws {

@@ -6,10 +6,10 @@ import TokenStore
 /// The command `token-cache backup`.
 struct Backup: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Write a copy of the store as of one moment, also while a server uses it.",
+        abstract: "Write a consistent copy of the store, even while a server uses it.",
         discussion: """
-            The copy is one file, checked and synced before it takes its name. It is sealed as the store is, and of no use \
-            without the key ring, which is not in it: keep a copy of that elsewhere. A running server writes the file \
+            The copy is one file, checked and synced before it gets its name. It is sealed as the store is, and useless \
+            without the key ring, which it does not contain: back that up separately. A running server writes the file \
             itself, so its user needs access to the folder.
 
             EXAMPLES
@@ -17,7 +17,7 @@ struct Backup: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "The file to write; one that is there is replaced.", completion: .file())
+    @Argument(help: "The file to write; an existing backup is replaced.", completion: .file())
     var file: String
 
     @OptionGroup var options: StoreCommandOptions

@@ -4,7 +4,7 @@ import Operations
 /// The command `token-cache delete`.
 struct Delete: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Remove tokens, and what the files still hold of them; the status is 1 when there was none.",
+        abstract: "Delete tokens, and their traces in the files; the exit status is 1 if there was none.",
         discussion: """
             EXAMPLES
               token-cache delete 9f8a4c1e7b3d60528cd1e5f27a94b306 c41d09b7e2f85a6330d7b19e4ac5f862
@@ -12,14 +12,14 @@ struct Delete: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "The unique ids; - reads them from standard input, one a line.")
+    @Argument(help: "The unique ids; - reads them from standard input, one per line.")
     var ids: [String]
 
     @OptionGroup var options: StoreCommandOptions
 
     func validate() throws {
         if ids.contains("-") && ids.count > 1 {
-            throw ValidationError("- stands alone: the ids are read, or they are named.")
+            throw ValidationError("Give either ids, or - to read them from standard input.")
         }
     }
 

@@ -7,10 +7,10 @@ import TokenStore
 /// The command `token-cache export`.
 struct Export: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Write the tokens as token.php's data files, in the clear, also while a server runs.",
+        abstract: "Write the tokens as token.php's data files, unencrypted, even while a server runs.",
         discussion: """
-            A file ID.txt a token, for its owner alone, with the time of the token's writing. Ids that cannot be a file's \
-            name are skipped and counted.
+            Writes one file ID.txt per token, readable only by its owner, with the time at which the token was written. Ids \
+            that cannot be file names are skipped and counted.
 
             EXAMPLES
               token-cache export /var/www/html/data
@@ -18,7 +18,7 @@ struct Export: AsyncParsableCommand {
     )
 
     @Argument(
-        help: "The folder to write to, made if it is missing; files that are there are replaced.",
+        help: "The folder to write to, created if missing; existing files are replaced.",
         completion: .directory)
     var directory: String
 
@@ -26,7 +26,7 @@ struct Export: AsyncParsableCommand {
         name: .long,
         help: ArgumentHelp(
             """
-            How a file holds its token info: json (PHP's json_encode of it, what token.php writes), \
+            The format of the files: json (PHP's json_encode of the token info, as token.php writes), \
             object ({"token_info": ...}) or raw.
             """,
             valueName: "format"
@@ -36,7 +36,7 @@ struct Export: AsyncParsableCommand {
 
     @OptionGroup var options: StoreCommandOptions
 
-    /// Tokens that are asked for at a time.
+    /// How many tokens are requested at a time.
     private static let page = 500
 
     func run() async throws {

@@ -4,7 +4,7 @@ import Operations
 /// The command `token-cache get`.
 struct Get: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Print the token info of an id; the status is 1 when there is none.",
+        abstract: "Print the token info of an id; the exit status is 1 if there is none.",
         discussion: """
             EXAMPLES
               token-cache get 9f8a4c1e7b3d60528cd1e5f27a94b306
@@ -12,7 +12,7 @@ struct Get: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "The unique id; - reads it from standard input, out of sight of other users' ps.")
+    @Argument(help: "The unique id; - reads it from standard input, so that other users cannot see it with ps.")
     var id: String
 
     @OptionGroup var options: StoreCommandOptions

@@ -7,11 +7,11 @@ import TokenStore
 /// The command `token-cache import`.
 struct Import: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Store the tokens of token.php's data folder, also while a server runs.",
+        abstract: "Store the tokens of token.php's data folder, even while a server runs.",
         discussion: """
-            Reads every file ID.txt of the folder, whatever token.php wrote into it, and keeps the time of its writing. It \
-            may be run again, for example after the clients have moved: a token that the store has got meanwhile is newer \
-            than its file and stays.
+            Reads every file ID.txt in the folder, in any format of token-cache export, and keeps the time at which it was \
+            written. It can be run again, for example after the clients have moved: tokens that clients have stored in the \
+            meantime are newer than their files, and are kept.
 
             EXAMPLES
               token-cache import /var/www/html/data
@@ -26,12 +26,12 @@ struct Import: AsyncParsableCommand {
 
     @Flag(
         name: .customLong("show-skipped"),
-        help: "Name all files that are skipped, not only those too large to be sent; the names hold the unique ids.")
+        help: "Name all skipped files, not only those too large to be sent; the names contain unique ids.")
     var showsSkipped = false
 
     @OptionGroup var options: StoreCommandOptions
 
-    /// Tokens that are stored in one go, or fewer with so many bytes as JSON.
+    /// How many tokens, and how many bytes of JSON, a request to the store contains at most.
     private static let (batch, batchBytes) = (500, 8 << 20)
 
     func run() async throws {
@@ -64,12 +64,12 @@ struct Import: AsyncParsableCommand {
                 let size = token.encodedSize
                 if let limit = store.requestLimit, size > limit {
                     summary.skip(.tooLargeToSend)
-                    // Always by its name: nothing is wrong with it, and somebody has to see to it.
+                    // Always named: the file is valid, and the operator must import it while the server is stopped.
                     show(.tooLargeToSend, file.name, bar)
                     break
                 }
                 if batch.count == Self.batch || bytes + size > Self.batchBytes {
-                    try await hand(&batch, to: store, &summary)
+                    try await send(&batch, to: store, &summary)
                     bytes = 0
                 }
                 summary.formats[file.format.rawValue, default: 0] += 1
@@ -81,7 +81,7 @@ struct Import: AsyncParsableCommand {
             }
             bar.show(StoreProgress(done: seen, total: total))
         }
-        try await hand(&batch, to: store, &summary)
+        try await send(&batch, to: store, &summary)
         return summary
     }
 
@@ -91,14 +91,14 @@ struct Import: AsyncParsableCommand {
         StandardError.write(line)
     }
 
-    private func hand(
+    private func send(
         _ batch: inout [StoreTokens.Entry], to store: StoreAccess, _ summary: inout TransferSummary
     ) async throws {
         guard !batch.isEmpty else { return }
         let reply = try await store.perform(StoreTokens(tokens: batch, keepsNewer: !overwrite))
         summary.done += reply.stored
         for _ in 0..<reply.newer { summary.skip(.newer) }
-        // A full disk, say: what was stored until here stays, and the next run goes on.
+        // For example, the disk is full: the tokens stored so far stay, and the next run continues.
         if let failure = reply.failures.values.first {
             throw options.configuration.fault("after \(Text.count(summary.done, "token")): \(failure)")
         }

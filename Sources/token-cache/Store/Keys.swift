@@ -7,9 +7,9 @@ struct Keys: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show and change the keys that seal tokens.",
         discussion: """
-            The newest key seals, all of them open. To replace a key: keys add, rekey, keys retire. Back the key ring up \
-            after each change. A key seals 4294967296 times at most (NIST SP 800-38D, section 8.3); then tokens are refused \
-            until there is a new one. The log warns at a quarter of that.
+            The newest key seals (encrypts) tokens; all keys open (decrypt) them. To replace a key: keys add, rekey, keys \
+            retire. Back up the key ring after each change. A key seals at most 4294967296 times (NIST SP 800-38D, section \
+            8.3); then tokens are refused until there is a new key. The log warns at a quarter of that.
 
             EXAMPLES
               token-cache keys list
@@ -21,7 +21,7 @@ struct Keys: AsyncParsableCommand {
     /// The command `token-cache keys list`.
     struct ListCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "list", abstract: "List the keys by their numbers, never the keys themselves."
+            commandName: "list", abstract: "List the numbers of the keys, never the keys themselves."
         )
 
         @OptionGroup var options: StoreCommandOptions
@@ -41,7 +41,7 @@ struct Keys: AsyncParsableCommand {
     /// The command `token-cache keys add`.
     struct AddCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "add", abstract: "Make a new key, which seals from now on."
+            commandName: "add", abstract: "Create a new key, which seals from now on."
         )
 
         @OptionGroup var options: StoreCommandOptions
@@ -51,8 +51,8 @@ struct Keys: AsyncParsableCommand {
             try options.output.print(
                 key,
                 """
-                key \(key.number) seals from now on; back the key ring up, \
-                and seal what is there anew with token-cache rekey
+                key \(key.number) seals from now on; back up the key ring, \
+                and encrypt the stored tokens with it: token-cache rekey
                 """
             )
         }
@@ -62,7 +62,7 @@ struct Keys: AsyncParsableCommand {
     struct RetireCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "retire",
-            abstract: "Take a key out of the ring for good; refused while a token is sealed with it."
+            abstract: "Remove a key from the ring permanently; refused while a token is sealed with it."
         )
 
         @Argument(help: "The key's number, as token-cache keys list shows it.")
@@ -73,7 +73,7 @@ struct Keys: AsyncParsableCommand {
         func run() async throws {
             let reply = try await options.withStore { try await $0.perform(RetireKey(number: number)) }
             try options.output.print(
-                reply, "key \(reply.retired) is retired; keep it with the backups of its time, which need it"
+                reply, "key \(reply.retired) is retired; keep a copy with the backups that were made with it"
             )
         }
     }
@@ -82,8 +82,8 @@ struct Keys: AsyncParsableCommand {
 /// The command `token-cache rekey`.
 struct Rekey: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Seal every token with the newest key, also while a server runs.",
-        discussion: "It may be interrupted at any point: every token opens before and after, and the next run goes on."
+        abstract: "Encrypt every token with the newest key, even while a server runs.",
+        discussion: "It may be interrupted at any point: all tokens stay readable, and the next run continues."
     )
 
     @OptionGroup var options: StoreCommandOptions
@@ -91,10 +91,10 @@ struct Rekey: AsyncParsableCommand {
     func run() async throws {
         let result = try await options.perform(RekeyStore(), "Rekeying")
         var text =
-            "\(Text.count(result.rekeyed, "token")) rekeyed, \(Text.count(result.tokens, "token")) looked at"
+            "\(Text.count(result.rekeyed, "token")) rekeyed, \(Text.count(result.tokens, "token")) checked"
         if result.unreadable > 0 {
             text +=
-                "; \(Text.count(result.unreadable, "row")) could not be opened and stayed as they are, see token-cache verify"
+                "; \(Text.count(result.unreadable, "row")) cannot be opened and stayed as before, see token-cache verify"
         }
         try options.output.print(result, text)
         if result.unreadable > 0 { throw ExitCode.failure }

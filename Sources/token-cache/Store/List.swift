@@ -8,8 +8,8 @@ struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "List the tokens with their ages and sizes, never with their contents.",
         discussion: """
-            A line a token, in no order: how long ago it was written, how long its token info is, \
-            when it expires by its own account; then how many there are. With --json a line is an object.
+            Prints one line per token, in no particular order: the time since it was written, the size of its token info, \
+            and when it expires according to the token info; then the totals. With --json, each line is an object.
 
             EXAMPLES
               token-cache list
@@ -17,12 +17,12 @@ struct List: AsyncParsableCommand {
             """
     )
 
-    @Flag(name: .customLong("show-ids"), help: "Show the unique ids, which are secrets in practice.")
+    @Flag(name: .customLong("show-ids"), help: "Show the unique ids, which are secrets.")
     var showIDs = false
 
     @OptionGroup var options: StoreCommandOptions
 
-    /// Tokens that are asked for at a time.
+    /// How many tokens are requested at a time.
     private static let page = 1_000
 
     func run() async throws {

@@ -4,7 +4,7 @@ import Operations
 /// The command `token-cache put`.
 struct Put: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Store a token info under an id, as a POST does.",
+        abstract: "Store a token info under an id, as POST does.",
         discussion: """
             EXAMPLES
               token-cache put 9f8a4c1e7b3d60528cd1e5f27a94b306 hello
@@ -17,7 +17,7 @@ struct Put: AsyncParsableCommand {
         help: "The unique id; - reads it from the first line of standard input, and the token info from the rest.")
     var id: String
 
-    @Argument(help: "The token info; without it or with - it is read from standard input.")
+    @Argument(help: "The token info; if it is missing or -, it is read from standard input.")
     var tokenInfo = "-"
 
     @OptionGroup var options: StoreCommandOptions
@@ -26,7 +26,7 @@ struct Put: AsyncParsableCommand {
         var (id, tokenInfo) = (id, tokenInfo)
         if id == "-" {
             guard tokenInfo == "-" else {
-                throw options.configuration.fault("with the id from standard input the token info comes from there too")
+                throw options.configuration.fault("with - as the id, the token info is read from standard input too")
             }
             (id, tokenInfo) = StandardInput.firstLine(try options.text("-", of: "the id"))
         } else {

@@ -6,9 +6,9 @@ import TokenStore
 /// The command `token-cache restore`.
 struct Restore: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Put a backup in the place of the store, whose server must be stopped.",
+        abstract: "Replace the store by a backup; the server must be stopped.",
         discussion: """
-            The backup is checked first, and every row of it opened with the key ring; nothing is replaced otherwise.
+            The backup is checked first, and every row decrypted with the key ring; if that fails, nothing is replaced.
 
             EXAMPLES
               token-cache restore /var/backups/tokens.db

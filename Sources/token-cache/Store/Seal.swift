@@ -6,7 +6,7 @@ import TokenStore
 /// The command `token-cache seal`.
 struct Seal: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Encrypt a store in the clear, whose server must be stopped; then serve with sealing.enabled on."
+        abstract: "Encrypt an unencrypted store; the server must be stopped. Then serve with sealing.enabled on."
     )
 
     @OptionGroup var options: StoreCommandOptions
@@ -19,7 +19,7 @@ struct Seal: AsyncParsableCommand {
 /// The command `token-cache unseal`.
 struct Unseal: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Decrypt a sealed store, whose server must be stopped; then serve with sealing.enabled off."
+        abstract: "Decrypt a sealed store; the server must be stopped. Then serve with sealing.enabled off."
     )
 
     @OptionGroup var options: StoreCommandOptions
@@ -29,7 +29,7 @@ struct Unseal: AsyncParsableCommand {
     }
 }
 
-/// What both have in common.
+/// Runs both commands.
 private struct Conversion {
     let options: StoreCommandOptions
     let isSealed: Bool

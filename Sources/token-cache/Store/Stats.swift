@@ -4,7 +4,7 @@ import TokenStore
 
 /// The command `token-cache stats`.
 struct Stats: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Print the store in numbers.")
+    static let configuration = CommandConfiguration(abstract: "Print figures about the store.")
 
     @OptionGroup var options: StoreCommandOptions
 

@@ -14,17 +14,17 @@ struct StoreCommandOptions: ParsableArguments {
         try configuration.load()
     }
 
-    /// For standard error.
+    /// The log on standard error.
     var logger: Logger {
-        // A command's result is what it prints; the log is for what goes wrong.
+        // Only warnings and errors: the command prints its result itself.
         LogOutput(level: .warning, format: .text).logger
     }
 
-    /// Finds the store, asks it for something and lets go of it.
+    /// Opens the store, or connects to the server that uses it, for the duration of the body.
     ///
     /// - Parameters:
-    ///   - creates: Whether a store is made when there is none.
-    ///   - body: What to ask.
+    ///   - creates: Whether to create a missing store.
+    ///   - body: Works with the store.
     func withStore<Result: Sendable>(
         creates: Bool = false, _ body: (StoreAccess) async throws -> Result
     ) async throws -> Result {
@@ -38,7 +38,7 @@ struct StoreCommandOptions: ParsableArguments {
         }
     }
 
-    /// Asks the store for something that takes long, with a bar on the terminal.
+    /// Performs a request that takes long, with a progress bar.
     func perform<Request: StoreRequest>(_ request: Request, _ title: String) async throws -> Request.Reply {
         try await withStore { store in
             let bar = ProgressBar(title)
@@ -48,6 +48,10 @@ struct StoreCommandOptions: ParsableArguments {
     }
 
     /// The text of an argument; `-` stands for standard input.
+    ///
+    /// - Parameters:
+    ///   - argument: The argument.
+    ///   - what: Names the argument in error texts, such as `the id`.
     func text(_ argument: String, of what: String) throws -> String {
         guard argument == "-" else { return argument }
         do throws(StandardInput.Failure) {

@@ -1,19 +1,19 @@
 import TokenPHPFiles
 
-/// What an import or export has come to.
+/// The result of an import or export.
 struct TransferSummary: Encodable {
-    /// Tokens that were stored or written.
+    /// The number of tokens stored or written.
     var done = 0
-    /// Files or tokens that were passed over, by why.
+    /// The number of files or tokens skipped, by reason.
     var skipped: [String: Int] = [:]
-    /// Files by how they hold their token info.
+    /// The number of files by format.
     var formats: [String: Int] = [:]
 
     mutating func skip(_ reason: TokenPHPFile.SkipReason) {
         skipped[reason.rawValue, default: 0] += 1
     }
 
-    /// For a person.
+    /// The summary as text, one line for each count.
     func text(_ verb: String) -> String {
         var lines = ["\(Text.count(done, "token")) \(verb)"]
         for reason in TokenPHPFile.SkipReason.allCases {

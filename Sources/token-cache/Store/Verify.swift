@@ -5,14 +5,14 @@ import TokenStore
 /// The command `token-cache verify`.
 struct Verify: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Check the whole store: its structure, and that every token opens; the status is 1 when not."
+        abstract: "Check the store's structure, and that every token can be decrypted; the exit status is 1 if not."
     )
 
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
         let found = try await options.perform(VerifyStore(), "Verifying")
-        var lines = ["\(Text.count(found.tokens, "token")) looked at"]
+        var lines = ["\(Text.count(found.tokens, "token")) checked"]
         for (reason, count) in found.unreadable.sorted(by: { $0.key < $1.key }) {
             lines.append("\(Text.count(count, "time")): \(reason)")
         }
@@ -21,13 +21,13 @@ struct Verify: AsyncParsableCommand {
             lines.append(
                 """
                 \(Text.count(found.unbound, "token")) of an earlier version, whose times can be changed unnoticed; \
-                token-cache keys add and token-cache rekey mend that
+                token-cache keys add and token-cache rekey fix that
                 """
             )
         }
-        if let count = found.wrongCount { lines.append("the store has counted \(Text.number(count)) of them") }
+        if let count = found.wrongCount { lines.append("the store's own count is \(Text.number(count)) tokens") }
         lines += found.keptCopies.map {
-            "\($0) is kept: a copy of a damaged WAL with tokens that the store may lack. Remove it when it is of no use"
+            "\($0) is a copy of a damaged WAL, with tokens that the store may lack; remove it when you no longer need it"
         }
         lines.append(found.isSound ? "the store is sound" : "the store is not sound; see token-cache restore")
         try options.output.print(found, lines.joined(separator: "\n"))

@@ -14,7 +14,7 @@ package struct Acceptor: ~Copyable {
     /// - Parameters:
     ///   - listener: What to accept from.
     ///   - loop: The loop of the calling task.
-    ///   - outlastsDraining: Whether it goes on until the loop is abandoned, for those who ask how the end comes on.
+    ///   - outlastsDraining: Whether it accepts until the loop is abandoned, so that operators can watch the shutdown.
     package init(_ listener: Listener, on loop: EventLoop, outlastsDraining: Bool = false) throws(SystemError) {
         self.listener = listener
         self.loop = loop
@@ -23,19 +23,19 @@ package struct Acceptor: ~Copyable {
         listener.addAcceptor()
     }
 
-    /// What came of trying to accept.
+    /// The outcome of an attempt to accept.
     package enum Outcome {
-        /// A new connection; whoever gets the number owns it. A plain number, as it may travel to another loop.
+        /// A new connection, which the caller owns. A plain number, as it may be handed to another loop.
         case accepted(descriptor: Int32, peer: SocketAddress)
         /// The loop is draining, or has been abandoned, and the queue is empty: accept no more.
         case finished
-        /// Nothing left to accept with, or another fault that time may mend.
+        /// No descriptors are left, or another error that may pass.
         case failed(SystemError)
     }
 
     /// Takes the next connection off the queue, waiting for one if there is none.
     ///
-    /// While draining, what the kernel has already queued is still accepted: those clients believe to be connected.
+    /// While draining, connections that the kernel has queued are still accepted: to their clients they are established.
     package func next() async -> Outcome {
         while true {
             do throws(SystemError) {

@@ -4,7 +4,7 @@ internal import System
 
 /// An epoll instance and the one buffer its events are read into.
 ///
-/// Each registration carries 64 bits of the caller's, which come back with its events.
+/// Each registration has 64 bits of the caller's choice, which come back with its events.
 @safe struct Epoll: ~Copyable {
     /// What happened on a descriptor, as epoll's bit set.
     struct Events: OptionSet {
@@ -42,28 +42,28 @@ internal import System
         }
     }
 
-    /// Only for descriptors that outlive their registration: closing the last reference removes it as well.
+    /// Needed only for descriptors that stay open: closing a descriptor removes it too.
     func remove(_ target: Int32) {
         _ = epoll_ctl(descriptor.number, EPOLL_CTL_DEL, target, nil)
     }
 
-    /// Waits for events and returns how many there are, 0 when the time is over or a signal came and there are none.
+    /// Waits for events and returns their number: 0 after the timeout, or after a signal if there are none.
     ///
     /// - Parameter timeoutInMilliseconds: 0 returns at once, -1 waits without limit.
     mutating func wait(timeoutInMilliseconds: Int32) -> Int {
         if let count = waitOnce(timeoutInMilliseconds) { return count }
-        // A signal ends the wait even where events have come meanwhile, and for the caller 0 means that there are none.
+        // A signal ends the wait even if events have arrived meanwhile, but for the caller 0 means that there are none.
         return waitOnce(0) ?? 0
     }
 
-    /// Nil when a signal came.
+    /// Nil after a signal.
     private mutating func waitOnce(_ timeoutInMilliseconds: Int32) -> Int? {
         let capacity = unsafe Int32(buffer.count)
         let count = unsafe buffer.withUnsafeMutableBufferPointer { events in
             unsafe epoll_wait(descriptor.number, events.baseAddress, capacity, timeoutInMilliseconds)
         }
         if count < 0 {
-            // Anything but a signal means that the descriptor or the buffer is not what this type guarantees.
+            // Any other error would mean that this type broke its own guarantees about the descriptor and the buffer.
             precondition(errno == EINTR, "epoll_wait failed")
             return nil
         }

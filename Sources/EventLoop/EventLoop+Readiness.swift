@@ -2,12 +2,12 @@ internal import Synchronization
 internal import System
 
 extension EventLoop {
-    /// Starts to watch a descriptor for both directions, edge-triggered, and takes it to be ready for both.
+    /// Starts to watch a descriptor for both directions, edge-triggered, and assumes that it is ready for both.
     func register(_ descriptor: Int32) throws(SystemError) -> RegistrationID {
         try register(descriptor, events: [.readable, .writable, .endOfInput, .edgeTriggered])
     }
 
-    /// Starts to watch a listening socket that other loops watch as well: one of them wakes for a connection.
+    /// Starts to watch a listening socket that other loops watch too: a connection wakes one of them.
     func registerShared(_ descriptor: Int32) throws(SystemError) -> RegistrationID {
         let id = try register(descriptor, events: [.readable, .edgeTriggered, .exclusive])
         registrations[Int(descriptor)].isShared = true
@@ -26,26 +26,25 @@ extension EventLoop {
 
     /// Stops watching.
     ///
-    /// Nobody may be waiting; events that are already on their way are dropped.
+    /// No wait may be under way; events that have already arrived are dropped.
     ///
-    /// - Parameter isShared: the descriptor stays open, so that epoll has to be told.
+    /// - Parameter isShared: Whether the descriptor stays open, so that epoll has to be told.
     func deregister(_ id: RegistrationID, isShared: Bool = false) {
         assertCurrent()
         let row = Int(id.descriptor)
         precondition(registrations[row].generation == id.generation, "a registration ends once")
         precondition(registrations[row].waiter == nil, "a registration ends after its last wait")
         if isShared { epoll.remove(id.descriptor) }
-        // The timer entry stays for whoever has the row next: short connections leave no trail in the heap.
+        // The row keeps its timer entry for the next registration, so that short connections leave none behind in the heap.
         registrations[row] = Registration(generation: id.generation &+ 1, timer: registrations[row].timer)
     }
 
-    /// Notes that a call would have blocked, so that the next wait is one for news.
+    /// Records that a call would have blocked, so that the next wait waits for an event.
     func markBlocked(_ direction: Readiness, of id: RegistrationID) {
         registrations[Int(id.descriptor)].readiness.subtract(direction)
     }
 
-    /// A read that filled less than the room it had emptied the socket (epoll(7)): with edge-triggered events a further
-    /// one could only find nothing.
+    /// Records that a read filled less than its buffer and so emptied the socket (epoll(7)): another read would find nothing.
     func markDrained(_ id: RegistrationID) {
         registrations[Int(id.descriptor)].markDrained()
     }
@@ -58,7 +57,7 @@ extension EventLoop {
     ///
     /// - Parameters:
     ///   - direction: `readable` or `writable`.
-    ///   - id: A registration of this loop on which nobody else waits.
+    ///   - id: A registration of this loop, on which there is no other wait.
     ///   - deadline: Kept to the millisecond, never early.
     ///   - isIdle: Whether `endIdleWaits` ends the wait.
     func wait(
@@ -68,9 +67,9 @@ extension EventLoop {
         return await Waiter.suspend { begin(.task($0), for: direction, of: id, until: deadline, isIdle: isIdle) }
     }
 
-    /// The same for a handler, which is called when the wait is over.
+    /// The same for a handler, which is called when the wait ends.
     ///
-    /// - Returns: What there is no need to wait for; the handler is then not called.
+    /// - Returns: The reason why there is no wait, in which case the handler is not called; nil if the wait has begun.
     func wait(
         for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool,
         calling handler: any ReadinessHandler
@@ -86,13 +85,13 @@ extension EventLoop {
         return isIdle && hasEndedIdleWaits ? .draining : nil
     }
 
-    /// Ends the wait on a descriptor, if there is one, without waking whoever waits.
+    /// Ends the wait on a descriptor, if there is one, without waking the waiter.
     func endWait(of id: RegistrationID) {
         assertCurrent()
         _ = registrations[Int(id.descriptor)].takeWaiter()
     }
 
-    /// What a wait comes to that has not begun; nil when it has to.
+    /// The outcome of a wait that need not begin; nil if it must begin.
     private func outcome(of direction: Readiness, _ id: RegistrationID, isIdle: Bool) -> WakeReason? {
         assertCurrent()
         if isAbandoned { return .abandoned }
@@ -105,8 +104,8 @@ extension EventLoop {
         isIdle: Bool
     ) {
         let row = Int(id.descriptor)
-        // A timer that fires too early looks at the deadline again: moving a deadline on costs nothing here, and that is
-        // what nearly every request does.
+        // A timer that fires too early compares with the deadline again: so postponing a deadline, as nearly every request
+        // does, costs nothing here.
         if registrations[row].wait(waiter, for: direction, until: deadline, isIdle: isIdle) {
             timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
         }
@@ -116,14 +115,14 @@ extension EventLoop {
         registrations[Int(id.descriptor)].deliver(events, generation: id.generation)?.wake(.ready)
     }
 
-    /// Resumes whoever waits on a row, if anybody does.
+    /// Ends the wait on a row, if there is one.
     func wake(_ row: Int, _ reason: WakeReason) {
         registrations[row].takeWaiter()?.wake(reason)
     }
 
     // MARK: - Stopping
 
-    /// Has nothing more accepted and connections closed with their next answer, on the loop's thread.
+    /// Stops accepting, and closes connections with their next answer, on the loop's thread.
     package func beginDraining() {
         execute {
             self.draining.store(true, ordering: .relaxed)
@@ -131,7 +130,7 @@ extension EventLoop {
         }
     }
 
-    /// Ends idle waits, now and from now on, on the loop's thread; begins draining, if that has not begun.
+    /// Ends idle waits, the present and all later ones, on the loop's thread; begins draining if that has not begun.
     package func endIdleWaits() {
         beginDraining()
         execute {
@@ -140,7 +139,7 @@ extension EventLoop {
         }
     }
 
-    /// Ends all waits for descriptors, now and from now on, on the loop's thread.
+    /// Ends all waits for descriptors, the present and all later ones, on the loop's thread.
     package func abandon() {
         execute {
             self.draining.store(true, ordering: .relaxed)

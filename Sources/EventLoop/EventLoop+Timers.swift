@@ -17,7 +17,7 @@ extension EventLoop {
         }
     }
 
-    /// Ends the waits whose time is over, as many as the time allows: what is due stays due in the next turn.
+    /// Ends the waits whose deadline has passed, as many as the budget allows; the others stay due in the next turn.
     func fireTimers() {
         guard let first = timers.popDue(at: now) else { return }
         let budget = TurnBudget(began: .now)
@@ -36,7 +36,7 @@ extension EventLoop {
     }
 
     private func fire(_ row: Int, scheduled: MonotonicTime) {
-        // Not the row's earliest entry: a nearer deadline was set after this one.
+        // Not the row's earliest entry: an earlier deadline was set after this one.
         guard registrations[row].timer == scheduled else { return }
         registrations[row].timer = .never
         guard registrations[row].waiter != nil else { return }

@@ -3,9 +3,9 @@ package import System
 
 /// How long one part of a turn may go on before others have theirs.
 ///
-/// The parts are jobs, handlers that go on from the turn before, long work, events and timers. Whatever clients ask
-/// for, a turn takes no longer than five budgets and one step too many in each, so that timers, new connections, other
-/// clients and whoever watches over the loop never wait for long.
+/// The parts are jobs, handlers that continue from the turn before, long work, events and timers. Whatever clients ask for, a
+/// turn takes at most the five budgets plus one step in each, so that timers, new connections, other clients and the
+/// watchdog never wait for long.
 package struct TurnBudget {
     private let end: MonotonicTime
 
@@ -13,8 +13,8 @@ package struct TurnBudget {
         end = began + (part == .usual ? Self.usual : Self.long)
     }
 
-    // The first is several times the second: a loop with more long work than it can do still has to keep up with new
-    // connections and short requests, of which there may be many.
+    // The first is several times the second: a loop with more long work than it can do must still keep up with new
+    // connections and many short requests.
     private static let usual = Nanoseconds(.milliseconds(8))
     private static let long = Nanoseconds(.milliseconds(2))
 
@@ -22,19 +22,19 @@ package struct TurnBudget {
     package var isSpent: Bool { MonotonicTime.now >= end }
 }
 
-/// Which part of a turn a handler goes on in.
+/// The part of a turn in which a handler continues.
 package enum TurnPart: Sendable {
     /// For steps as short as those of most requests.
     case usual
     /// For steps of a millisecond or so.
     ///
-    /// Each turn does at least one such step, and more only while their own budget lasts: however many clients ask for
-    /// long work, they wait for one another, and the others hardly wait for them.
+    /// Each turn does at least one such step, and more only while their own budget lasts: however many clients ask for long
+    /// work, they wait for one another, and other clients hardly wait for them.
     case long
 }
 
 extension EventLoop {
-    /// Has a handler's `takeTurn` called on this loop, after those that are queued already.
+    /// Queues a handler, whose `takeTurn` this loop calls after those that are queued already.
     ///
     /// On the loop's thread.
     package func enqueue(_ handler: any ReadinessHandler, for part: TurnPart) {
@@ -59,11 +59,11 @@ extension EventLoop {
         return true
     }
 
-    /// Has queued handlers go on, as many as the time allows.
+    /// Calls queued handlers, as many as the budget allows.
     func runQueues() {
         if !queue.isEmpty {
             let budget = TurnBudget(began: .now)
-            // Those that queue again wait for the next turn.
+            // Handlers that queue again wait for the next turn.
             var left = queue.count
             repeat {
                 queue.popFirst()?.takeTurn()

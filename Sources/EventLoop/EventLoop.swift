@@ -5,14 +5,14 @@ package import System
 /// One thread's epoll instance, run as a Swift task executor.
 ///
 /// A task started with `Task(executorPreference: loop)` runs on the loop's thread from its first line to its last and
-/// suspends only when it waits for a descriptor, a timer or another thread. A turn of the loop is: wait for events, run
-/// jobs that are ready, then handlers that queue for their turn, deliver the events, end waits whose time is over, call
-/// `endOfTurn`. Each of these has a time budget; what is left then comes in the next turn: see `EventLoop+Turns.swift`.
+/// suspends only when it waits for a descriptor, a timer or another thread. In a turn, the loop waits for events, runs the
+/// jobs that are ready and the handlers that are queued, delivers the events, ends waits whose deadline has passed, and calls
+/// `endOfTurn`. Each part has a time budget; what it does not finish is left to the next turn (`EventLoop+Turns.swift`).
 ///
 /// `enqueue`, `isCurrent`, `execute`, `beginDraining`, `endIdleWaits`, `abandon` and `stop` may be called on any thread; everything else
 /// belongs to tasks on the loop, which debug builds check.
 package final class EventLoop: TaskExecutor, @unchecked Sendable {
-    // Unchecked: fields marked "loop" are touched on the loop's thread only, the others are safe by themselves.
+    // Unchecked: fields marked "loop" are used on the loop's thread only, the others are thread-safe.
 
     /// Jobs from other threads, taken over at the start of a turn.
     private let inbox = Mutex<[UnownedJob]>([])
@@ -26,25 +26,25 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     var sleepers: [Waiter<Void>?] = []  // loop
     var freeSleepers: [Int] = []  // loop
     private var jobs: [UnownedJob] = []  // loop
-    /// Handlers that go on in the next turn, and those with long work, which share a smaller part of each turn.
+    /// Handlers that continue in the next turn, and those with long work, which share a smaller part of each turn.
     var queue = TurnQueue()  // loop
     var longQueue = TurnQueue()  // loop
     private var isStopping = false  // loop
 
-    // Atomics, though only the loop writes them: each request asks several times, and a plain field of a class is guarded
-    // against overlapping accesses at run time.
+    // Atomics although only the loop writes them: each request reads them several times, and Swift guards a plain field of a
+    // class against overlapping accesses at run time.
     private let turnBegan = Atomic<UInt64>(MonotonicTime.now.nanoseconds)
     private let eventsArrived = Atomic<UInt64>(MonotonicTime.now.nanoseconds)
     let draining = Atomic<Bool>(false)
     let idleWaitsEnded = Atomic<Bool>(false)
     let abandoned = Atomic<Bool>(false)
-    /// Set while there is a handler in a queue.
+    /// Whether a queue has a handler.
     let hasQueued = Atomic<Bool>(false)
-    /// Set by what takes longer than a short request, so that the clock is looked at before anything else is begun.
+    /// Set by steps that take longer than a short request, so that the loop checks the clock before it begins the next one.
     let hasWorkedLong = Atomic<Bool>(false)
-    /// Counts turns, for whoever watches over the loop.
+    /// Counts turns, for the watchdog.
     private let turns = Atomic<UInt64>(0)
-    /// Called before each wait for events: the moment to hand over what a turn has gathered.
+    /// Called before each wait for events, to hand over what the turn has gathered.
     ///
     /// Set it before `run`.
     package var endOfTurn: () -> Void = {}  // loop
@@ -58,15 +58,15 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     /// No descriptor has this number.
     private static let wakeUpTag = UInt64.max
 
-    /// The time when the current turn began: cheaper than the clock and good enough for deadlines.
+    /// When the current turn began: cheaper than the clock, and good enough for deadlines.
     package var now: MonotonicTime { MonotonicTime(nanoseconds: turnBegan.load(ordering: .relaxed)) }
-    /// When the events that are being delivered were received: a turn or more before `now` when there are many.
+    /// When the events that are being delivered were received; with many events, some turns before `now`.
     package var lastWait: MonotonicTime { MonotonicTime(nanoseconds: eventsArrived.load(ordering: .relaxed)) }
-    /// Nothing is accepted any more; what is asked on open connections is answered, and that is their end.
+    /// Whether the loop has stopped accepting: requests on open connections are answered, and the connections then closed.
     package var isDraining: Bool { draining.load(ordering: .relaxed) }
-    /// Idle waits end at once: what has been received is answered, nothing new is waited for.
+    /// Whether idle waits end at once: received requests are answered, and no new ones awaited.
     var hasEndedIdleWaits: Bool { idleWaitsEnded.load(ordering: .relaxed) }
-    /// Every wait ends at once.
+    /// Whether every wait ends at once.
     package var isAbandoned: Bool { abandoned.load(ordering: .relaxed) }
 
     // MARK: - Any thread
@@ -81,7 +81,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             jobs.append(job)
             return jobs.count == 1
         }
-        // Further jobs come along with the first: the loop empties the box each time it wakes.
+        // One signal is enough: the loop takes all jobs each time it wakes.
         if isFirst { wakeUp.signal() }
     }
 
@@ -116,25 +116,25 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             let began = MonotonicTime.now.nanoseconds
             turnBegan.store(began, ordering: .relaxed)
             if isDelivered { eventsArrived.store(began, ordering: .relaxed) }
-            // Before the events: what another thread has had done before a client sent its request comes before that request.
+            // Before the events, so that work from another thread precedes a request that a client sent after it.
             takeOverInbox()
             runJobs(&left)
             if hasQueued.load(ordering: .relaxed) { runQueues() }
             deliverEvents(&left)
-            // A wait whose event is still to be delivered has not come to nothing.
+            // A wait whose event is still to be delivered has not timed out.
             if left.events.isEmpty { fireTimers() }
             endOfTurn()
         }
     }
 
-    /// What turns leave to the next ones.
+    /// Work that a turn leaves to the next one.
     ///
-    /// Not in fields of the loop, which would be guarded against overlapping accesses at run time.
+    /// Not fields of the loop, which Swift would guard against overlapping accesses at run time.
     private struct LeftOver {
-        /// Jobs that are being run, of which those before `nextJob` have been.
+        /// Jobs of this turn; those before `nextJob` have run.
         var jobs: [UnownedJob] = []
         var nextJob = 0
-        /// Events of the last wait that have yet to be delivered.
+        /// Events of the last wait that are still to be delivered.
         var events = 0..<0
 
         var hasJobs: Bool { nextJob < jobs.count }
@@ -161,10 +161,10 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
         }
     }
 
-    /// Runs the jobs that are ready now, as many as the time allows.
+    /// Runs the jobs that are ready now, as many as the budget allows.
     ///
-    /// Jobs that become ready meanwhile wait for the next turn, so that a task that never runs out of work cannot keep
-    /// the loop from its descriptors.
+    /// Jobs that become ready meanwhile wait for the next turn, so that a task that always has work cannot keep the loop from
+    /// its descriptors.
     private func runJobs(_ left: inout LeftOver) {
         if !left.hasJobs {
             guard !jobs.isEmpty else { return }
@@ -173,7 +173,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             swap(&jobs, &left.jobs)
         }
         let executor = unsafe asUnownedTaskExecutor()
-        // Most often there is one job, which needs no clock.
+        // Usually there is one job, for which the clock need not be read.
         let budget = left.jobs.count - left.nextJob > 1 ? TurnBudget(began: .now) : nil
         while left.hasJobs {
             let job = left.jobs[left.nextJob]
@@ -183,7 +183,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
         }
     }
 
-    /// Delivers the events of the last wait, as many as the time allows.
+    /// Delivers the events of the last wait, as many as the budget allows.
     private func deliverEvents(_ left: inout LeftOver) {
         var budget: TurnBudget?
         for index in left.events {
@@ -200,14 +200,14 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
         left.events = 0..<0
     }
 
-    /// Events of short requests between two looks at the clock, which takes as long as a hundredth of one.
+    /// Events of short requests between two readings of the clock, each of which costs a hundredth of a request.
     private static let eventsPerLook = 16
 
     private func timeoutInMilliseconds(_ left: borrowing LeftOver) -> Int32 {
         if !jobs.isEmpty || left.hasJobs || hasQueued.load(ordering: .relaxed) { return 0 }
         let earliest = timers.earliest
         if earliest == .never { return -1 }
-        // Rounded up: waking a moment early would mean a second wait for the rest.
+        // Rounded up: to wake too early would mean a second wait.
         let milliseconds = ((earliest - now).count + 999_999) / 1_000_000
         return Int32(clamping: milliseconds)
     }

@@ -13,17 +13,17 @@ package final class Listener: Sendable {
     /// The port that it listens on; 0 for a Unix socket.
     package let port: UInt16
     let address: SocketAddress
-    /// The Unix socket's file, which goes with the listener.
+    /// The Unix socket's file, which is removed with the listener.
     private let path: String?
-    /// Somebody else has the socket as well and may want to use it after us.
+    /// Whether another process, such as systemd, keeps the socket open and may use it after us.
     private let isAdopted: Bool
     private let isFileRemoved = Atomic(false)
     private let acceptors = Atomic<Int>(0)
 
     /// Binds and listens.
     ///
-    /// Without `SO_REUSEPORT`: a second server on the same port is an error to be told of, not a silent sharing of
-    /// connections. With `SO_REUSEADDR`, so that a restart does not wait for the old connections' TIME_WAIT.
+    /// Without `SO_REUSEPORT`: a second server on the same port must fail, not share the connections silently. With
+    /// `SO_REUSEADDR`, so that a restart does not wait for old connections in TIME_WAIT.
     ///
     /// - Parameter address: An IPv6 address takes no IPv4 connections: each family is its own listener.
     package init(binding address: SocketAddress) throws(SystemError) {
@@ -38,7 +38,9 @@ package final class Listener: Sendable {
         isAdopted = false
     }
 
-    /// Whether an address could be listened on, without listening: no client can come in meanwhile.
+    /// Fails if an address could not be listened on.
+    ///
+    /// Does not listen, so that no client can connect meanwhile.
     package static func tryBinding(_ address: SocketAddress) throws(SystemError) {
         _ = try boundSocket(address)
     }
@@ -53,8 +55,8 @@ package final class Listener: Sendable {
 
     /// Takes over a stream socket that listens already, and that its owner, such as systemd, keeps open as well.
     ///
-    /// It goes on listening when we stop: who connects then waits for the next server that the owner passes it to. So does
-    /// a Unix socket's file stay. The length of the queue is left as the owner has chosen it.
+    /// It goes on listening when we stop: clients that connect then wait for the next server that the owner passes it to. A
+    /// Unix socket's file stays, too, and the length of the queue remains as the owner chose it.
     package init(adopting socket: consuming FileDescriptor) throws(AdoptionError) {
         let number = socket.number
         try Self.checkListening(number)
@@ -78,7 +80,7 @@ package final class Listener: Sendable {
         case notOpen
         /// A file, a pipe, or a socket that takes no connections of bytes, such as a datagram socket.
         case notAStreamSocket
-        /// A stream socket that is connected, or that nobody has called `listen` on.
+        /// A stream socket that is connected, or for which `listen` was not called.
         case notListening
         case system(SystemError)
 
@@ -103,7 +105,7 @@ package final class Listener: Sendable {
         guard option(SO_ACCEPTCONN, of: number) == 1 else { throw .notListening }
     }
 
-    /// An option of a socket (socket(7)); nil when it is no socket.
+    /// An option of a socket (socket(7)); nil if it is not a socket.
     private static func option(_ option: Int32, of number: Int32) -> Int32? {
         var value: Int32 = 0
         var length = socklen_t(MemoryLayout<Int32>.size)
@@ -118,8 +120,8 @@ package final class Listener: Sendable {
 
     /// Listens on a Unix socket.
     ///
-    /// A socket file that nobody listens on any more, left by a crash, is replaced; any other file is left alone. What
-    /// fails leaves no file behind.
+    /// Replaces a socket file that a crash has left behind, on which nothing listens; any other file is left alone. A failure
+    /// leaves no file behind.
     ///
     /// - Parameters:
     ///   - path: At most 107 bytes (unix(7)).
@@ -130,12 +132,12 @@ package final class Listener: Sendable {
         let unixAddress = try UnixSocketAddress(path: path)
         if try Self.isAbandonedSocket(path, unixAddress) { _ = unsafe unlink(path) }
         let number = descriptor.number
-        // The file is made with the mode of the socket, as far as the umask lets it.
+        // The file gets the mode of the socket, less the umask.
         guard fchmod(number, mode) == 0 else { throw SystemError.last("fchmod") }
         try unixAddress.bind(descriptor)
         do throws(SystemError) {
-            // Only where it has to be: whoever else may write to the folder could have put a link to another file there.
-            // Whatever the file's mode is until then, nobody gets in before it listens.
+            // Only if necessary: others who may write to the folder could have put a link to another file there. Whatever
+            // the file's mode is until then, no client can connect before it listens.
             if !Self.isSocket(path, mode: mode), unsafe chmod(path, mode) != 0 { throw SystemError.last("chmod") }
             if let owner, unsafe chown(path, owner.user, owner.group) != 0 { throw SystemError.last("chown") }
             try Self.listen(on: number)
@@ -176,7 +178,7 @@ package final class Listener: Sendable {
         }
     }
 
-    /// Removes the socket's file, once: a second time it could be a successor's.
+    /// Removes the socket's file, once: later there could be another server's file in its place.
     private func removeFile() {
         guard let path, !isFileRemoved.exchange(true, ordering: .relaxed) else { return }
         _ = unsafe unlink(path)
@@ -190,9 +192,9 @@ package final class Listener: Sendable {
         acceptors.add(1, ordering: .relaxed)
     }
 
-    /// Stops listening when the last acceptor goes: from then on clients are refused instead of left waiting.
+    /// Stops listening with the last acceptor, so that clients are refused instead of left waiting.
     func removeAcceptor() {
-        // On a listening socket Linux takes this for the end of listening, through whichever descriptor it is reached.
+        // Ends listening on Linux, also for other descriptors of the same socket.
         if acceptors.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, !isAdopted {
             _ = shutdown(descriptor.number, Int32(SHUT_RD))
             removeFile()

@@ -1,14 +1,15 @@
-/// Somebody whom a loop calls on its thread, where a suspended task would take a kilobyte and some thousand instructions a
-/// wait.
+/// An object that a loop calls on its thread when a wait is over.
+///
+/// A suspended task would cost a kilobyte and some thousand instructions for each wait.
 package protocol ReadinessHandler: AnyObject {
-    /// Called once for each wait that was begun.
+    /// Ends a wait; called once for each wait that has begun.
     func wake(_ reason: WakeReason)
 
-    /// Called once for each place in a queue of `EventLoop.enqueue`.
+    /// Continues queued work; called once for each `EventLoop.enqueue`.
     func takeTurn()
 }
 
-/// Whom a loop tells that a wait for a descriptor is over.
+/// A task or handler that waits for a descriptor.
 enum ReadinessWaiter {
     case task(Waiter<WakeReason>)
     case handler(any ReadinessHandler)

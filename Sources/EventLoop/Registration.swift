@@ -1,6 +1,6 @@
 internal import System
 
-/// Names one registration of a descriptor with a loop.
+/// Identifies one registration of a descriptor with a loop.
 ///
 /// The kernel gives a closed descriptor's number to the next socket, perhaps within one batch of events: the generation
 /// tells the two apart.
@@ -22,7 +22,7 @@ package struct RegistrationID: Hashable, Sendable {
     var tag: UInt64 { UInt64(generation) << 32 | UInt64(UInt32(bitPattern: descriptor)) }
 }
 
-/// What a descriptor can do without blocking, as far as the loop has been told.
+/// What can be done with a descriptor without blocking, as far as epoll has reported.
 package struct Readiness: OptionSet, Sendable {
     package let rawValue: UInt8
 
@@ -32,7 +32,7 @@ package struct Readiness: OptionSet, Sendable {
 
     package static let readable = Readiness(rawValue: 1)
     package static let writable = Readiness(rawValue: 2)
-    /// The peer will send no more: reading on finds that out without blocking, so `readable` stays.
+    /// The peer sends no more: reading finds that out without blocking, so `readable` stays set.
     package static let endOfInput = Readiness(rawValue: 4)
     /// The connection is lost in both directions.
     package static let hangUp = Readiness(rawValue: 8)
@@ -40,13 +40,13 @@ package struct Readiness: OptionSet, Sendable {
 
 /// Why a wait is over.
 package enum WakeReason: Sendable {
-    /// What was waited for can be tried now.
+    /// The call that would have blocked can be tried again.
     case ready
     /// The deadline passed first.
     case timedOut
-    /// The wait was an idle one, and those are over.
+    /// The wait was idle, and the loop ends idle waits.
     case draining
-    /// The loop gives up everything that is still under way.
+    /// The loop ends all waits.
     case abandoned
 }
 
@@ -57,14 +57,14 @@ struct Registration {
     var interest: Readiness = []
     /// A listening socket, which other loops watch as well.
     var isShared = false
-    /// Set while the wait may end without loss, for example between two requests.
+    /// Whether the wait may end without loss, for example between two requests.
     var isIdle = false
     var waiter: ReadinessWaiter?
     var deadline = MonotonicTime.never
     /// The earliest entry that the timer heap holds for this row.
     var timer = MonotonicTime.never
 
-    /// Has somebody wait; true when that needs a timer entry at the deadline.
+    /// Records the waiter; returns whether a timer entry must be made for the deadline.
     mutating func wait(
         _ waiter: ReadinessWaiter, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
     ) -> Bool {
@@ -78,7 +78,7 @@ struct Registration {
         return true
     }
 
-    /// The same, unless there is no need to wait, or it `mayBegin` no wait.
+    /// The same, unless the descriptor is ready already or `mayBegin` is false.
     mutating func waitUnlessReady(
         _ waiter: ReadinessWaiter, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool,
         mayBegin: Bool
@@ -88,7 +88,7 @@ struct Registration {
         return (false, wait(waiter, for: direction, until: deadline, isIdle: isIdle))
     }
 
-    /// Takes in what epoll reports, and gives out whoever has waited for that.
+    /// Records what epoll reports; removes and returns the waiter if it waited for that.
     mutating func deliver(_ events: Epoll.Events, generation: UInt32) -> ReadinessWaiter? {
         guard generation == self.generation else { return nil }
         var ready: Readiness = []
@@ -108,7 +108,9 @@ struct Registration {
         return waiter.take()
     }
 
-    /// The socket has been emptied; after the peer's end of input there is no further event, so reading goes on.
+    /// Records that the socket is empty.
+    ///
+    /// After the peer's end of input there is no further event, so reading continues.
     mutating func markDrained() {
         if !readiness.contains(.endOfInput) { readiness.remove(.readable) }
     }

@@ -1,7 +1,7 @@
 /// A loop's registrations, by descriptor.
 ///
-/// In memory of its own: every change of an array in a class is guarded against overlapping ones at run time, and a request
-/// changes its row several times. Here none can overlap, for what changes a row calls nothing outside it.
+/// Allocates its own memory: Swift guards every change of an array in a class against overlapping accesses at run time, and a
+/// request changes its row several times. Here accesses cannot overlap, as code that changes a row calls nothing outside it.
 ///
 /// Belongs to its loop's thread.
 @safe final class RegistrationTable {
@@ -29,7 +29,7 @@
         }
     }
 
-    /// Has the table reach up to a row; not while another one is being changed.
+    /// Grows the table up to a row; must not be called while a row is being changed.
     func reach(_ row: Int) {
         guard row >= indices.count else { return }
         let larger = unsafe UnsafeMutableBufferPointer<Registration>

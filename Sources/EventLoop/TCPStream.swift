@@ -1,32 +1,32 @@
 internal import Glibc
 package import System
 
-/// A connected TCP socket on its loop: bytes in, bytes out, never blocking the thread; in clear or, once started, over TLS.
+/// A connected stream socket on its loop, which never blocks the thread; in clear or, after `startTLS`, over TLS.
 ///
-/// Belongs to the loop's thread. Closed when it goes.
+/// Belongs to the loop's thread. Closes the socket in `deinit`.
 package struct TCPStream: ~Copyable {
     private let descriptor: FileDescriptor
     private let loop: EventLoop
     private let id: RegistrationID
     private var tls: TLSSession?
 
-    /// What a read came to.
+    /// The outcome of a read.
     package enum ReceiveResult: Equatable {
         /// This many bytes, at least one, were appended.
         case received(Int)
-        /// Nothing is there yet: wait until the stream is readable.
+        /// Nothing has arrived yet: wait until the stream is readable.
         case wouldBlock
-        /// The peer has closed its sending side and everything before that was read.
+        /// The peer has closed its sending side, and everything that it sent was read.
         case endOfInput
     }
 
     /// Takes over a connected socket that does not block.
     package init(_ descriptor: consuming FileDescriptor, on loop: EventLoop) throws(SystemError) {
-        // Answers are written whole: waiting for more to send would only add a delayed ACK's 40 ms.
+        // Answers are written whole: to wait for more data (Nagle) would only add the 40 ms of a delayed ACK.
         do throws(SystemError) {
             try descriptor.setOption(Int32(IPPROTO_TCP), TCP_NODELAY, "TCP_NODELAY")
         } catch {
-            // A Unix socket waits for nothing.
+            // Unix sockets have no such option.
             guard error.code == EOPNOTSUPP else { throw error }
         }
         id = try loop.register(descriptor.number)
@@ -34,7 +34,7 @@ package struct TCPStream: ~Copyable {
         self.loop = loop
     }
 
-    /// False when the last read showed that nothing is there: reading makes sense again after a wait.
+    /// False after a read that found the socket empty, until a wait ends.
     package var mayBeReadable: Bool {
         guard let tls else { return loop.isReady(.readable, of: id) }
         return tls.hasPending || loop.isReady(tls.readingNeeds, of: id)
@@ -64,7 +64,7 @@ package struct TCPStream: ~Copyable {
         return .wouldBlock
     }
 
-    /// Appends what has arrived to a buffer's end and leaves it on the socket as well; before TLS only.
+    /// Appends what has arrived to a buffer's end, and also leaves it on the socket; only before TLS.
     package func peek(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
         var result = 0
         buffer.append(addingCapacity: room) { span in
@@ -81,9 +81,9 @@ package struct TCPStream: ~Copyable {
         return .wouldBlock
     }
 
-    /// Sends from the front of the bytes and returns how many were taken: 0 means to wait until writable.
+    /// Sends from the front of the bytes and returns how many the socket took; after 0, wait until it is writable.
     ///
-    /// What follows 0 has to begin with the same bytes: with TLS they may be encrypted already.
+    /// After 0, the next call must begin with the same bytes: with TLS they may be encrypted already.
     package func send(_ bytes: Span<UInt8>) throws(SystemError) -> Int {
         if let tls { return try tls.send(bytes) }
         let sent = unsafe bytes.withUnsafeBufferPointer { bytes in
@@ -97,15 +97,15 @@ package struct TCPStream: ~Copyable {
         return 0
     }
 
-    /// Whether the peer is known to send no more than what is on the socket.
+    /// Whether the peer has ended its side: there is no more than what is on the socket.
     package var hasEnded: Bool { loop.isReady(.endOfInput, of: id) }
 
-    /// Whether the connection is known to be lost, so that nothing can be sent any more.
+    /// Whether the connection is lost, so that nothing can be sent.
     package var isBroken: Bool { loop.isReady(.hangUp, of: id) }
 
-    /// Suspends until there is more than the last `peek` has seen, or the end of input.
+    /// Suspends until more arrives than the last `peek` saw, or the input ends.
     package func waitForMore(until deadline: MonotonicTime) async -> WakeReason {
-        // What has been looked at is no news; what comes from now on is reported by the next wait for events.
+        // Bytes that were peeked at count as read; epoll reports the next ones.
         loop.markBlocked(.readable, of: id)
         return await loop.wait(for: .readable, of: id, until: deadline, isIdle: true)
     }
@@ -118,7 +118,7 @@ package struct TCPStream: ~Copyable {
         return await loop.wait(for: tls?.readingNeeds ?? .readable, of: id, until: deadline, isIdle: isIdle)
     }
 
-    /// Has a handler called when reading may succeed; returns what there is no need to wait for, and then it is not called.
+    /// Calls a handler when reading may succeed, unless it returns a reason why there is no wait.
     package func waitUntilReadable(
         until deadline: MonotonicTime, isIdle: Bool, calling handler: any ReadinessHandler
     ) -> WakeReason? {
@@ -127,7 +127,7 @@ package struct TCPStream: ~Copyable {
         return loop.wait(for: needs, of: id, until: deadline, isIdle: isIdle, calling: handler)
     }
 
-    /// Has a handler called when the connection is lost; returns what there is no need to wait for, and then it is not called.
+    /// Calls a handler when the connection is lost, unless it returns a reason why there is no wait.
     package func waitUntilLost(until deadline: MonotonicTime, calling handler: any ReadinessHandler) -> WakeReason? {
         loop.wait(for: .hangUp, of: id, until: deadline, isIdle: false, calling: handler)
     }
@@ -142,7 +142,7 @@ package struct TCPStream: ~Copyable {
         await loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, isIdle: false)
     }
 
-    /// Tells the peer that nothing more will come, while its own bytes can still be read.
+    /// Ends our side of the connection; the peer's bytes can still be read.
     package func finishSending() {
         tls?.sendCloseNotify()
         _ = shutdown(descriptor.number, Int32(SHUT_WR))
@@ -158,16 +158,16 @@ package struct TCPStream: ~Copyable {
     /// The protocol that protects the stream, for example `TLSv1.3`; nil in clear.
     package var tlsVersion: String? { tls?.version }
 
-    /// Shakes hands as the server; from then on everything goes over TLS.
+    /// Performs the handshake as the server; from then on everything goes over TLS.
     ///
-    /// What stands before it on the stream, such as a PROXY header, has to be read to its last byte and not beyond.
+    /// What precedes it on the stream, such as a PROXY header, must be read to its last byte and not beyond.
     ///
-    /// After an error the stream is still one in clear: good for a readable answer to a `plainRequest`, and for
-    /// `finishSending` and reading on for a moment so that the alert, which has been sent, is not lost to a reset.
+    /// After an error the stream is still in clear. It serves for a readable answer to a `plainRequest`, and for
+    /// `finishSending` and a moment of reading, so that a reset does not overtake the alert that was sent.
     ///
     /// - Parameters:
-    ///   - context: Its certificates as of now.
-    ///   - deadline: For the whole handshake. Other connections of the loop go on while it waits.
+    ///   - context: The certificates that it holds now are used.
+    ///   - deadline: For the whole handshake, during which other connections of the loop continue.
     package mutating func startTLS(_ context: TLSContext, until deadline: MonotonicTime) async throws(TLSError) {
         try await receiveHello(until: deadline)
         guard let session = TLSSession(context.credentials, on: loop, id) else {
@@ -184,7 +184,7 @@ package struct TCPStream: ~Copyable {
         }
     }
 
-    /// Waits for the client's first byte and looks at it without taking it off the socket.
+    /// Waits for the client's first byte and peeks at it.
     ///
     /// A TLS record begins with a number from 20 to 24 (RFC 8446, section 5.1), a request with a letter.
     private func receiveHello(until deadline: MonotonicTime) async throws(TLSError) {
@@ -198,7 +198,7 @@ package struct TCPStream: ~Copyable {
             if count == 0 { throw .closed }
             guard errno == EAGAIN else { throw .system(SystemError.last("recv")) }
             loop.markBlocked(.readable, of: id)
-            // Who has not begun yet loses nothing.
+            // A client that has sent nothing yet loses nothing.
             try await wait(for: .readable, until: deadline, isIdle: true)
         }
     }

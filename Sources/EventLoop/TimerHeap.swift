@@ -1,8 +1,8 @@
 internal import System
 
-/// A binary heap of deadlines; the earliest is at hand in O(1), changes cost O(log n).
+/// A binary heap of deadlines: reading the earliest is O(1), changes are O(log n).
 ///
-/// Entries are never removed before their time: the loop looks at what is due and drops what no longer matters.
+/// Entries are not removed before they are due: the loop then drops those that no longer matter.
 struct TimerHeap {
     struct Entry {
         let deadline: MonotonicTime
@@ -10,7 +10,7 @@ struct TimerHeap {
     }
 
     enum Target {
-        /// Whoever waits on this descriptor, be it the one that set the deadline or a later one with its number.
+        /// The wait on this descriptor: the one that set the deadline, or a later one of a descriptor with the same number.
         case row(Int)
         /// A task that sleeps, by its place in the loop's table of sleepers.
         case sleeper(Int)
@@ -18,7 +18,7 @@ struct TimerHeap {
 
     private var entries: [Entry] = []
 
-    /// `never` when there is no timer.
+    /// `never` if there is no timer.
     var earliest: MonotonicTime { entries.first?.deadline ?? .never }
 
     var count: Int { entries.count }
@@ -34,7 +34,7 @@ struct TimerHeap {
         }
     }
 
-    /// Takes out the earliest entry if its deadline has come.
+    /// Removes and returns the earliest entry if its deadline has passed.
     mutating func popDue(at now: MonotonicTime) -> Entry? {
         guard let first = entries.first, first.deadline <= now else { return nil }
         let last = entries.removeLast()

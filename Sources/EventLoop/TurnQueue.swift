@@ -1,7 +1,7 @@
-/// Handlers that wait for their turn, first in, first out.
+/// Handlers that wait for their turn, in order.
 struct TurnQueue {
     private var handlers: [(any ReadinessHandler)?] = []
-    /// Everything before this has left.
+    /// The index of the first handler that still waits.
     private var first = 0
 
     var count: Int { handlers.count - first }
@@ -11,7 +11,7 @@ struct TurnQueue {
         handlers.append(handler)
     }
 
-    /// Takes out the one that has waited longest.
+    /// Removes and returns the handler that has waited longest.
     mutating func popFirst() -> (any ReadinessHandler)? {
         guard !isEmpty else { return nil }
         let handler = handlers[first].take()
@@ -20,7 +20,7 @@ struct TurnQueue {
             handlers.removeAll(keepingCapacity: handlers.count <= 1_024)
             first = 0
         } else if first >= 1_024 && first >= handlers.count / 2 {
-            // Moves each at most once for each one that has left.
+            // Amortized: each removal moves at most one handler.
             handlers.removeSubrange(..<first)
             first = 0
         }

@@ -1,7 +1,7 @@
-/// A suspended task that somebody resumes exactly once.
+/// A suspended task, which is resumed exactly once.
 ///
-/// The fence around `UnsafeContinuation`: the loop's tables own each waiter and take it out before resuming it, which is
-/// the check that `CheckedContinuation` would repeat for an allocation a wait.
+/// Makes `UnsafeContinuation` safe: the loop's tables own each waiter and remove it before they resume it. That is the check
+/// for which `CheckedContinuation` would allocate memory at each wait.
 @safe struct Waiter<Value: Sendable> {
     private let continuation: UnsafeContinuation<Value, Never>
 

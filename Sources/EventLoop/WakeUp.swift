@@ -2,7 +2,7 @@ internal import CLinux
 internal import Glibc
 internal import System
 
-/// An eventfd that gets a loop out of its wait, callable from any thread.
+/// An eventfd that ends the wait of a loop; any thread may signal it.
 struct WakeUp: ~Copyable, Sendable {
     let descriptor: FileDescriptor
 
@@ -14,7 +14,7 @@ struct WakeUp: ~Copyable, Sendable {
 
     func signal() {
         var one: UInt64 = 1
-        // The only failure is a counter that is full, and then the loop is awake anyway.
+        // It fails only if the counter is full, and then the loop wakes anyway.
         _ = unsafe write(descriptor.number, &one, MemoryLayout<UInt64>.size)
     }
 }

@@ -3,7 +3,7 @@ internal import System
 
 /// What the TLS connections of a listener share: certificates, keys, rules.
 ///
-/// Any thread. Connections keep the certificates that they began with; a reload is for those that begin after it.
+/// Any thread. Connections keep the certificates that they began with; a reload affects later connections.
 package final class TLSContext: Sendable {
     private let state: Mutex<State>
     private let applicationProtocols: [String]
@@ -11,7 +11,7 @@ package final class TLSContext: Sendable {
     fileprivate struct State: Sendable {
         var files: TLSFiles
         var credentials: TLSCredentials
-        /// The files as they were before the last attempt to read them, also one that failed: it is reported once.
+        /// The files as they were before the last attempt to read them, even if it failed, so that a failure is reported once.
         var stamps: [FileStamp?]
     }
 
@@ -22,26 +22,26 @@ package final class TLSContext: Sendable {
     ///   - applicationProtocols: The names of the protocols that are spoken over TLS, for clients that ask (ALPN, RFC 7301),
     ///     the preferred one first. A client that offers only others is refused.
     package init(_ files: TLSFiles, applicationProtocols: [String]) throws(TLSConfigurationError) {
-        // Before reading: what changes meanwhile counts as a change.
+        // Before reading, so that a change in between is noticed.
         let stamps = files.stamps
         let credentials = try TLSCredentials(files, applicationProtocols)
         state = Mutex(State(files: files, credentials: credentials, stamps: stamps))
         self.applicationProtocols = applicationProtocols
     }
 
-    /// What was read, before it is used.
+    /// Files that were read and are not used yet.
     package struct Reading: Sendable {
         fileprivate let state: State
     }
 
-    /// Reads the files again, for connections that begin from now on; on an error all stays as it was.
+    /// Reads the files again, for connections that begin from now on; after an error nothing changes.
     ///
-    /// Session tickets are sealed with a key that lives as long as one reading of the files: older tickets then lead to
-    /// a full handshake. Called once a day even without a change it bounds what a stolen ticket key opens.
+    /// Session tickets are encrypted with a key that each reading of the files makes anew; a client with an older ticket does a
+    /// full handshake. Called once a day even without a change, this limits what a stolen ticket key can decrypt.
     /// Blocks for as long as reading takes.
     package func reload() throws(TLSConfigurationError) {
         let reading = try read(state.withLock(\.files))
-        // Meanwhile others may have been named, and read.
+        // Meanwhile other files may have been chosen and read.
         state.withLock { if $0.files == reading.state.files { $0 = reading.state } }
     }
 
@@ -65,8 +65,8 @@ package final class TLSContext: Sendable {
 
     /// Whether a file was written or replaced since the last attempt to read it, successful or not.
     ///
-    /// Costs a stat(2) a file. Files that are written one after the other can look wrong in between: a failed reload is
-    /// followed by another change.
+    /// Costs a stat(2) for each file. Files that are replaced one after the other may not match in between; after a failed
+    /// reload the next change leads to another.
     package var filesHaveChanged: Bool {
         let (files, stamps) = state.withLock { ($0.files, $0.stamps) }
         return files.stamps != stamps
@@ -78,6 +78,6 @@ package final class TLSContext: Sendable {
     /// When the first of the certificates in use expires, in seconds since 1970.
     package var earliestExpiry: Int64 { certificates.map(\.expiry).min() ?? 0 }
 
-    /// What a connection uses that begins now.
+    /// For a connection that begins now.
     var credentials: TLSCredentials { state.withLock(\.credentials) }
 }

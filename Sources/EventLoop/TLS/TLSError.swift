@@ -1,16 +1,16 @@
 package import System
 
-/// Why a connection did not get as far as TLS.
+/// Why a handshake failed.
 package enum TLSError: Error, Hashable, CustomStringConvertible {
-    /// The client sent text, in all likelihood a plain HTTP request; none of it has been read and it can be answered so.
+    /// The client sent text, most likely a plain HTTP request. None of it was read, and it can be answered in clear.
     case plainRequest
-    /// The client went away before the handshake was over.
+    /// The client disconnected during the handshake.
     case closed
-    /// The handshake was not over by its deadline.
+    /// The handshake did not finish by its deadline.
     case timedOut
-    /// The loop takes on no new work.
+    /// The loop is draining.
     case stopped
-    /// One side did not accept what the other offered; OpenSSL's short reason, for example `no shared cipher`.
+    /// One side did not accept what the other offered; the library's short reason, for example `no shared cipher`.
     case refused(reason: String)
     /// The socket failed.
     case system(SystemError)

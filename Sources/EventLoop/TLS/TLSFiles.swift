@@ -4,7 +4,7 @@ internal import System
 package struct TLSFiles: Hashable, Sendable {
     /// A certificate with its intermediate ones, and the key it belongs to.
     package struct Pair: Hashable, Sendable {
-        /// The server's certificate first, then each that signed the one before it; the root may be missing.
+        /// The server's certificate first, then each certificate that signed the previous one; the root may be missing.
         package let certificateChain: String
         /// Not encrypted.
         package let privateKey: String
@@ -15,9 +15,9 @@ package struct TLSFiles: Hashable, Sendable {
         }
     }
 
-    /// What a client that names no server, or none of ours, gets.
+    /// For clients that name no server, or none of ours.
     package let standard: Pair
-    /// Chosen by the names in their certificates; where names repeat the earlier pair has them.
+    /// Chosen by the names in their certificates; a name that repeats belongs to the earlier pair.
     package let others: [Pair]
     /// The authorities of which one must have signed a client's certificate; nil asks for none.
     package let clientAuthorities: String?

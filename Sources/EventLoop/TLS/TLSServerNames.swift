@@ -1,7 +1,7 @@
-/// Which certificate belongs to which name: exact names before wildcards, earlier certificates before later ones.
+/// Finds the certificate for a name: exact names before wildcards, earlier certificates before later ones.
 struct TLSServerNames {
     private var exact: [String: Int] = [:]
-    /// By what follows `*.`.
+    /// Keyed by what follows `*.`.
     private var wildcards: [String: Int] = [:]
 
     /// Adds a name as certificates have them, for example `example.com` or `*.example.com`.

@@ -1,9 +1,9 @@
 /// The parameters of a part's Content-Disposition (RFC 7578, section 4.2) as PHP reads them: with a type before them or
 /// without one, and of equal ones the last.
 struct ContentDisposition {
-    /// Nil when it has none.
+    /// Nil if it has none.
     private(set) var name: [UInt8]?
-    /// Nil when the part is no file.
+    /// Nil if the part is not a file.
     private(set) var fileName: [UInt8]?
 
     init(_ value: [UInt8]) {
@@ -22,16 +22,16 @@ struct ContentDisposition {
         var valueStart = keyEnd
         while valueStart < range.upperBound && bytes[valueStart] == UInt8(ascii: "=") { valueStart += 1 }
         guard valueStart > keyEnd else { return }
-        // White space behind it is part of the key, which is then another one.
+        // White space after the key belongs to it and makes it another key.
         let key = ByteRange(start, keyEnd)
         let value = valueStart..<range.upperBound
         if bytes.equalsIgnoringCase(key, Names.name) { name = Self.unquoted(value, of: bytes) }
         if bytes.equalsIgnoringCase(key, Names.fileName) { fileName = Self.unquoted(value, of: bytes) }
     }
 
-    /// Where a separator stands outside double and single quotes, otherwise the range's end.
+    /// The position of a separator outside double and single quotes, otherwise the range's end.
     ///
-    /// Right before the same quote a backslash keeps it from ending them, also where it is itself behind another one.
+    /// A backslash right before the closing quote keeps it from closing, even if another backslash precedes it.
     private static func wordEnd(in range: Range<Int>, before separator: UInt8, of bytes: Span<UInt8>) -> Int {
         var quote: UInt8?
         var index = range.lowerBound

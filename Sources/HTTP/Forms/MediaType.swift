@@ -1,7 +1,7 @@
-/// What a request's Content-Type makes of its body.
+/// The kind of body that a request's Content-Type announces.
 package enum MediaType: Hashable, Sendable {
     case urlEncodedForm
-    /// With the boundary's bytes; nil where it is missing or its quote is not closed.
+    /// With the boundary's bytes; nil if it is missing or its quote is not closed.
     case multipartForm(boundary: [UInt8]?)
     case json
     case other

@@ -4,7 +4,7 @@ package struct MultipartForm {
     private let delimiter: [UInt8]
     private let end: Int
     private var position: Int
-    /// How many more fields and parts count: PHP's `max_input_vars`, and that with its `max_file_uploads`.
+    /// How many more fields and parts are read: PHP's `max_input_vars`, and that plus its `max_file_uploads`.
     private var (fieldsLeft, partsLeft) = (1_000, 1_020)
 
     /// - Parameters:
@@ -16,9 +16,9 @@ package struct MultipartForm {
         end = Int(range.end)
     }
 
-    /// The next field in order, nil after the last.
+    /// The next field in order; nil after the last.
     ///
-    /// A part that the body's end cuts off is no field, and neither is any behind the 1,000th field or the 1,020th part, files
+    /// Ignores a part that the body's end cuts off, and all that follows the 1,000th field or the 1,020th part, files
     /// included.
     package mutating func nextField(of bytes: Span<UInt8>) -> (name: [UInt8], value: ByteRange)? {
         while skipToDelimiterLine(of: bytes) {
@@ -27,7 +27,7 @@ package struct MultipartForm {
             guard partsLeft >= 0 else { break }
             let disposition = ContentDisposition(header)
             if let fileName = disposition.fileName {
-                // PHP leaves the content of a part with an empty one where it is.
+                // If the file name is empty, PHP does not skip the content of the part.
                 if !fileName.isEmpty { _ = readValue(of: bytes) }
             } else if let name = disposition.name {
                 fieldsLeft -= 1
@@ -67,7 +67,7 @@ package struct MultipartForm {
         while let line = nextLine(of: bytes), !line.isEmpty {
             let isFolded = bytes[Int(line.start)].isSpace
             guard !isFolded, let colon = bytes.firstIndex(of: UInt8(ascii: ":"), in: line.indices) else {
-                // It belongs to the header before it, as it is and without a line end.
+                // It belongs to the header before it, unchanged and without a line end.
                 if continues { disposition?.append(line, in: bytes) }
                 continue
             }
@@ -78,7 +78,7 @@ package struct MultipartForm {
         return disposition
     }
 
-    /// The bytes up to the line end before the next delimiter; nil when there is none.
+    /// The bytes up to the line end before the next delimiter; nil if there is none.
     private mutating func readValue(of bytes: Span<UInt8>) -> ByteRange? {
         let start = position
         var search = start

@@ -1,15 +1,15 @@
-/// What a name in a query or a form is to one of the contract's parameters.
+/// The role of a name in a query or a form for one of the contract's parameters.
 package enum ParameterRole: Hashable, Sendable {
     /// The parameter's own name.
     case parameter
-    /// An element of an array of that name, such as `unique_id[]` or `unique_id[a]b`: PHP puts the array in the place of a
-    /// plain value that came before it.
+    /// An element of an array of that name, such as `unique_id[]` or `unique_id[a]b`: in PHP the array replaces a plain value
+    /// that came before it.
     case element
     case other
 
     /// - Parameters:
     ///   - name: A decoded name.
-    ///   - parameter: The parameter's.
+    ///   - parameter: The parameter's name.
     package init(of name: [UInt8], for parameter: StaticString) {
         let bytes = name.span
         let count = parameter.utf8CodeUnitCount
@@ -21,7 +21,7 @@ package enum ParameterRole: Hashable, Sendable {
             self = .parameter
             return
         }
-        // Names with NUL are other names, which PHP cuts off there. A bracket that is not closed opens no array.
+        // PHP cuts a name off at a NUL, which makes it another name. A bracket that is not closed opens no array.
         let isElement =
             bytes[count] == UInt8(ascii: "[")
             && bytes.firstIndex(of: UInt8(ascii: "]"), in: count..<bytes.count) != nil

@@ -1,17 +1,17 @@
 /// `application/x-www-form-urlencoded`, in a query or a body, as PHP reads it: split at `&`, then at the first `=`; `+` is
 /// a space, `%` with two hexadecimal digits a byte, any other `%` itself.
 package enum URLEncodedForm {
-    /// Where a form comes from, for PHP counts the pairs of each in its own way (`max_input_vars`, by default 1,000).
+    /// Where a form comes from; PHP counts their pairs differently (`max_input_vars`, by default 1,000).
     package enum Source: Sendable {
-        /// The first 1,000 pairs count; empty segments are none.
+        /// The first 1,000 pairs are read; empty segments do not count.
         case query
-        /// The first 1,001 segments count, empty ones included.
+        /// The first 1,001 segments are read; empty ones count.
         case body
     }
 
-    /// Calls `body` with the undecoded name and value of each pair that counts, in order.
+    /// Calls `body` with the undecoded name and value of each pair that is read, in order.
     ///
-    /// Empty segments are skipped; without `=` the value is empty.
+    /// Skips empty segments; without `=` the value is empty.
     package static func forEachPair(
         in range: ByteRange, of bytes: Span<UInt8>, from source: Source,
         _ body: (_ name: ByteRange, _ value: ByteRange) -> Void
@@ -39,12 +39,12 @@ package enum URLEncodedForm {
         }
     }
 
-    /// What an undecoded name is to the parameter `parameter`.
+    /// The role of an undecoded name for a parameter.
     package static func role(
         of name: ByteRange, in bytes: Span<UInt8>, for parameter: StaticString
     ) -> ParameterRole {
         if bytes.equals(name, parameter) { return .parameter }
-        // Decoding never makes a name longer, and only escapes make another name of what is not the parameter's already.
+        // Decoding never makes a name longer, and only escapes can turn another text into the parameter's name.
         let count = parameter.utf8CodeUnitCount
         guard name.count > count else { return .other }
         let start = Int(name.start)
@@ -57,7 +57,7 @@ package enum URLEncodedForm {
         return ParameterRole(of: decoded, for: parameter)
     }
 
-    /// Appends the bytes that a name or value stands for.
+    /// Appends the decoded bytes of a name or value.
     package static func appendDecoded(_ range: ByteRange, of bytes: Span<UInt8>, to decoded: inout [UInt8]) {
         let isPlain =
             bytes.firstIndex(of: UInt8(ascii: "%"), in: range.indices) == nil

@@ -1,10 +1,10 @@
 /// A block of addresses, such as `10.0.0.0/8`, `fd00::/8`, or one address.
 package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
     private let first: IPAddress
-    /// How many bits of an IPv6 address have to agree.
+    /// How many leading bits of an address, in IPv6 form, must match.
     private let bits: Int
 
-    /// Nil when the text is no such block.
+    /// Nil if the text is not such a block.
     package init?(_ text: String) {
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
         guard parts.count <= 2, let address = IPAddress(String(parts[0])) else { return nil }
@@ -27,7 +27,7 @@ package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         if bits == 128 { return "\(first)" }
         guard first.isIPv4 else { return "\(first)/\(bits)" }
-        // A block that goes beyond IPv4 has no length there.
+        // A block that is larger than IPv4 has no IPv4 prefix length.
         return bits >= 96 ? "\(first)/\(bits - 96)" : "::ffff:\(first)/\(bits)"
     }
 }

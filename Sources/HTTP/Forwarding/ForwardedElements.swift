@@ -1,14 +1,14 @@
 /// The elements of a `Forwarded` value (RFC 7239, section 4), one for each proxy that wrote to it.
 package struct ForwardedElements {
     package struct Element {
-        /// Nil when the element has no `for`, or one that is no address, such as `unknown` or `_hidden`.
+        /// Nil if the element has no `for`, or one that is not an address, such as `unknown` or `_hidden`.
         package fileprivate(set) var address: IPAddress?
-        /// Nil when the element has none.
+        /// Nil if the element has none.
         package fileprivate(set) var proto: [UInt8]?
     }
 
     package private(set) var elements: [Element] = []
-    /// False when a quote is not closed: what a proxy added behind it may then lie inside of it.
+    /// False if a quote is not closed: what a proxy appended may then lie inside the quote.
     package let isWellFormed: Bool
 
     package init(_ value: ByteRange, in bytes: Span<UInt8>) {
@@ -42,7 +42,7 @@ package struct ForwardedElements {
     /// Splits outside quotes, in which a backslash takes the next byte for itself (RFC 9110, section 5.6.4); empty
     /// parts are left out.
     ///
-    /// Nil when a quote is not closed.
+    /// Nil if a quote is not closed.
     private static func split(_ range: ByteRange, at separator: UInt8, in bytes: Span<UInt8>) -> [ByteRange]? {
         var parts: [ByteRange] = []
         var start = Int(range.start)

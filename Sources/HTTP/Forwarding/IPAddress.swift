@@ -11,7 +11,7 @@ package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
         self.low = low
     }
 
-    /// Reads an address as `inet_pton` does, without brackets, port or zone; nil when it is none.
+    /// Reads an address as `inet_pton` does, without brackets, port or zone; nil if it is not an address.
     package init?(_ text: String) {
         var four = in_addr()
         if unsafe inet_pton(AF_INET, text, &four) == 1 {

@@ -3,7 +3,7 @@
 package enum ProxyProtocol {
     package enum Reading: Equatable {
         case needsMore
-        /// The header takes so many bytes. The address is nil when the proxy speaks for itself or knows no address.
+        /// The header's length in bytes. The address is nil if the connection is the proxy's own or the proxy does not know it.
         case header(length: Int, client: IPAddress?)
         case malformed
     }

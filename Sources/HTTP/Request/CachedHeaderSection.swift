@@ -4,14 +4,14 @@
 final class CachedHeaderSection: Sendable {
     /// The lines with the empty one that ends them.
     private let lines: [UInt8]
-    /// As it stood behind them.
+    /// Its state after them.
     let parser: HeadParser
     /// Where they began, from the request's first byte.
     let start: Int
 
     /// - Parameters:
     ///   - lines: The lines with the empty one that ends them.
-    ///   - parser: Has read them.
+    ///   - parser: The parser that has read them.
     ///   - start: Where they began, from the request's first byte.
     init(_ lines: ArraySlice<UInt8>, readBy parser: HeadParser, from start: Int) {
         self.lines = [UInt8](lines)

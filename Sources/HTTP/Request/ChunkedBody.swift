@@ -1,5 +1,4 @@
-/// Undoes chunked transfer coding in place (RFC 9112, section 7.1): the data moves up to where the body begins, over the
-/// size lines between it.
+/// Decodes chunked transfer coding in place (RFC 9112, section 7.1): moves the data to the front, over the size lines.
 struct ChunkedBody {
     private enum State {
         case size
@@ -8,13 +7,13 @@ struct ChunkedBody {
         case trailers
     }
 
-    /// Longest size line with its extensions: nobody has a use for longer ones but to waste our time.
+    /// The longest size line with its extensions: no honest client sends longer ones.
     static let lineLimit = 256
 
     private var state = State.size
-    /// Where the next undecoded byte is.
+    /// The index of the next undecoded byte.
     private var read: Int
-    /// Where the next decoded byte goes, which is also the body's end so far.
+    /// The index for the next decoded byte, which is also the end of the body so far.
     private(set) var end: Int
     private var start: Int
     private var trailerBytes = 0
@@ -27,16 +26,16 @@ struct ChunkedBody {
         end = start
     }
 
-    /// The buffer has lost bytes at its front.
+    /// Adjusts the positions after bytes were removed from the front of the buffer.
     mutating func moveForward(by count: Int) {
         start -= count
         read -= count
         end -= count
     }
 
-    /// Decodes what is there.
+    /// Decodes what has arrived.
     ///
-    /// Returns the index after the body's last byte on the wire, nil when more is needed.
+    /// Returns the index after the body's last byte on the wire; nil if more is needed.
     mutating func decode(_ bytes: inout [UInt8], limits: RequestLimits) throws(Refusal) -> Int? {
         while true {
             switch state {
@@ -45,7 +44,7 @@ struct ChunkedBody {
                     return closeGap(in: &bytes)
                 }
                 let (size, digits) = try Self.size(line, of: bytes.span)
-                // A body is not to cost many times its size: together the extensions may be as long as a head.
+                // All extensions together may be as long as a head, so that a body does not cost many times its size.
                 extensionBytes += line.count - digits
                 guard extensionBytes <= limits.head else { throw .chunkExtensionsTooLong }
                 guard size <= limits.body - (end - start) else { throw .bodyTooLarge }
@@ -77,7 +76,7 @@ struct ChunkedBody {
         }
     }
 
-    /// Removes the size lines already read, so that a body in small chunks takes no more room than it has data.
+    /// Removes the size lines already read, so that a body in small chunks takes no more memory than its data.
     private mutating func closeGap(in bytes: inout [UInt8]) -> Int? {
         if read > end {
             bytes.removeSubrange(end..<read)
@@ -107,7 +106,7 @@ struct ChunkedBody {
         var size = 0
         var index = line.lowerBound
         while index < line.upperBound, let digit = ByteClass.hexValue(bytes[index]) {
-            // More digits than a size can need; leading zeros are no excuse.
+            // More digits than any size needs, leading zeros included.
             guard index - line.lowerBound < 8 else { throw .malformedChunkSize }
             size = size << 4 | Int(digit)
             index += 1

@@ -1,7 +1,7 @@
-/// Where the lines of one field lie in a head, which may have several of them (RFC 9110, section 5.3).
+/// The lines of one field in a head, which may have several of them (RFC 9110, section 5.3).
 ///
-/// A proxy that adds a line of its own leaves the client's where it is. As there is nearly always but one, the others
-/// are looked for again when they are asked for, and take no room before.
+/// A proxy that adds a line of its own keeps the client's. As there is nearly always only one line, further ones are searched
+/// for when they are needed, and take no memory before.
 struct FieldLines: Hashable, Sendable {
     private enum Count {
         case none, one, several

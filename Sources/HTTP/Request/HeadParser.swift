@@ -1,4 +1,4 @@
-/// Reads a request head line by line: each line once, as soon as it is there.
+/// Parses a request head line by line, each line once, as soon as it has arrived.
 ///
 /// Framing is decided here and nowhere else. Offsets count from the request's first byte.
 struct HeadParser {
@@ -25,7 +25,7 @@ struct HeadParser {
         head.methodName = ByteRange(line.lowerBound, methodEnd)
         head.method = Method(head.methodName, in: bytes)
         head.target = ByteRange(targetStart, targetEnd)
-        // The version first: a request of HTTP/2 or 0.9 is told so, whatever its target looks like.
+        // The version first, so that a request of HTTP/2 or 0.9 is answered as such, whatever its target looks like.
         try readVersion((targetEnd + 1)..<line.upperBound, of: bytes)
         if head.method == .connect { throw .connectMethod }
         try readTarget(targetStart..<targetEnd, of: bytes)
@@ -58,7 +58,7 @@ struct HeadParser {
         if let mark { head.query = ByteRange(mark + 1, range.upperBound) }
     }
 
-    /// Takes the authority off an absolute target and returns where the path begins.
+    /// Reads the authority of an absolute target and returns where the path begins.
     private mutating func readAuthority(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) -> Int {
         let start: Int
         if bytes.hasPrefix(Words.httpScheme, in: range) {
@@ -116,7 +116,7 @@ struct HeadParser {
     /// Takes over what the fields of another head said, whose lines are the same but lie elsewhere.
     ///
     /// - Parameters:
-    ///   - other: Has read them, and is not finished.
+    ///   - other: Has read them, but not called `finish`.
     ///   - distance: How much further from the request's first byte they lie here.
     /// - Returns: False if the request line gives them another meaning.
     mutating func takeFields(of other: HeadParser, movedBy distance: Int) -> Bool {
@@ -193,7 +193,7 @@ struct HeadParser {
 
     // MARK: - End
 
-    /// Looks at what only all fields together tell; the parameters are those of `readRequestLine`.
+    /// Decides what depends on several fields; the parameters are those of `readRequestLine`.
     mutating func finishFields(of buffer: [UInt8], from start: Int) {
         guard !head.fields.forwarding.isPresent else { return }
         head.fields.hasForeignName = buffer.span.extracting(start..<buffer.count).hasForeignName(head.authority)

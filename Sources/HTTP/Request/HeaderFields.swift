@@ -32,9 +32,9 @@ package struct HeaderFields: Sendable {
     package internal(set) var forwarding: Forwarding
     /// Whether there is an Origin, or a Sec-Fetch-Site that names another site than this one.
     package internal(set) var mentionsPage: Bool
-    /// Whether the request's authority has a name that anybody's DNS may lead here, as `Span.hasForeignName` says.
+    /// Whether the request's authority has a name that anybody's DNS could point here, as `Span.hasForeignName` says.
     ///
-    /// Not looked at if `forwarding` is present.
+    /// Not checked if `forwarding` is present.
     package internal(set) var hasForeignName: Bool
 
     /// Nil if there is no Content-Type.

@@ -1,7 +1,7 @@
-/// Why a request is not read on: its answer is sent and the connection is closed, because where the next request would
-/// begin can no longer be known, or should not be believed.
+/// Why a request is not read further: the answer is sent and the connection closed, because it is no longer certain where the
+/// next request would begin.
 package enum Refusal: Error, Hashable, Sendable, CaseIterable {
-    // 400: what two parsers could read in two ways.
+    // 400: ambiguous, as two parsers could read it differently.
     case bareLineFeed
     case bareCarriageReturn
     case malformedRequestLine
@@ -25,11 +25,11 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
     case chunkLineTooLong
     case chunkExtensionsTooLong
     case malformedChunkEnd
-    /// Plain HTTP where TLS is spoken.
+    /// Plain HTTP on a TLS port.
     case plainRequest
-    // The others, a status each.
+    // The others, each with its own status.
     case connectMethod
-    /// A page of another site had a browser on this machine send it; with the next one the connection is left open.
+    /// A page of another site made a browser on this machine send it; this and the next one leave the connection open.
     case foreignPage
     case foreignHost
     case headTimeout
@@ -61,7 +61,7 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
         }
     }
 
-    /// What is wrong with the request, for the person who sent it; quotes nothing of it.
+    /// What is wrong with the request, for its sender; quotes nothing of it.
     package var message: String {
         switch self {
         case .bareLineFeed: "A line of the request head ends with LF alone; lines end with CR LF."

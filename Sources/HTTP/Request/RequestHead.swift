@@ -6,7 +6,7 @@ package enum BodyFraming: Hashable, Sendable {
     case chunked
 }
 
-/// The head of a request: where its parts lie, from the request's first byte, and what was made of its framing.
+/// The head of a request: the ranges of its parts, counted from the request's first byte, and how it is framed.
 package struct RequestHead: Sendable {
     package internal(set) var method = Method.other
     package internal(set) var methodName = ByteRange.empty
@@ -14,7 +14,7 @@ package struct RequestHead: Sendable {
     package internal(set) var target = ByteRange.empty
     /// From the first `/` to the `?`; `*` for `OPTIONS *`; empty for an absolute target without a path.
     package internal(set) var path = ByteRange.empty
-    /// What follows the first `?`; empty when there is none.
+    /// What follows the first `?`; empty if there is none.
     package internal(set) var query = ByteRange.empty
     /// Host and port: of an absolute target, otherwise of the Host header.
     ///

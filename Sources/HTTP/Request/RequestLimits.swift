@@ -1,14 +1,14 @@
-/// How much a request may hold.
+/// How large the parts of a request may be.
 ///
 /// All sizes are in bytes.
 package struct RequestLimits: Sendable {
-    /// The request line without its line end; beyond it 414.
+    /// The request line without its line end; beyond it the answer is 414.
     package var requestLine: Int
-    /// The whole head; beyond it 431.
+    /// The whole head; beyond it the answer is 431.
     package var head: Int
-    /// Header lines; beyond it 431.
+    /// How many header lines; beyond it the answer is 431.
     package var fieldCount: Int
-    /// The body, after chunking is undone; beyond it 413.
+    /// The body after decoding of chunks; beyond it the answer is 413.
     package var body: Int
 
     package init(

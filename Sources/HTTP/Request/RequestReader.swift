@@ -1,7 +1,7 @@
-/// Bytes in, requests out: the receive buffer of a connection and how far it has been understood.
+/// Bytes in, requests out: the receive buffer of a connection, and how far it has been parsed.
 ///
-/// Append what arrives to `bytes`, call `next` until it needs more, and `finishRequest` after each request. No sockets
-/// and no clock in here; a byte of a head is looked at once, however slowly it comes.
+/// Append what arrives to `bytes`, call `next` until it needs more, and `finishRequest` after each request. Uses no sockets
+/// and no clock; reads each byte of a head once, however slowly it arrives.
 package struct RequestReader {
     /// What to do next.
     package enum Step {
@@ -15,7 +15,7 @@ package struct RequestReader {
         case refused(Refusal)
     }
 
-    /// What is being waited for, which decides the deadline.
+    /// What the reader waits for, which decides the deadline.
     package enum Part: Sendable {
         /// The first byte of a request.
         case start
@@ -32,12 +32,12 @@ package struct RequestReader {
         case complete(bodyEnd: Int, wireEnd: Int)
     }
 
-    /// The buffer: requests that were pipelined lie one behind the other.
+    /// The buffer, in which pipelined requests follow one another.
     package var bytes: [UInt8] = []
 
-    /// To be changed between two requests only.
+    /// Must be changed between two requests only.
     package var limits: RequestLimits {
-        // What was within the former ones need not be within these.
+        // Fields within the former limits may exceed these.
         didSet { cachedSection = nil }
     }
     private var state = State.start
@@ -46,7 +46,7 @@ package struct RequestReader {
     private var start = 0
     /// Where the current line begins.
     private var lineStart = 0
-    /// Everything before this has been searched for a line end.
+    /// The bytes before this index have been searched for a line end.
     private var searched = 0
     private var skippedEmptyLine = false
     private var sentContinue = false
@@ -54,27 +54,27 @@ package struct RequestReader {
     private var fieldsStart = 0
     /// Those of an earlier request; nil if there are none to compare with.
     private(set) var cachedSection: CachedHeaderSection?
-    /// Heads in a row whose fields were others than those of the one before, the connection's first included.
+    /// Consecutive heads whose fields differed from those before, including the connection's first.
     private var differingHeads = 0
 
-    /// When this many heads had other fields than the one before, as those from a proxy have, they are not compared any more.
+    /// After this many differing heads, as proxies send them, fields are no longer compared.
     private static let mostDifferingHeads = 8
-    /// Bytes of fields that are kept: every connection that waits has some.
+    /// The most bytes of fields that are kept, as every waiting connection keeps them.
     private static let longestKeptFields = 1 << 10
 
     package init(limits: RequestLimits) {
         self.limits = limits
     }
 
-    /// True when nothing of a request has been understood yet.
+    /// True if nothing of a request has been parsed yet.
     package var isBetweenRequests: Bool {
         if case .start = state { true } else { false }
     }
 
-    /// True between two requests when no byte of the next one is there.
+    /// True between two requests if no byte of the next one has arrived.
     package var isEmpty: Bool { start == bytes.count }
 
-    /// Gives the buffer away if there is nothing in it; nil when there is, or when it has no room either.
+    /// Removes and returns the buffer; nil if it has contents, or no capacity.
     package mutating func takeEmptyBuffer() -> [UInt8]? {
         guard isEmpty, bytes.capacity > 0 else { return nil }
         var buffer: [UInt8] = []
@@ -82,7 +82,7 @@ package struct RequestReader {
         return buffer
     }
 
-    /// Empties the buffer, of which nothing more is read.
+    /// Empties the buffer; nothing more is parsed.
     package mutating func dropAll() {
         bytes.removeAll(keepingCapacity: true)
         start = 0
@@ -99,12 +99,12 @@ package struct RequestReader {
         return Request(head: parser.head, body: ByteRange(parser.head.length, bodyEnd - start))
     }
 
-    /// Bytes of the body of the request at hand; 0 where there is none.
+    /// Bytes of the body of the request at hand; 0 if there is no request.
     package var bodyCount: Int {
         if case .complete(let bodyEnd, _) = state { bodyEnd - start - parser.head.length } else { 0 }
     }
 
-    /// Goes on with what is in the buffer.
+    /// Continues with what is in the buffer.
     package mutating func next() -> Step {
         do throws(Refusal) {
             return try advance()
@@ -128,7 +128,7 @@ package struct RequestReader {
     /// Whether the current request begins as a TLS connection does (RFC 8446, section 5.1: a record of type 22).
     package var beginsLikeTLS: Bool { start < bytes.count && bytes[start] == 22 }
 
-    /// Whether bytes of a further request are there behind the one at hand, or the one that was just finished.
+    /// Whether bytes of another request follow the one at hand, or the one that was just finished.
     package var hasFurtherBytes: Bool {
         switch state {
         case .complete(_, let wireEnd): wireEnd < bytes.count
@@ -137,7 +137,7 @@ package struct RequestReader {
         }
     }
 
-    /// Has the current request begin at an index; a buffer that is used up is emptied.
+    /// Sets where the current request begins; empties the buffer if all of it was used.
     private mutating func begin(at index: Int) {
         start = index
         if isEmpty {
@@ -150,26 +150,26 @@ package struct RequestReader {
 
     /// Makes room at the buffer's end and returns how much there is for the next read.
     ///
-    /// The buffer doubles as data comes, whatever length was announced: memory goes to who sends, not to who promises.
+    /// The buffer doubles as data arrives, whatever length was announced: only bytes that were sent take memory.
     package mutating func makeRoom() -> Int {
         compact()
         let room = bytes.capacity - bytes.count
         return room >= min(max(expectedBytes, 1), Self.leastRoom) ? room : max(bytes.capacity, Self.leastRoom)
     }
 
-    /// Reading into less than this would cost more calls than growing.
+    /// Reading into less room than this would cost more calls than growing.
     private static let leastRoom = 4 << 10
 
-    /// How many bytes of the current body are still to come, as far as that is known; otherwise the most there can be.
+    /// How many bytes of the current body are still to come, if that is known; otherwise `Int.max`.
     private var expectedBytes: Int {
         if case .body(let end) = state { return end - bytes.count }
         return .max
     }
 
-    /// Gives up the room that the buffer has beside what is still to be read, when that is most of it.
+    /// Releases the unused part of the buffer if that is most of it.
     ///
-    /// Room that the buffer has just got by doubling stays: otherwise a body that comes byte by byte would be copied with
-    /// each.
+    /// Keeps room that the buffer has just gained by doubling: otherwise a body that arrives byte by byte would be copied with
+    /// each byte.
     package mutating func releaseRoom() {
         guard bytes.count - start <= bytes.capacity / 4 else { return }
         compact()
@@ -228,7 +228,7 @@ package struct RequestReader {
                 guard bytes.count >= end else { return waitForBody() }
                 state = .complete(bodyEnd: end, wireEnd: end)
             case .chunked(var chunks):
-                // Out of the state while it decodes: the buffer must not be copied for being looked at twice.
+                // Moved out of the state while it decodes, so that the buffer is not shared and copied.
                 let wireEnd = try chunks.decode(&bytes, limits: limits)
                 state = .chunked(chunks)
                 guard let wireEnd else { return waitForBody() }
@@ -241,7 +241,7 @@ package struct RequestReader {
 
     /// Skips one empty line before a request (RFC 9112, section 2.2).
     ///
-    /// False when no byte of the request itself is there yet.
+    /// False if no byte of the request itself has arrived.
     private mutating func skipEmptyLine() throws(Refusal) -> Bool {
         guard bytes[start] == .carriageReturn, !skippedEmptyLine else { return true }
         guard bytes.count > start + 1 else { return false }
@@ -251,18 +251,18 @@ package struct RequestReader {
         return !isEmpty
     }
 
-    /// The next whole line of the head without its line end, from the request's first byte; nil when it is not there yet.
+    /// The next whole line of the head without its line end, from the request's first byte; nil if it has not arrived yet.
     ///
     /// - Parameters:
     ///   - limit: How many bytes there may be from `origin` to the line's end, CR LF included.
-    ///   - origin: Where counting begins, as an index into the buffer.
-    ///   - refusal: What going beyond the limit means.
+    ///   - origin: The index in the buffer from which bytes are counted.
+    ///   - refusal: Thrown beyond the limit.
     private mutating func nextLine(
         limit: Int, from origin: Int, else refusal: Refusal
     ) throws(Refusal) -> Range<Int>? {
         guard let lineFeed = bytes.span.firstIndex(of: .lineFeed, in: searched..<bytes.count) else {
             searched = bytes.count
-            // The line feed is still to come.
+            // Without the line feed, which is still to come.
             guard bytes.count - origin < limit else { throw refusal }
             return nil
         }
@@ -273,7 +273,7 @@ package struct RequestReader {
         return (lineStart - start)..<(lineFeed - 1 - start)
     }
 
-    /// Takes the fields of the request at hand for read if they are those of an earlier one.
+    /// Takes over the fields of an earlier request if the current one has the same lines.
     private mutating func takeCachedFields() -> Bool {
         let fieldsStart = lineStart - start
         guard let cachedSection,
@@ -286,12 +286,12 @@ package struct RequestReader {
         return true
     }
 
-    /// Keeps the fields that were just read, to be compared with those of the next request.
+    /// Keeps the fields that were just read, to compare them with those of the next request.
     private mutating func cacheFields() {
         cachedSection = nil
         guard differingHeads < Self.mostDifferingHeads else { return }
         differingHeads += 1
-        // Many a connection is for one request.
+        // Many connections have only one request.
         guard differingHeads > 1, lineStart - fieldsStart <= Self.longestKeptFields else { return }
         cachedSection = CachedHeaderSection(bytes[fieldsStart..<lineStart], readBy: parser, from: fieldsStart - start)
     }
@@ -306,7 +306,7 @@ package struct RequestReader {
     }
 
     private mutating func waitForBody() -> Step {
-        // A client that already sends its body does not wait for leave to do so.
+        // A client that already sends its body does not wait for 100 Continue.
         if parser.head.expectsContinue && !sentContinue && bytes.count == lineStart {
             sentContinue = true
             return .sendContinue
@@ -314,6 +314,6 @@ package struct RequestReader {
         return .needsMore(.body)
     }
 
-    /// The head of the request being read, as far as it has been: for the answer to a refusal.
+    /// The head of the current request as far as it was parsed, for the answer to a refusal.
     package var partialHead: RequestHead { parser.head }
 }

@@ -1,16 +1,16 @@
-/// Names a request, so that its lines in the logs find each other and the client can tell which one it means.
+/// Identifies a request, so that its lines in the logs can be matched with each other and with a client's report.
 package enum RequestID: Sendable {
     case none
     /// Made here; shown as sixteen hexadecimal digits.
     case made(UInt64)
-    /// Somebody else's, see `init(taking:in:)`.
+    /// Given by a trusted proxy; see `init(taking:in:)`.
     case given([UInt8])
 
-    /// Longest name that is taken from others, in bytes.
+    /// The longest id that is accepted from others, in bytes.
     private static let limit = 64
 
-    /// A name that somebody else has given, as it goes into logs and answers: letters, digits, hyphens, underscores and
-    /// dots; nil when it is anything else.
+    /// An id from a proxy, which goes into logs and answers: letters, digits, hyphens, underscores and dots; nil if it has any
+    /// other byte.
     package init?(taking value: ByteRange, in bytes: Span<UInt8>) {
         guard !value.isEmpty, value.count <= Self.limit else { return nil }
         let name = [UInt8](value, in: bytes)
@@ -27,7 +27,7 @@ package enum RequestID: Sendable {
         }
     }
 
-    /// Its text; nil where requests have none.
+    /// The id's text; nil if requests have no ids.
     package var text: String? {
         switch self {
         case .none: return nil
@@ -55,8 +55,7 @@ package enum RequestID: Sendable {
         }
     }
 
-    /// Eight digits in the order of their bits, all at once: half a byte of the number goes to a byte each, then to its
-    /// digit.
+    /// Eight digits at once, in the order of their bits: each half byte of the number becomes a byte, and then its digit.
     private static func digits(_ number: UInt32) -> UInt64 {
         var halves = UInt64(number)
         halves = (halves | halves << 16) & 0x0000_FFFF_0000_FFFF

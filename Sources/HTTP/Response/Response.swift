@@ -2,11 +2,11 @@
 package struct Response: Sendable {
     package var status: Status
     package var body: [UInt8]
-    /// Bytes that whoever sends the response appends after `body`; Content-Length has them as well.
+    /// Bytes that the sender appends after `body`; included in Content-Length.
     package var laterBytes: Int
-    /// Where a redirect leads; checked by whoever sets it, as it is written as it stands.
+    /// Where a redirect leads; it is written unchanged, so the caller must have checked it.
     package var location: [UInt8]?
-    /// What the body tells, where the status is 200.
+    /// The contract's error code in the body of a response with status 200.
     package var code: ErrorCode
 
     package init(

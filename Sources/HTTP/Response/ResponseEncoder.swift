@@ -1,16 +1,16 @@
-/// Writes the responses of one second, whose heads hold its date.
+/// Encodes the responses of one second, whose heads contain its date.
 package final class ResponseEncoder: Sendable {
     /// The second, since 1970.
     package let unixTime: Int64
     private let date: [UInt8]
-    /// The `Strict-Transport-Security` field with its line end in front; empty when it is turned off.
+    /// The `Strict-Transport-Security` field, preceded by a line end; empty if it is turned off.
     private let transportSecurity: [UInt8]
-    /// What nearly every answer begins with, in clear and over https.
+    /// The beginning of nearly every answer, in clear and over https.
     private let (usual, usualSecure): (UsualHead, UsualHead)
 
     /// - Parameters:
     ///   - unixTime: Seconds since 1970 for the `Date` field.
-    ///   - secureForSeconds: How long browsers are to use https only, told on secure answers; 0 tells them nothing.
+    ///   - secureForSeconds: How long browsers must use https only, sent with secure answers; 0 sends nothing.
     package convenience init(unixTime: Int64, secureForSeconds: Int = 0) {
         self.init(
             unixTime: unixTime,
@@ -27,21 +27,23 @@ package final class ResponseEncoder: Sendable {
         usualSecure = UsualHead(Parts.okHead + date + transportSecurity)
     }
 
-    /// The same for another second.
+    /// An encoder with the same settings for another second.
     package func at(unixTime: Int64) -> ResponseEncoder {
         ResponseEncoder(unixTime: unixTime, transportSecurity: transportSecurity)
     }
 
-    /// What the request and the connection ask of the answer's head.
+    /// What the request and the connection require of the answer's head.
     package struct Traits: Sendable {
-        /// The answer to HEAD has no body; it leaves out the length of what GET would send, for that takes the work of a
-        /// GET to know (RFC 9110, section 9.3.2).
+        /// The answer to HEAD has no body.
+        ///
+        /// It omits the length that GET would send, which only the work of a GET could tell
+        /// (RFC 9110, section 9.3.2).
         package var omitsBody = false
         /// The connection is closed after this answer (RFC 9112, section 9.6).
         package var closes = false
-        /// The client speaks HTTP/1.0, which has to be told that the connection stays open.
+        /// The client speaks HTTP/1.0 and must be told that the connection stays open.
         package var isOldVersion = false
-        /// The answer goes out over https (RFC 6797, section 7.2: only then may it speak of transport security).
+        /// The answer goes out over https: only then may it have Strict-Transport-Security (RFC 6797, section 7.2).
         package var isSecure = false
 
         package init(
@@ -82,7 +84,7 @@ package final class ResponseEncoder: Sendable {
         output.append(contentsOf: response.body)
     }
 
-    /// Appends the head but for Content-Length and its end.
+    /// Appends the head without Content-Length and its end.
     private func appendHead(
         _ response: borrowing Response, _ traits: Traits, _ requestID: RequestID, to output: inout [UInt8]
     ) {
@@ -109,7 +111,7 @@ package final class ResponseEncoder: Sendable {
     /// A head of status 200 up to the value of Content-Length.
     private struct UsualHead {
         private let unnamed: [UInt8]
-        /// With room for the digits of an id.
+        /// With room for the digits of a request id.
         private let named: [UInt8]
 
         /// - Parameter start: All that precedes the request's id.
@@ -156,9 +158,9 @@ package final class ResponseEncoder: Sendable {
 }
 
 extension [UInt8] {
-    /// Appends a number that is not negative in decimal digits, and the end of the head.
+    /// Appends a non-negative number in decimal digits, and the end of the head.
     package mutating func appendLengthAndEndOfHead(_ number: Int) {
-        // Found from the last one on: dividing by anything but a constant takes the processor ten times as long.
+        // From the last digit on: division by a constant is ten times as fast as other division.
         var digits = InlineArray<19, UInt8>(repeating: 0)
         var first = digits.count
         var rest = UInt(number)

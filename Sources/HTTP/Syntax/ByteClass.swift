@@ -1,10 +1,10 @@
-/// A set of bytes of the HTTP grammar, as a bit for each byte of ASCII: a question costs a shift and no look into memory.
+/// A set of bytes of the HTTP grammar, with a bit for each byte of ASCII: a test costs a shift and no memory access.
 package struct ByteClass: Sendable {
     /// Bit n stands for byte n, and for byte 64 + n.
     private let (low, high): (UInt64, UInt64)
-    /// Whether the bytes from 0x80 are in it.
+    /// Whether it contains the bytes from 0x80.
     private let hasHighBytes: Bool
-    /// Most of its bytes, where there is a quick test for them; what fails it is to be looked at one by one.
+    /// Most of its bytes, if there is a quick test for them; bytes that fail it are tested one by one.
     let plain: PlainBytes?
 
     private init(low: UInt64, high: UInt64, hasHighBytes: Bool, plain: PlainBytes? = nil) {
@@ -29,19 +29,18 @@ package struct ByteClass: Sendable {
 
     /// What a request target may hold: visible ASCII but `#`.
     ///
-    /// The grammar (RFC 3986) is narrower; the sample client sends braces and quotes unencoded, which no parser reads
-    /// in two ways.
+    /// The grammar (RFC 3986) is narrower; the sample client sends braces and quotes unencoded, which are not ambiguous.
     static let target = ByteClass(
         low: 0xffff_fff6_0000_0000, high: 0x7fff_ffff_ffff_ffff, hasHighBytes: false,
         plain: PlainBytes(from: 0x21, but: UInt8(ascii: "#")))
 
-    /// `reg-name` of RFC 3986, section 3.2.2, but for its escapes: letters, digits and -._~!$&'()*+,;=.
+    /// `reg-name` of RFC 3986, section 3.2.2, without its escapes: letters, digits and -._~!$&'()*+,;=.
     static let host = ByteClass(low: 0x2bff_7fd2_0000_0000, high: 0x47ff_fffe_87ff_fffe, hasHighBytes: false)
 
-    /// What stands for itself in a form's value and is no part of a tag there: ASCII from `,` on but `<` and DEL.
+    /// Bytes of a form's value that are neither escapes nor part of a tag: ASCII from `,` on except `<` and DEL.
     ///
-    /// So there is neither `%` nor `+`, and no NUL; `>` ends no tag where none has begun. What lies below `,` and would do as
-    /// well is left out for the sake of the quick test, which takes one run of bytes but for one.
+    /// That leaves out `%`, `+` and NUL; `>` ends no tag if none has begun. Bytes below `,` are left out although some would
+    /// fit, for the quick test takes one run of bytes with one exception.
     package static let literal = ByteClass(
         low: 0xefff_f000_0000_0000, high: 0x7fff_ffff_ffff_ffff, hasHighBytes: false,
         plain: PlainBytes(from: UInt8(ascii: ","), but: UInt8(ascii: "<")))
@@ -62,7 +61,7 @@ package struct ByteClass: Sendable {
     }
 }
 
-/// The bytes from a first one to 0x7e but for one of them, tested eight at a time.
+/// The bytes from a first one to 0x7e except one of them, tested eight at a time.
 struct PlainBytes: Sendable {
     /// Added to a byte below 0x80 they set its highest bit if it is not below the first one.
     private let reach: UInt64

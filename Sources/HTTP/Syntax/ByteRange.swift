@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// A range of bytes in a request, from the request's first byte.
+/// A range of bytes in a request, counted from the request's first byte.
 ///
-/// Half of `Range<Int>`, for a head holds several.
+/// Half as large as `Range<Int>`, as a head holds several.
 package struct ByteRange: Hashable, Sendable {
     package var start: UInt32
     package var end: UInt32
@@ -18,7 +18,7 @@ package struct ByteRange: Hashable, Sendable {
     package var count: Int { Int(end - start) }
     package var indices: Range<Int> { Int(start)..<Int(end) }
 
-    /// The same bytes, so much further from the request's first byte; of no bytes, nowhere.
+    /// The range moved by a distance; an empty range stays `empty`.
     func moved(by distance: Int) -> ByteRange {
         isEmpty ? .empty : ByteRange(Int(start) + distance, Int(end) + distance)
     }
@@ -33,7 +33,7 @@ extension Span<UInt8> {
     /// Whether the bytes of a range are `text`, which is ASCII.
     package func equals(_ range: ByteRange, _ text: StaticString) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
-        // Both are as long as they were found to be.
+        // The lengths were compared above.
         return unsafe extracting(range.indices).withUnsafeBufferPointer { part in
             guard let start = part.baseAddress else { return true }
             return unsafe memcmp(start, text.utf8Start, part.count) == 0
@@ -43,7 +43,7 @@ extension Span<UInt8> {
     /// Whether the bytes of a range are these.
     package func equals(_ range: ByteRange, _ text: [UInt8]) -> Bool {
         guard range.count == text.count else { return false }
-        // Both are as long as they were found to be.
+        // The lengths were compared above.
         return unsafe extracting(range.indices).withUnsafeBufferPointer { part in
             guard let start = part.baseAddress else { return true }
             return unsafe memcmp(start, text, part.count) == 0
@@ -70,13 +70,13 @@ extension Span<UInt8> {
         return true
     }
 
-    /// In which bits the bytes of a word may differ from these: letters, which alone have bit 6 set, in bit 5.
+    /// The bits in which the bytes of a word may differ from these: bit 5 for letters, which alone have bit 6 set.
     @inline(__always)
     private static func caseBits(_ lowerCase: UInt64) -> UInt64 {
         (lowerCase & 0x4040_4040_4040_4040) >> 1
     }
 
-    /// The first place of a byte in a range of indices.
+    /// The first position of a byte in a range of indices.
     package func firstIndex(of byte: UInt8, in range: Range<Int>) -> Int? {
         precondition(range.lowerBound >= 0 && range.upperBound <= count, "the range lies inside the span")
         return unsafe withUnsafeBufferPointer { buffer in
@@ -97,7 +97,7 @@ extension Span<UInt8> {
 
     /// Whether all bytes of a range of indices are in a class.
     package func all(_ range: Range<Int>, in byteClass: ByteClass) -> Bool {
-        // A span of its own: its bounds are then known not to be crossed, and no step has to check them.
+        // A span of its own, so that the compiler knows the bounds and no step checks them.
         let part = extracting(range)
         var index = 0
         if let plain = byteClass.plain {
@@ -128,7 +128,7 @@ extension [UInt8] {
         unsafe span.extracting(range.indices).withUnsafeBufferPointer { unsafe append(contentsOf: $0) }
     }
 
-    /// Moves bytes towards the front; the places they leave keep what they had.
+    /// Moves bytes towards the front; the positions that they leave keep their contents.
     mutating func moveBytes(from source: Int, to target: Int, count moved: Int) {
         precondition(target <= source && target >= 0 && source + moved <= count, "the move stays inside the array")
         unsafe withUnsafeMutableBufferPointer { buffer in

@@ -52,18 +52,18 @@ extension Span<UInt8> {
         return true
     }
 
-    /// Whether a valid authority, or none, has a name that somebody else's DNS may lead to this machine.
+    /// Whether a valid or empty authority has a name that anybody's DNS could point to this machine.
     ///
-    /// DNS has no say in where addresses lead, nor `localhost` and the names below it (RFC 6761, section 6.3). A name without
-    /// a dot is taken for one of the local network.
+    /// DNS does not decide where addresses, `localhost` and the names below it lead (RFC 6761, section 6.3). A name without a
+    /// dot is taken for one of the local network.
     package func hasForeignName(_ authority: ByteRange) -> Bool {
-        // A span of its own: no step has to check its bounds.
+        // A span of its own, so that no step checks its bounds.
         let text = extracting(authority.indices)
         guard !text.isEmpty, text[0] != UInt8(ascii: "[") else { return false }
         var (isNumeric, hasDot) = (true, false)
         var end = 0
         while end < text.count, text[end] != UInt8(ascii: ":") {
-            // What an escape stands for is left open, as no client writes one.
+            // Escapes are not decoded, as no client writes them.
             if text[end] == UInt8(ascii: ".") || text[end] == UInt8(ascii: "%") {
                 hasDot = true
             } else if !ByteClass.isDigit(text[end]) {
@@ -72,7 +72,7 @@ extension Span<UInt8> {
             end += 1
         }
         guard hasDot && !isNumeric else { return false }
-        // The root's, behind which no name comes.
+        // The dot of the root, after which no name follows.
         if text[end - 1] == UInt8(ascii: ".") { end -= 1 }
         guard
             text.firstIndex(of: UInt8(ascii: "."), in: 0..<end) != nil
@@ -83,7 +83,7 @@ extension Span<UInt8> {
         return start < 0 || !text.equalsIgnoringCase(ByteRange(start, end), suffix)
     }
 
-    /// The port that a valid authority names; nil when it names none.
+    /// The port of a valid authority; nil if it has none.
     package func port(of authority: ByteRange) -> Int? {
         var (port, factor) = (0, 1)
         for index in authority.indices.reversed() {

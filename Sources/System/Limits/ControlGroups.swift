@@ -1,13 +1,13 @@
-/// Where the limits of a process's control groups are (cgroups(7)).
+/// Reads the limits of a process's control groups (cgroups(7)).
 ///
-/// A group's limit holds for all groups below it, so that the least of the group's own and its ancestors' counts.
+/// A group's limit holds for all groups below it: the lowest limit of a group and its ancestors is the one in force.
 package struct ControlGroups {
     /// The hierarchies that the process is in: the controllers of version 1, none for version 2, and the group's path.
     private var memberships: [(controllers: [Substring], path: Substring)] = []
     /// Where the hierarchies are mounted.
     private let folder: String
 
-    /// Those of this process; nil where the system tells of none.
+    /// The control groups of this process; nil if the system has none.
     package static var own: ControlGroups? {
         guard let text = TextFile.contents(of: "/proc/self/cgroup") else { return nil }
         return ControlGroups(text, under: "/sys/fs/cgroup")
@@ -26,14 +26,14 @@ package struct ControlGroups {
         }
     }
 
-    /// The texts of a file of version 2: one for each group that has it.
+    /// The contents of a file of version 2, for each group that has it.
     package func texts(of file: String) -> [String] {
         memberships.filter(\.controllers.isEmpty).flatMap { membership in
             lineage(of: membership.path, in: [folder, "\(folder)/unified"]).compactMap { Self.text("\($0)/\(file)") }
         }
     }
 
-    /// The texts of files of version 1: one of each for each group that has them all.
+    /// The contents of files of version 1, for each group that has all of them.
     package func texts(of files: [String], controller: String) -> [[String]] {
         memberships.filter { $0.controllers.contains { $0 == controller } }.flatMap { membership in
             let mounts = ["\(folder)/\(membership.controllers.joined(separator: ","))", "\(folder)/\(controller)"]
@@ -46,8 +46,8 @@ package struct ControlGroups {
 
     /// The folders of a group and its ancestors.
     ///
-    /// In a container the mount may begin at the container's own group, of which the path does not know: the folders of the
-    /// path are then missing, and the root has the limit.
+    /// In a container, the mount may begin at the container's own group although the path does not: the folders of the path
+    /// are then missing, and the root has the limit.
     private func lineage(of path: Substring, in mounts: [String]) -> [String] {
         mounts.flatMap { mount in
             var lineage = [mount]

@@ -2,7 +2,7 @@ internal import Glibc
 
 /// The memory that this process may use.
 package enum SystemMemory {
-    /// In bytes: the machine's, or less where a control group allows less; 0 when it cannot be told.
+    /// In bytes: the machine's, or less where a control group allows less; 0 if it cannot be told.
     package static var bytes: Int {
         let machine = max(0, sysconf(Int32(_SC_PHYS_PAGES))) * max(0, sysconf(Int32(_SC_PAGESIZE)))
         return min(machine, ControlGroups.own.flatMap(limit) ?? .max)

@@ -14,7 +14,7 @@ extension FileDescriptor {
 
     /// Turns a socket option on.
     ///
-    /// - Parameter name: The option's, for the error.
+    /// - Parameter name: The option's name, for the error.
     package func setOption(_ level: Int32, _ option: Int32, _ name: String) throws(SystemError) {
         var on: Int32 = 1
         guard unsafe setsockopt(number, level, option, &on, socklen_t(MemoryLayout<Int32>.size)) == 0 else {

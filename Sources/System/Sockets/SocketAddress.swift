@@ -6,7 +6,7 @@ package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConverti
     private var storage: sockaddr_in6
     private let length: socklen_t
 
-    /// Why a host could not be turned into addresses.
+    /// Why a host has no address.
     package struct ResolutionError: Error, Hashable, CustomStringConvertible {
         package let host: String
         package let reason: String
@@ -40,7 +40,7 @@ package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConverti
         return addresses
     }
 
-    /// Copies what the pointer shows; nil for families other than IPv4 and IPv6.
+    /// Copies an address; nil for families other than IPv4 and IPv6.
     private init?(_ pointer: UnsafeMutablePointer<sockaddr>?, _ length: socklen_t) {
         guard let pointer = unsafe pointer else { return nil }
         let family = Int32(unsafe pointer.pointee.sa_family)

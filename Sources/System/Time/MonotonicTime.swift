@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// A moment on the machine's monotonic clock, which no one sets back.
+/// A moment on the machine's monotonic clock, which is never set back.
 ///
 /// Smaller and cheaper than `ContinuousClock.Instant`: one is stored for every connection and compared in every turn. What
 /// every turn does with it is inlined, and only public types are inlined whole in other modules: as calls, comparing and
@@ -34,7 +34,7 @@ internal import Glibc
         return overflow ? .never : MonotonicTime(nanoseconds: sum)
     }
 
-    /// The time from `earlier` to `later`, nothing when they come in the other order.
+    /// The time from `earlier` to `later`, zero if they come in the other order.
     @inlinable
     public static func - (later: MonotonicTime, earlier: MonotonicTime) -> Nanoseconds {
         Nanoseconds(count: later.nanoseconds > earlier.nanoseconds ? later.nanoseconds - earlier.nanoseconds : 0)

@@ -32,7 +32,7 @@ package struct HTTPSPolicy: Sendable {
         }
     }
 
-    /// What is known of a connection; the same for all its requests.
+    /// What is known about a connection; the same for all its requests.
     package struct Origin: Sendable {
         /// Nil for a Unix socket.
         package let address: IPAddress?
@@ -145,7 +145,7 @@ package struct HTTPSPolicy: Sendable {
     /// them. If the page's own DNS name resolves to this machine, the page can read the answer as well.
     @inline(never)
     private func refusal(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Refusal? {
-        // Pages cannot reach a Unix socket.
+        // Browsers cannot reach a Unix socket.
         guard origin.address != nil else { return nil }
         if head.fields.hasForeignName && !isPublicHost(head.authority, in: bytes) { return .foreignHost }
         return head.isFromForeignPage(in: bytes) ? .foreignPage : nil

@@ -4,10 +4,10 @@ internal import System
 
 /// This thread's queue of OpenSSL errors (ERR_get_error(3)).
 ///
-/// What a failing call leaves there would be taken for the fault of the next one: the queue is cleared before a call and
+/// An error that a call leaves there would be taken for an error of the next call: the queue is cleared before a call and
 /// drained after it.
 enum OpenSSLErrors {
-    /// One entry: codes to decide by, and OpenSSL's own words without data of the connection or the file.
+    /// One entry: its codes, and OpenSSL's text, which has no data of the connection or the file.
     struct Entry {
         let library: Int32
         let reason: Int32
@@ -17,25 +17,25 @@ enum OpenSSLErrors {
         var isKeyMismatch: Bool {
             switch library {
             case Int32(ERR_LIB_X509): reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH
-            // Said of a key whose kind is not that of the certificate.
+            // The key and the certificate have different types.
             case Int32(ERR_LIB_SSL): reason == SSL_R_NO_CERTIFICATE_ASSIGNED
             default: false
             }
         }
 
-        /// The peer's certificate does not hold; the session knows why.
+        /// The peer's certificate is not valid; the session knows why.
         var isFailedVerification: Bool {
             library == Int32(ERR_LIB_SSL) && reason == SSL_R_CERTIFICATE_VERIFY_FAILED
         }
     }
 
-    /// Cheap when there is nothing to clear, which is nearly always.
+    /// Cheap if there is nothing to clear, as nearly always.
     @inline(__always)
     static func clear() {
         if ERR_peek_error() != 0 { ERR_clear_error() }
     }
 
-    /// Takes all entries out, the one nearest to the cause first.
+    /// Removes and returns all entries, the one nearest to the cause first.
     static func drain() -> [Entry] {
         var entries: [Entry] = []
         while true {

@@ -22,13 +22,13 @@ final class TLSCredentials: @unchecked Sendable {
         }
         self.contexts = contexts
         certificates = contexts.map(\.certificate)
-        // With one certificate there is nothing to choose.
+        // One certificate leaves no choice.
         if contexts.count > 1 { chooseByName() }
     }
 
-    /// A new SSL object for a server's side of a connection; nil when memory is short.
+    /// A new SSL object for the server's side of a connection; nil if memory is short.
     ///
-    /// Whoever gets it owns it, and keeps `self` for as long as its handshake lasts.
+    /// The caller owns it, and keeps `self` during the handshake.
     func makeHandle() -> OpaquePointer? {
         unsafe SSL_new(contexts[0].handle)
     }

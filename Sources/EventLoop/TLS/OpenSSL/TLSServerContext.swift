@@ -45,15 +45,15 @@ internal import System
         unsafe SSL_CTX_free(handle)
     }
 
-    /// What holds for every connection, whatever the certificate; false when OpenSSL does not know a name in the lists.
+    /// Sets the rules of every connection, whatever the certificate; false if OpenSSL does not know a name in the lists.
     private func applyRules() -> Bool {
         unsafe SSL_CTX_set_security_level(handle, 2)
         _ = unsafe SSL_CTX_set_options(
             handle,
             COPENSSL_OP_NO_COMPRESSION | COPENSSL_OP_NO_RENEGOTIATION
-                // Our order, but ChaCha20 for those who put it first: phones without hardware for AES.
+                // Our order, except ChaCha20 for clients that prefer it: phones without AES instructions.
                 | COPENSSL_OP_CIPHER_SERVER_PREFERENCE | COPENSSL_OP_PRIORITIZE_CHACHA
-                // Many clients end without close_notify; HTTP's own framing tells whether a message was cut off.
+                // Many clients end without close_notify; the framing of the protocol above shows whether a message was cut off.
                 | COPENSSL_OP_IGNORE_UNEXPECTED_EOF
         )
         unsafe copenssl_set_mode(
@@ -62,9 +62,9 @@ internal import System
                 // An idle connection then keeps no 16 KiB buffers.
                 | COPENSSL_MODE_RELEASE_BUFFERS
         )
-        // Otherwise each record costs two reads, one for its five-byte head.
+        // Otherwise each record costs two reads, one of them for its five-byte header.
         unsafe copenssl_set_read_ahead(handle)
-        // Sessions live in the clients' tickets only. One ticket a handshake: clients of an API open few connections at once.
+        // Sessions are kept in the clients' tickets only, one for each handshake: API clients open few connections at once.
         unsafe copenssl_disable_session_cache(handle)
         _ = unsafe SSL_CTX_set_num_tickets(handle, 1)
         _ = unsafe SSL_CTX_set_timeout(handle, Self.sessionLifetimeInSeconds)
@@ -149,7 +149,7 @@ internal import System
         unsafe SSL_CTX_set_verify(handle, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
     }
 
-    /// The system's reason is clearer than what OpenSSL makes of it.
+    /// Checks first, as the system's reason is clearer than OpenSSL's.
     private static func checkReadable(_ path: String) throws(TLSConfigurationError) {
         let number = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
         guard number >= 0 else {
@@ -188,7 +188,7 @@ internal import System
         return unsafe Int64(timegm(&time))
     }
 
-    /// The DNS names among the certificate's subject alternative names; its common name counts for nothing (RFC 9525).
+    /// The DNS names among the certificate's subject alternative names; its common name is ignored (RFC 9525).
     private var certificateNames: [String] {
         guard let certificate = unsafe SSL_CTX_get0_certificate(handle),
             let list = unsafe X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil)
@@ -204,7 +204,7 @@ internal import System
             var kind: Int32 = 0
             guard let value = unsafe GENERAL_NAME_get0_value(entry, &kind), kind == GEN_DNS else { continue }
             let text = unsafe value.assumingMemoryBound(to: ASN1_STRING.self)
-            // Not a C string: a NUL inside is part of the name, which then matches nothing.
+            // Not a C string: a NUL in it is part of the name, which then matches nothing.
             let bytes = unsafe UnsafeBufferPointer(
                 start: ASN1_STRING_get0_data(text), count: Int(ASN1_STRING_length(text))
             )

@@ -23,16 +23,16 @@ internal import System
 
     /// `errno` of the last call on the socket, 0 when that went well.
     private(set) var fault: Int32 = 0
-    /// The peer has closed its sending side, with or without telling so.
+    /// The peer has closed its sending side, with or without close_notify.
     private(set) var hasEnded = false
     /// Bytes received since the handshake or the last byte for us; nil until the handshake is over.
     private var unusedBytes: Int?
-    /// While only key updates or attempts to renegotiate come, OpenSSL goes on reading, out of reach of turns and deadlines.
+    /// While only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control of turns and deadlines.
     ///
     /// A record has 16 KiB at most.
     private static let mostUnusedBytes = 64 << 10
 
-    /// Nil when memory is short.
+    /// Nil if memory is short.
     init?(_ credentials: TLSCredentials, on loop: EventLoop, _ id: RegistrationID) {
         guard let handle = unsafe credentials.makeHandle() else { return nil }
         unsafe self.handle = unsafe handle
@@ -56,16 +56,16 @@ internal import System
 
     enum HandshakeResult {
         case done
-        /// Goes on when the socket is ready for this.
+        /// Continues when the socket is ready for this.
         case needs(Readiness)
         case failed(TLSError)
     }
 
-    /// Takes the handshake as far as it goes without waiting.
+    /// Continues the handshake as far as it goes without waiting.
     func handshake() -> HandshakeResult {
         OpenSSLErrors.clear()
         let result = unsafe SSL_do_handshake(handle)
-        // The client's first request may have come along with the end of its handshake.
+        // The client's first request may have arrived with the end of its handshake.
         if result == 1 {
             unusedBytes = 0
             hasPending = unsafe SSL_has_pending(handle) == 1
@@ -103,7 +103,7 @@ internal import System
         readingNeeds = .readable
         if result > 0 {
             unusedBytes = 0
-            // True also for a part of a record; the next read finds out.
+            // Also true for part of a record, which the next read finds out.
             hasPending = unsafe SSL_has_pending(handle) == 1
             return .received(Int(result))
         }
@@ -119,11 +119,11 @@ internal import System
         }
     }
 
-    /// Sends from the front of the bytes, at most one record, and returns how many were taken: 0 means to wait.
+    /// Sends from the front of the bytes, at most one record, and returns how many were taken; 0 means to wait.
     ///
-    /// After 0 the next call has to begin with the same bytes: they may be encrypted already (SSL_write(3)).
+    /// After 0, the next call must begin with the same bytes: they may be encrypted already (SSL_write(3)).
     func send(_ bytes: Span<UInt8>) throws(SystemError) -> Int {
-        // To OpenSSL writing nothing is an error.
+        // OpenSSL takes an empty write for an error.
         guard !bytes.isEmpty else { return 0 }
         OpenSSLErrors.clear()
         let result = unsafe bytes.withUnsafeBufferPointer { bytes in
@@ -144,8 +144,8 @@ internal import System
 
     /// Tells the peer that nothing more will come (RFC 8446, section 6.1), once, if it can still be told.
     ///
-    /// Where the kernel has no room for these few bytes they are left out: waiting for a client that does not read is not
-    /// worth it, and HTTP's framing says where the answer ends.
+    /// If the kernel has no room for these few bytes they are left out: to wait for a client that does not read is not worth
+    /// it, and the framing of the protocol above says where the data ends.
     func sendCloseNotify() {
         guard !isBroken, unsafe SSL_get_shutdown(handle) & SSL_SENT_SHUTDOWN == 0 else { return }
         OpenSSLErrors.clear()
@@ -161,7 +161,7 @@ internal import System
         case failed(Int32)
     }
 
-    /// What a call that did not succeed came to; to be asked right after it.
+    /// The outcome of a call that did not succeed; must be asked for right after it.
     private func outcome(of result: Int32) -> Outcome {
         switch unsafe SSL_get_error(handle, result) {
         case SSL_ERROR_WANT_READ: return .needs(.readable)

@@ -3,10 +3,10 @@ internal import Glibc
 
 /// The socket as OpenSSL sees it: a BIO of ours (BIO_meth_new(3)).
 ///
-/// OpenSSL's own BIO for sockets would do, but for two things: it knows neither `MSG_NOSIGNAL`, nor how to tell the loop
-/// that a short read has emptied the socket, which spares each request a further read that finds nothing.
+/// OpenSSL's own BIO for sockets lacks two things: `MSG_NOSIGNAL`, and telling the loop that a short read has emptied the
+/// socket, which saves each request another read that would find nothing.
 @safe struct TLSTransport: @unchecked Sendable {
-    // Unchecked: the method table is filled in here and only read afterwards.
+    // Unchecked: the method table is filled here and only read afterwards.
     private let methods: OpaquePointer
 
     static let shared = TLSTransport()
@@ -31,9 +31,9 @@ internal import Glibc
         }
         _ = unsafe BIO_meth_set_ctrl(methods) { transport, command, _, _ in
             switch command {
-            // Nothing is held back here.
+            // Nothing is buffered here.
             case BIO_CTRL_FLUSH: 1
-            // Tells a peer that has closed from an error.
+            // Distinguishes a peer that has closed from an error.
             case BIO_CTRL_EOF: unsafe TLSTransport.session(of: transport)?.hasEnded == true ? 1 : 0
             default: 0
             }
@@ -41,7 +41,7 @@ internal import Glibc
         unsafe self.methods = unsafe methods
     }
 
-    /// A BIO for a session, which outlives it; nil when memory is short.
+    /// A BIO for a session, which must outlive it; nil if memory is short.
     func make(for session: TLSSession) -> OpaquePointer? {
         guard let transport = unsafe BIO_new(methods) else { return nil }
         unsafe BIO_set_data(transport, Unmanaged.passUnretained(session).toOpaque())

@@ -1,27 +1,31 @@
 /// A position in JSON text (RFC 8259), with the smallest steps that readers of JSON have in common.
 ///
 /// It judges nothing: `JSONScanner` refuses what is not JSON, and a reader of text that may be cut off goes on. Every call is
-/// given the same bytes. The steps are inlined, as a call for each byte would cost more than the step.
-@frozen package struct JSONCursor: Sendable {
+/// given the same bytes. The steps are inlined, as a call for each byte would cost more than the step; only public types are
+/// inlined whole in other modules.
+@frozen public struct JSONCursor: Sendable {
     /// Counted from the first of the bytes that every call is given.
-    package var position: Int
-    package let end: Int
+    public var position: Int
+    @usableFromInline let end: Int
 
+    /// - Parameters:
+    ///   - position: Where to begin.
+    ///   - end: Where the text ends.
     @inlinable
-    package init(position: Int, end: Int) {
+    public init(position: Int, end: Int) {
         self.position = position
         self.end = end
     }
 
     /// The byte at the position; nil at the end.
     @inlinable
-    package func peek(_ bytes: Span<UInt8>) -> UInt8? {
+    public func peek(_ bytes: Span<UInt8>) -> UInt8? {
         position < end ? bytes[position] : nil
     }
 
     /// Goes past a byte; false if another one is there.
     @inlinable
-    package mutating func accept(_ byte: UInt8, _ bytes: Span<UInt8>) -> Bool {
+    public mutating func accept(_ byte: UInt8, _ bytes: Span<UInt8>) -> Bool {
         guard peek(bytes) == byte else { return false }
         position += 1
         return true
@@ -29,12 +33,12 @@
 
     /// Goes past white space (RFC 8259, section 2).
     @inlinable
-    package mutating func skipSpace(_ bytes: Span<UInt8>) {
+    public mutating func skipSpace(_ bytes: Span<UInt8>) {
         while let byte = peek(bytes), byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d { position += 1 }
     }
 
     /// What follows the backslash of an escape (RFC 8259, section 7).
-    package enum Escape: Sendable {
+    @frozen public enum Escape: Sendable {
         /// The character that was escaped, or that the letter stands for.
         case character(UInt8)
         /// A UTF-16 code unit, which may be half of a pair.
@@ -46,7 +50,7 @@
     }
 
     /// Goes past what follows a backslash.
-    package mutating func readEscape(_ bytes: Span<UInt8>) -> Escape {
+    public mutating func readEscape(_ bytes: Span<UInt8>) -> Escape {
         guard let letter = peek(bytes) else { return .cut }
         position += 1
         switch letter {

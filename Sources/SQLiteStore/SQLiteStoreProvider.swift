@@ -1,7 +1,7 @@
 internal import Glibc
 package import TokenStore
 
-/// The store in SQLite that a data folder has, or will have.
+/// The SQLite store of a data folder, whether it exists already or not.
 package struct SQLiteStoreProvider: StoreProvider {
     /// The data folder.
     private let directory: String
@@ -23,7 +23,7 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     package var missingPath: String? {
         let path = directory + "/" + SQLiteTokenStore.fileName
-        // What this user may not see is told of when it is opened.
+        // What this user may not see is reported when the store is opened.
         guard unsafe access(path, F_OK) != 0, errno == ENOENT || errno == ENOTDIR else { return nil }
         return path
     }

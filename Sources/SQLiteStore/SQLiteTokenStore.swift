@@ -2,15 +2,15 @@ internal import CSQLite
 internal import Synchronization
 package import TokenStore
 
-/// Token infos in one SQLite database: any number of readers, one writer.
+/// A store in one SQLite database, with one reader for each session and one writer.
 ///
-/// WAL with `synchronous=FULL`: a commit is on disk when it returns. All commits and checkpoints go through the writer's
-/// one connection. SQLite 3.7.0 to 3.51.2 can lose an acknowledged commit when two connections commit or checkpoint at
-/// the same instant (the WAL-reset bug, sqlite.org/wal.html), so readers never checkpoint, not even on closing, and the
-/// folder's lock keeps other processes out.
+/// The database uses a WAL with `synchronous=FULL`: a commit is on disk when it returns. All commits and checkpoints
+/// use the writer's one connection. SQLite 3.7.0 to 3.51.2 can lose an acknowledged commit when two connections commit
+/// or checkpoint at the same instant (the WAL-reset bug, sqlite.org/wal.html), so readers never checkpoint, not even on
+/// closing, and the folder's lock keeps other processes out.
 package final class SQLiteTokenStore: TokenStore, StorePreloader {
     package static let fileName = "tokens.db"
-    /// What lies in the data folder, some of it only while a server runs; the key ring may lie elsewhere.
+    /// Names of the database's files in the data folder; some exist only while a server runs.
     package static let fileNames = ["", "-wal", "-shm"].map { fileName + $0 }
 
     let directory: DataDirectory
@@ -19,23 +19,24 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     let state: StoreState
     let writerThread: WriterThread
     private let report: @Sendable (StoreEvent) -> Void
-    /// Nil before the database is read ahead.
+    /// Nil until `preload` is called.
     private let runningPreloader = Mutex<Preloader?>(nil)
 
-    /// Opens the store of a data directory, creating both if they are missing.
+    /// Opens the store of a data folder, creating it if it is missing.
     ///
     /// - Parameters:
-    ///   - directory: The folder, locked; closing the store lets other processes have it.
+    ///   - directory: The folder, locked; `close` unlocks it.
     ///   - options: What the operator has decided.
-    ///   - report: Told of what the operator should know; called from any thread, and has to return soon.
+    ///   - report: Called with what operators should know, from any thread; must return soon.
     package init(
         in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(SQLiteOpenError) {
-        // Before any connection opens; the result only says that one already has, in which case the setting stands.
+        // Must precede the first connection. An error only means that one is open already; the setting is then in
+        // force.
         _ = csqlite_disable_memory_statistics()
         let lock = try DatabaseLock(in: directory.path)
         path = lock.database
-        // What a restore or a conversion has left that was cut off, which may be in the clear.
+        // Removes what an interrupted restore or conversion has left, which may be in the clear.
         DatabaseFile(path: path).discardNew()
         self.directory = directory
         self.options = options
@@ -82,13 +83,14 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         }
     }
 
-    /// Why writes fail, and again nil within two seconds of the cause being gone; or why reads do, until none has for ten.
+    /// Why writes fail, until two seconds at most after the cause has gone; or why reads fail, until none has failed
+    /// for ten seconds.
     package var fault: StoreError? {
         state.fault ?? state.readFaults?.error ?? writerThread.admission.stall.map { .overloaded($0) }
     }
 
-    /// The first time that one of the times is set, writes wait until the index for it has been made: about a second for
-    /// each million tokens.
+    /// When a time is set for the first time, writes wait while its index is made: about one second for each million
+    /// tokens.
     package func change(_ retention: Retention) async throws(StoreError) {
         guard retention != state.retention else { return }
         try await writerThread.perform { (writer) throws(SQLiteError) in

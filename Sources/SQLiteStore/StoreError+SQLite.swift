@@ -10,7 +10,7 @@ extension StoreFault {
 }
 
 extension StoreError {
-    /// The files of the store are not where they were.
+    /// The database is no longer in its place.
     static func vanished(path: String) -> StoreError {
         .unavailable(
             StoreFault(

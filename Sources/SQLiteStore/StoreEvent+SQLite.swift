@@ -1,6 +1,6 @@
 internal import TokenStore
 
-/// What only a store in SQLite has to tell.
+/// Events that only a SQLite store has.
 extension StoreEvent {
     /// The WAL is damaged and its end is dropped, which the operator has accepted.
     static func damagedWALAccepted(path: String, _ damage: WALDamage, copy: String) -> StoreEvent {
@@ -21,7 +21,7 @@ extension StoreEvent {
         )
     }
 
-    /// The store is sealed now, and copies of damaged WALs from before that are still there.
+    /// The store is sealed now, but copies of damaged WALs from before are still there.
     static func clearCopiesKept(paths: [String]) -> StoreEvent {
         own(
             .warning,
@@ -32,7 +32,7 @@ extension StoreEvent {
         )
     }
 
-    /// The WAL was removed and cannot be put back yet.
+    /// The WAL was removed, and cannot be restored yet.
     static func walRemoved(path: String, _ error: SQLiteError) -> StoreEvent {
         own(
             .fault,
@@ -43,7 +43,7 @@ extension StoreEvent {
         )
     }
 
-    /// The WAL was removed and was put back, whole.
+    /// The WAL was removed, and was restored without a loss.
     static func walPutBack(path: String) -> StoreEvent {
         own(
             .warning, "the WAL \(path) was removed while the server ran; it was put back as it was, and nothing is lost"
@@ -54,7 +54,7 @@ extension StoreEvent {
     ///
     /// - Parameters:
     ///   - path: The WAL's.
-    ///   - commits: Commits since all of it was last in the database; nil when that is not known.
+    ///   - commits: Commits since the WAL was last checkpointed completely; nil if unknown.
     static func walCut(path: String, commits: Int?) -> StoreEvent {
         own(.fault, loss(path, commits))
     }

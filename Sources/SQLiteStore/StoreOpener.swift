@@ -3,39 +3,41 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// Opens a store's database for writing: the first time, and again after a fault.
+/// Opens a store's database for writing, at the start and after faults.
 struct StoreOpener: Sendable {
     let directory: String
     let database: String
     let options: StoreOptions
     let report: @Sendable (StoreEvent) -> Void
-    /// What the keys have sealed; kept when the store is opened again.
+    /// Counts of seals, which survive opening the store again.
     let seals = SealCounts()
 
-    /// What was found, or made.
+    /// An open database.
     struct Opened {
         let writer: WriterConnection
         let keys: StoreKeys
-        /// A damaged WAL was accepted: what it cannot give back may have been moved into the database already, in part.
+        /// Whether a damaged WAL was accepted, whose unreadable part may have been checkpointed in part.
         let mayBeMixed: Bool
     }
 
-    /// Opens the store, creating it if it is missing; in a folder that the caller has locked.
+    /// Opens the store, creating it if it is missing.
+    ///
+    /// The caller has locked the folder.
     func open() throws(SQLiteOpenError) -> Opened {
         let isEmpty = FileStatus.size(of: database) == 0 && FileStatus.size(of: database + "-wal") == 0
         let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
         try createPrivateFile()
         let opened = try open(.readWriteCreate, options.retention)
-        // The WAL's index, which earlier versions kept in a file; no other program can have it open now.
+        // Earlier versions kept the WAL's index in a file; no other program can have it open now.
         _ = unsafe unlink(Path.resolved(database) + "-shm")
-        // Perhaps the disk with the tokens is not mounted.
+        // The disk with the tokens may not be mounted.
         if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
         return opened
     }
 
     /// Opens a store that was open before.
     ///
-    /// - Parameter retention: In force by now.
+    /// - Parameter retention: The one in force.
     func reopen(_ retention: Retention) throws(SQLiteOpenError) -> Opened {
         guard unsafe access(database, F_OK) == 0 else { throw .missing(path: database) }
         let opened = try open(.readWrite, retention)
@@ -43,33 +45,32 @@ struct StoreOpener: Sendable {
         return opened
     }
 
-    /// Moves all of the WAL into the database and syncs it there: to be done after a crash or a fault, before anything else
-    /// is written.
+    /// Checkpoints the whole WAL and syncs the database; required after a crash or a fault, before anything else is
+    /// written.
     ///
-    /// What SQLite reads in the WAL may be in the system's memory only: it was not synced yet, or a sync that failed has
-    /// left it marked as written. A commit that follows it there would be lost together with it in a power cut, and a write
-    /// that finds its value there already would be acknowledged without ever being synced. And a power cut while the WAL is
-    /// being moved would leave the database half changed with no WAL to make it whole: so the WAL's bytes are first written
-    /// once more, over themselves, and synced. Of what was moved before nobody knows either whether it has arrived, so it
-    /// is moved again.
+    /// What SQLite reads in the WAL may exist in the page cache only: it was not synced yet, or a failed sync has left
+    /// it marked as written. Then a power cut would also lose the commits that follow it, and a write of a value that
+    /// is there already would be acknowledged without a sync. A power cut during the checkpoint would leave the
+    /// database half changed, without a WAL to complete it. So the WAL is first rewritten in place and synced. Pages
+    /// that were checkpointed before may not have reached the disk either, so they are checkpointed again.
     func settle(_ writer: WriterConnection) throws(SQLiteError) {
         try writer.connection.forgetMovedPages()
         try DatabaseFile(path: database).rewriteWAL()
         guard try writer.connection.checkpoint(.passive, waiting: 0) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the WAL", sql: "checkpoint")
         }
-        // A reader kept the WAL from being emptied, and may do so for long. Frames of a group that failed, which lie behind
-        // the last commit, would be taken for damage once other commits are written before them.
+        // A reader kept the WAL from being truncated, perhaps for long. Frames of a failed group after the last commit
+        // would be taken for damage once commits are written before them.
         guard try writer.connection.checkpoint(.truncate, waiting: 10) == .heldUp else { return }
         try writer.connection.cutWALBehindCommits()
     }
 
-    /// Opens a file that is to become a store's database, without a WAL: a new one, or the copy of another.
+    /// Opens a file that will become a store's database, without a WAL: a new file or a copy.
     func openCopy() throws(SQLiteOpenError) -> Opened {
         let opened = try open(.readWrite, options.retention)
         try Schema.opening(database) { () throws(SQLiteError) in
             _ = try opened.writer.connection.text("PRAGMA journal_mode = DELETE")
-            // Whoever makes it syncs it when it is complete.
+            // The caller syncs the file when it is complete.
             try opened.writer.connection.execute("PRAGMA synchronous = OFF")
         }
         return opened
@@ -101,11 +102,11 @@ struct StoreOpener: Sendable {
         }
     }
 
-    /// Refuses a WAL whose end would be dropped although it was acknowledged, unless the operator has accepted that; a copy
-    /// of it is kept in either case.
+    /// Refuses a WAL of which SQLite would drop acknowledged commits, unless the operator has accepted that; a copy is
+    /// kept in either case.
     ///
-    /// One that was damaged while the store is in use is refused until a restart: the index still has its bad frames, which
-    /// would be moved into the database.
+    /// A WAL that was damaged while the store is in use is refused until a restart, because the index still has the bad
+    /// frames, which would be checkpointed.
     ///
     /// - Parameter mode: How the database is to be opened.
     /// - Returns: Whether a damaged one was accepted.
@@ -127,7 +128,9 @@ struct StoreOpener: Sendable {
         return true
     }
 
-    /// Opens the database: one that needs no copying to become one of this version, or a new one, whose version is 0.
+    /// Opens the database, after converting it if that needs a copy.
+    ///
+    /// A new one has version 0.
     private func connect(
         _ mode: SQLiteConnection.Mode
     ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, version: Int, mayBeMixed: Bool) {
@@ -140,7 +143,7 @@ struct StoreOpener: Sendable {
             connection.waitForLocks()
             let version = try Schema.check(connection, path: database)
             if version == 0 || version == Schema.version { return (connection, version, mayBeMixed) }
-            // What is refused stays as it is, for the earlier version.
+            // A refused database stays as it is, for the earlier version.
             let (identity, isEmpty) = try ringIdentity(in: connection, version)
             if !isEmpty { _ = try ring(fitting: identity, isEmpty: false) }
             if version >= Schema.firstInPlace { return (connection, version, mayBeMixed) }
@@ -167,16 +170,16 @@ struct StoreOpener: Sendable {
     }
 
     private func configure(_ connection: SQLiteConnection) throws(SQLiteError) {
-        // The writer decides when the WAL is moved; see MaintenanceSchedule.
+        // MaintenanceSchedule decides when to checkpoint.
         connection.countWALPages()
-        // What is deleted or replaced is overwritten with zeros.
+        // Overwrites deleted and replaced values with zeros.
         try connection.execute("PRAGMA secure_delete = ON")
         let mode = try connection.text("PRAGMA journal_mode = WAL")
         guard mode == "wal" else {
             throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL", sql: "journal_mode")
         }
         try connection.execute("PRAGMA synchronous = FULL")
-        // As for readers: what is not here has to be read before it can be changed.
+        // As for readers: a page must be read before it can be changed.
         try connection.execute("PRAGMA cache_size = -8192")
     }
 
@@ -192,7 +195,7 @@ struct StoreOpener: Sendable {
             index: try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) })
     }
 
-    /// What a database says of the ring that has sealed it, nothing in the clear, and whether it has tokens.
+    /// The identity of the ring that has sealed a database, empty in the clear, and whether the database has no tokens.
     private func ringIdentity(
         in connection: SQLiteConnection, _ version: Int
     ) throws(SQLiteOpenError) -> (identity: [UInt8], isEmpty: Bool) {
@@ -206,9 +209,9 @@ struct StoreOpener: Sendable {
         }
     }
 
-    /// The key ring that opens a store's rows, with its identity; none in the clear.
+    /// The key ring of a store's rows, and its identity; nil in the clear.
     ///
-    /// An empty store takes any ring, or a new one.
+    /// An empty store accepts any ring, or gets a new one.
     private func ring(
         fitting identity: [UInt8], isEmpty: Bool
     ) throws(SQLiteOpenError) -> (ring: KeyRing?, identity: [UInt8]) {

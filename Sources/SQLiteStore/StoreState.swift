@@ -1,30 +1,29 @@
 internal import Synchronization
 internal import TokenStore
 
-/// What the writer and the sessions of a store know of one another.
+/// State that the writer, the sessions and the administrator of a store share.
 ///
 /// Any thread.
 final class StoreState: Sendable {
-    /// Grows by one when a commit begins and by one when it is over, before anybody is told of it: odd while one is under
-    /// way.
+    /// Incremented when a commit begins and when it ends, before its outcome is reported: odd during a commit.
     let commitCount = Atomic<UInt64>(0)
-    /// How often the database was opened; sessions that were opened before open theirs again.
+    /// How often the database was opened; sessions open their reader again when it changes.
     let generation = Atomic<UInt64>(1)
-    /// False while the files of the store are not where they were.
+    /// False while the store's files are missing or being repaired.
     let isInPlace = Atomic<Bool>(true)
-    /// Rows that did not open when they were asked for, since the start.
+    /// Rows that could not be decrypted when they were read, since the start.
     let unreadableCount = Atomic<Int>(0)
     /// Why writes fail; nil while they do not.
     private let writeFault = Mutex<StoreError?>(nil)
-    /// Reads that have failed for the database's sake; nil while they do not.
+    /// Reads that have failed because of the database; nil if none has.
     private let failedReads = Mutex<FailedReads?>(nil)
-    /// One backup at a time.
+    /// Whether a backup is running; there is one at a time.
     let isBackingUp = Atomic<Bool>(false)
     let metrics = WriterMetrics()
     let sealing: Sealing
     private let writeObserver = Mutex<(any WriteObserver)?>(nil)
     private let currentRetention: Mutex<Retention>
-    /// Whether that keeps everything for ever; apart from it, for whoever asks with each request.
+    /// Whether that keeps everything for ever; separate, as each read asks for it.
     private let isRetentionUnlimited: Atomic<Bool>
 
     init(sealing: Sealing, retention: Retention) {
@@ -33,7 +32,7 @@ final class StoreState: Sendable {
         isRetentionUnlimited = Atomic(retention.isUnlimited)
     }
 
-    /// Learns of all changes to tokens; nil for none.
+    /// Called for all changes to tokens; nil if there is none.
     var observer: (any WriteObserver)? {
         get { writeObserver.withLock { $0 } }
         set { writeObserver.withLock { $0 = newValue } }
@@ -45,21 +44,21 @@ final class StoreState: Sendable {
     /// Whether everything is kept for ever.
     var keepsForever: Bool { isRetentionUnlimited.load(ordering: .relaxed) }
 
-    /// Goes by another retention from now on.
+    /// Puts another retention into force.
     func change(_ retention: Retention) {
         currentRetention.withLock { $0 = retention }
         isRetentionUnlimited.store(retention.isUnlimited, ordering: .relaxed)
-        // Afterwards: a read that has gone by the former one has begun before this.
+        // Afterwards, so that reads by the former retention have begun before the call.
         observer?.didChangeEverything()
     }
 
-    /// Why the last write failed, or the next one would; nil when it is over.
+    /// Why the last write failed, or the next one will; nil when writes work.
     var fault: StoreError? {
         get { writeFault.withLock { $0 } }
         set { writeFault.withLock { $0 = newValue } }
     }
 
-    /// Reads that clients were told had failed.
+    /// Failed reads that were reported to clients.
     struct FailedReads {
         var error: StoreError
         var last: ContinuousClock.Instant
@@ -68,7 +67,7 @@ final class StoreState: Sendable {
 
     var readFaults: FailedReads? { failedReads.withLock { $0 } }
 
-    /// Counts a read that has failed, unless that was for the moment only: readiness goes by it.
+    /// Counts a failed read for the readiness, unless the cause was a passing one.
     func noteFailedRead(_ error: StoreError) {
         guard case .read(let fault) = error, !fault.mayRetry, !fault.isOfOneToken else { return }
         failedReads.withLock { reads in

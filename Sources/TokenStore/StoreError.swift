@@ -1,17 +1,17 @@
-/// A read, a write or a task of an operator's that failed; the store itself goes on.
+/// A failed read, write or request of an operator; the store itself continues.
 ///
-/// Tells whoever decides by it the `cause`, whether a retry may help, and a text for people. What a particular store's library
-/// has said is in a `StoreFault`.
+/// It tells the cause, whether a retry may help, and a text for operators. Errors of a particular store's library are
+/// in a `StoreFault`.
 package enum StoreError: Error, Hashable, CustomStringConvertible {
     case read(StoreFault)
     case write(StoreFault)
-    /// The store's files or its server are not there for now; the store goes on by itself when they are back.
+    /// The store's files or its server are missing; the store continues by itself when they are back.
     case unavailable(StoreFault)
     /// The row cannot be opened; the others can.
     case sealing(SealingError)
-    /// A new id is one too many.
+    /// A limit of the store allows no new id.
     case full(StoreLimit)
-    /// A token that was written later is stored under the id, and was to be kept.
+    /// A token that was written later is stored under the id, and had to be kept.
     case newer
     /// The key that the row was sealed with is being retired, or the ring was changed.
     case staleKey
@@ -55,7 +55,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Whether the same request may succeed later although nobody has mended anything.
+    /// Whether the same request may succeed later without intervention.
     package var mayRetry: Bool {
         switch self {
         case .read(let fault), .write(let fault), .unavailable(let fault): fault.mayRetry

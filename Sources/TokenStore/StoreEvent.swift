@@ -2,17 +2,17 @@
 package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     /// The first start made a key ring.
     case madeKeyRing(path: String)
-    /// There was no store, but a key ring.
+    /// A store was made although there was a key ring already.
     case madeStoreBesideRing(path: String, keyRing: String)
-    /// An earlier version has written the database, which becomes one of this version.
+    /// A database of an earlier version is being converted, by copying it.
     case converting(path: String)
-    /// An earlier version has written the database, which has become one of this version without being copied.
+    /// A database of an earlier version was upgraded in place.
     case upgraded(path: String, from: Int, to: Int)
-    /// So many tokens of it have been taken over; told every few seconds.
+    /// Progress of a conversion in tokens; reported every few seconds.
     case converted(tokens: Int)
-    /// The system has the database in its memory.
+    /// The database was read into the page cache.
     case preloaded(bytes: Int, took: Duration)
-    /// It has not, for the database is too large for so much memory.
+    /// The database was not read ahead, as it is too large for this machine's memory.
     case notPreloaded(bytes: Int, memory: Int)
     /// Writes have begun to fail.
     case writesFail(StoreError)
@@ -24,30 +24,30 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case readsRecovered(failed: Int)
     /// The files of the store are gone.
     case vanished(path: String)
-    /// They are back.
+    /// The files of the store are back.
     case returned(path: String)
     /// New ids are refused from now on.
     case limitReached(StoreLimit)
     /// New ids are accepted again.
     case belowLimit
-    /// So many tokens were dropped because their time was over.
+    /// Expired tokens were deleted.
     case expired(count: Int)
-    /// The clock has jumped, by so many seconds: no token is deleted for now.
+    /// The clock has jumped: no token is deleted for now.
     case expiryHeld(seconds: Int64)
     /// Tokens are deleted again, after `expiryHeld`.
     case expiryGoesOn
     /// The newest key has sealed a quarter as often as it may, or more.
     case manySeals(keyNumber: Int, count: Int64)
-    /// What only one kind of store has to tell.
+    /// An event that only one kind of store has.
     case own(StoreNotice)
 
-    /// Whether somebody has to do something.
+    /// How urgent an event is.
     package enum Severity: Sendable {
         case fault
         case warning
         case note
         case detail
-        /// For whoever looks for it.
+        /// For debugging.
         case trace
     }
 

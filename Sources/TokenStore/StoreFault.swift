@@ -1,11 +1,11 @@
-/// What a store's library, disk or server has said of an operation, in words that every store shares.
+/// An error of a store's library, disk or server, in the terms that all stores share.
 package struct StoreFault: Hashable, Sendable, CustomStringConvertible {
     package let cause: StoreError.Cause
-    /// Whether the operation may succeed later by itself: no room, or somebody else's lock.
+    /// Whether the operation may succeed later without intervention: the disk is full, or something is locked.
     package let mayRetry: Bool
-    /// Whether one token alone is to blame, so that others are stored.
+    /// Whether the error concerns one token only, so that others can be stored.
     package let isOfOneToken: Bool
-    /// For people; holds no part of a token.
+    /// Text for operators; contains no part of a token.
     package let description: String
 
     package init(

@@ -1,10 +1,10 @@
-/// Why a request is refused at once, or not waited for any longer.
+/// Why a request is refused at once, or no longer waited for.
 package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
-    /// Requests and answers that wait take all of `limits.buffers`.
+    /// Waiting requests and answers take all of `limits.buffers`.
     case buffers
-    /// Rows that wait to be written take all of `store.queue.max_bytes`.
+    /// Waiting rows take all of `store.queue.max_bytes`.
     case queue(bytes: Int)
-    /// The disk has been at one write for longer than `store.queue.max_wait`.
+    /// One write to the disk has taken longer than `store.queue.max_wait`.
     case stalled(limit: Duration)
     /// The store has not given an outcome within its time limit.
     case unanswered(limit: Duration)

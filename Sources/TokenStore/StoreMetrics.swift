@@ -8,7 +8,7 @@ package struct StoreMetrics: Sendable {
     package var tokens: UInt64?
     /// Bytes of tokens that wait to be written.
     package var queuedBytes: Int
-    /// From the beginning of a group's transaction to its end, the sync of the disk included; failed groups as well.
+    /// Time of each group's transaction, including the sync; failed groups count as well.
     package var commitTime: Histogram.Reading?
     /// Time of each sync of the disk; failed ones as well.
     package var syncTime: Histogram.Reading?

@@ -4,13 +4,13 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     case directory(DataDirectoryError)
     /// The key ring cannot be used, or is not the right one.
     case keyRing(KeyRingError)
-    /// There is no store; where it was looked for.
+    /// There is no store at the path.
     case missing(path: String)
     /// The settings ask for sealing, and the store has tokens in the clear.
     case notSealed(path: String)
     /// The settings ask for no sealing, and the store is sealed.
     case sealed(path: String)
-    /// What the store itself says.
+    /// Any other reason, in the store's own words.
     case store(StoreFault)
 
     package var cause: StoreError.Cause {

@@ -1,4 +1,4 @@
-/// What an operator decides about a store.
+/// An operator's settings of a store.
 package struct StoreOptions: Sendable {
     /// Whether rows are sealed.
     package var isSealed = true
@@ -7,14 +7,15 @@ package struct StoreOptions: Sendable {
     package var retention = Retention()
     /// Tokens beyond which new ids are refused; nil for no limit.
     package var tokenLimit: Int?
-    /// Bytes of the database, without what is free in it, beyond which new ids are refused; nil for no limit.
+    /// Bytes of the database without its free pages, beyond which new ids are refused; nil for no limit.
     package var byteLimit: Int?
 
-    /// Bytes of tokens that may wait to be written; beyond it writes fail at once.
+    /// Bytes of tokens that may wait to be written; further writes fail at once.
     package var queueLimit = 128 << 20
-    /// How long the disk may take for one write; beyond it those that wait behind it fail, and further ones at once.
+    /// How long one write to the disk may take; after that, writes that wait for it fail, and further ones fail at
+    /// once.
     package var queueTime = Duration.seconds(10)
-    /// Whether a WAL is used whose end is damaged, and with it what was acknowledged is lost.
+    /// Whether to use a damaged WAL, and thereby lose acknowledged writes.
     package var acceptsDamagedWAL = false
 
     package init(keyRing: KeyRingFile) {

@@ -1,4 +1,4 @@
-/// A unique id with its token info.
+/// A unique id and its token info.
 package struct Token: Hashable, Sendable {
     package let id: [UInt8]
     package let info: [UInt8]
@@ -17,7 +17,7 @@ package struct Token: Hashable, Sendable {
 /// The times of a row, in seconds since 1970.
 package struct RowTimes: Hashable, Sendable {
     package let writtenAt: Int64
-    /// When the token expires by its own account; nil when it does not say.
+    /// When the token expires according to its token info; nil if that does not say.
     package let expiresAt: Int64?
 
     package init(writtenAt: Int64, expiresAt: Int64?) {

@@ -10,7 +10,7 @@
 package protocol TokenStore: Sendable {
     var software: StoreSoftware { get }
 
-    /// What the log of the start calls it, for example `SQLite 3.40.1 in /var/lib/token-cache, sealed`.
+    /// The store in the log line of the server's start, for example `SQLite 3.40.1 in /var/lib/token-cache, sealed`.
     var summary: String { get }
 
     /// Why tokens cannot be stored or read at the moment; nil when they can.
@@ -44,11 +44,11 @@ package protocol TokenStore: Sendable {
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any TokenSession
 
-    /// Keeps tokens for another time from now on; a token whose time is over by the new retention is not fetched any more.
+    /// Puts another retention into force: tokens that it has expired are no longer fetched.
     func change(_ retention: Retention) async throws(StoreError)
 
-    /// Finishes what was handed over and closes the store. Blocks the calling thread until that is done. Sessions must
-    /// not be used afterwards.
+    /// Finishes the writes that were handed over, and closes the store. Blocks the calling thread until then. Sessions
+    /// must not be used afterwards.
     func close()
 }
 

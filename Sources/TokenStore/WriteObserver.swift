@@ -1,8 +1,8 @@
-/// Learns of every change to a store's tokens, so that what was made of them elsewhere is dropped in time.
+/// Learns of every change to a store's tokens, so that caches drop them in time.
 ///
-/// A store calls `willWrite` before it commits a change and `didWrite` when the change is committed or has failed, before
-/// it tells anybody of the outcome: in between, a read may find the former token or the new one. Tokens that expire are not
-/// reported, as a read says how long its token may be kept.
+/// A store calls `willWrite` before it commits a change and `didWrite` when the change is committed or has failed,
+/// before it reports the outcome: in between, a read may find the former token or the new one. Tokens that expire are
+/// not reported, as a read says how long its token may be kept.
 ///
 /// Called on any thread, also while clients read; must return soon.
 package protocol WriteObserver: Sendable {
@@ -12,6 +12,7 @@ package protocol WriteObserver: Sendable {
     /// The change that `willWrite` announced with the same ids is over, with or without success.
     func didWrite(_ ids: [[UInt8]])
 
-    /// Any token may be another one, or be kept for another time: the retention was changed, or the database was opened anew.
+    /// Any token may have changed, or expire at another time: the retention was changed, or the database was opened
+    /// again.
     func didChangeEverything()
 }

@@ -39,7 +39,7 @@ import Testing
 
     /// The rows' versions in the database's file alone; it has to be whole, as no page is made new here.
     private func moved() throws -> [UInt8] {
-        let connection = try SQLiteConnection(path: opener.database, mode: .still)
+        let connection = try SQLiteConnection(path: opener.database, mode: .immutable)
         #expect(try connection.text("PRAGMA integrity_check") == "ok")
         let select = try SQLiteStatement(
             "SELECT value FROM token WHERE length(value) = 3000 ORDER BY key", on: connection)

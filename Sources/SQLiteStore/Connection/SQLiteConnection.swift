@@ -1,7 +1,9 @@
 internal import CSQLite
 internal import Metrics
 
-/// A connection to a database file, used by one thread at a time, which its owner sees to.
+/// A connection to a database file.
+///
+/// Its owner uses it on one thread at a time.
 @safe final class SQLiteConnection {
     /// For the types that are built on a connection: statements and copies.
     let handle: OpaquePointer
@@ -18,34 +20,35 @@ internal import Metrics
         /// Also creates the file.
         case readWriteCreate
         case readWrite
-        /// Refuses statements that change something. The file is opened for writing all the same: a connection that cannot
-        /// write takes no part in the lock that keeps other processes out, and would make the WAL's index a file.
+        /// Refuses statements that change something. The file is opened for writing all the same: a read-only one would
+        /// not take part in the lock that keeps other processes out, and would make the WAL's index a file.
         case readOnly
-        /// Reads the file alone, as if nobody could change it: takes no locks, makes no files, and does not see the WAL
-        /// (sqlite.org/c3ref/open.html, "immutable"). For a look at a store whose server does not run.
-        case still
+        /// Reads only the database's file, as if nobody could change it: takes no locks, makes no files, and ignores
+        /// the WAL (sqlite.org/c3ref/open.html, "immutable"). For examining a store whose server is not running.
+        case immutable
     }
 
     init(path: String, mode: Mode) throws(SQLiteError) {
         var handle: OpaquePointer?
-        // No mutex: no two threads are in a connection at once. No SQLite URI either, but for `still`: a path is only a path.
+        // No mutex: no two threads are in a connection at once. A URI only for `immutable`, so that paths are taken
+        // literally.
         let access =
             switch mode {
             case .readWriteCreate: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
             case .readWrite, .readOnly: SQLITE_OPEN_READWRITE
-            case .still: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI
+            case .immutable: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI
             }
         let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | access
         let fileSystem =
             switch mode {
             case .readWriteCreate, .readWrite: WALFileSystem.name
             case .readOnly: WALFileSystem.readerName
-            case .still: String?.none
+            case .immutable: String?.none
             }
-        guard fileSystem != nil || mode == .still else {
+        guard fileSystem != nil || mode == .immutable else {
             throw SQLiteError(code: SQLITE_ERROR, message: "this SQLite has no file system unix-excl", sql: "open")
         }
-        let name = mode == .still ? Self.stillName(path) : path
+        let name = mode == .immutable ? Self.stillName(path) : path
         let code = unsafe sqlite3_open_v2(name, &handle, flags, fileSystem)
         guard let opened = unsafe handle else {
             throw SQLiteError(code: code, message: "out of memory", sql: "open")
@@ -59,11 +62,11 @@ internal import Metrics
     }
 
     deinit {
-        // With _v2 the connection goes when its last statement does.
+        // With _v2 the connection is closed when its last statement is finalized.
         _ = unsafe sqlite3_close_v2(handle)
     }
 
-    /// A path as a URI: in it, `?`, `#` and `%` would mean something.
+    /// A path as a URI, in which `?`, `#` and `%` are escaped.
     private static func stillName(_ path: String) -> String {
         let escaped = path.utf8.map { byte in
             let isPlain = (0x61...0x7a).contains(byte) || (0x41...0x5a).contains(byte) || (0x2d...0x39).contains(byte)
@@ -72,7 +75,7 @@ internal import Metrics
         return "file:\(escaped.joined())?immutable=1"
     }
 
-    /// Has commits tell how long the WAL is (sqlite.org/c3ref/wal_hook.html), in the place of moving it by themselves.
+    /// Counts the WAL's pages at each commit (sqlite.org/c3ref/wal_hook.html), instead of automatic checkpoints.
     func countWALPages() {
         // Unretained: SQLite calls back only within calls on this connection.
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
@@ -88,7 +91,9 @@ internal import Metrics
         )
     }
 
-    /// Has the WAL's syncs measured, on the thread that uses the connection; once the WAL is open, as after a first read.
+    /// Measures the WAL's syncs, on the connection's thread.
+    ///
+    /// The WAL must be open, as it is after a first read.
     func measureSyncs(into histogram: Histogram) {
         wal?.syncTime = histogram
     }
@@ -115,10 +120,10 @@ internal import Metrics
         return unsafe file
     }
 
-    /// The same once it is open, which it stays as long as the connection: each commit asks for it.
+    /// The buffer, once the WAL is open, which it then stays; cached because every commit needs it.
     private var openFile: UnsafeMutablePointer<sqlite3_file>?
 
-    /// Bytes of the database's file; 0 when they cannot be told.
+    /// Bytes of the database's file; 0 if unknown.
     var fileSize: Int {
         var size: sqlite3_int64 = 0
         guard let file = unsafe file, unsafe file.pointee.pMethods.pointee.xFileSize(file, &size) == SQLITE_OK else {
@@ -127,14 +132,14 @@ internal import Metrics
         return Int(size)
     }
 
-    /// Reads from the database's file as it is, past the pages that the connection holds; false after an error.
+    /// Reads the database's file directly, bypassing the connection's page cache; false after an error.
     ///
-    /// With the connection's descriptor: closing one of our own would give up the locks that SQLite has on the file
+    /// Uses the connection's descriptor, because closing another one would release SQLite's locks on the file
     /// (sqlite.org/howtocorrupt.html, section 2.2).
     ///
     /// - Parameters:
     ///   - offset: From the file's beginning.
-    ///   - bytes: Become the file's, and zeros behind its end; fewer than 128 KiB.
+    ///   - bytes: Filled from the file, with zeros after its end; fewer than 128 KiB.
     func readFile(at offset: Int, into bytes: inout [UInt8]) -> Bool {
         guard let file = unsafe file else { return false }
         return unsafe bytes.withUnsafeMutableBytes { bytes in
@@ -145,7 +150,7 @@ internal import Metrics
         }
     }
 
-    /// Has what was written to the database's file so far, by whichever connection, reach the disk.
+    /// Syncs what any connection has written to the database's file.
     ///
     /// - Returns: SQLite's result code.
     func synchronizeFile() -> Int32 {
@@ -168,13 +173,13 @@ internal import Metrics
     /// How many rows the last statement changed.
     var changeCount: Int { unsafe Int(sqlite3_changes64(handle)) }
 
-    /// What a checkpoint does beyond moving pages.
+    /// What a checkpoint does besides moving pages.
     enum CheckpointMode {
-        /// Nothing, and it waits for nobody.
+        /// Nothing; it does not wait.
         case passive
         /// Waits for readers; the next commit writes the WAL from its beginning.
         case restart
-        /// The same, and the WAL is cut to nothing.
+        /// The same, and truncates the WAL.
         case truncate
     }
 
@@ -189,7 +194,7 @@ internal import Metrics
     /// Moves the WAL into the database as far as readers allow (sqlite.org/c3ref/wal_checkpoint_v2.html).
     ///
     /// - Parameters:
-    ///   - mode: What else it does.
+    ///   - mode: What it does besides.
     ///   - milliseconds: How long readers are waited for.
     func checkpoint(_ mode: CheckpointMode, waiting milliseconds: Int32) throws(SQLiteError) -> CheckpointOutcome {
         var (logged, moved): (Int32, Int32) = (0, 0)
@@ -204,7 +209,7 @@ internal import Metrics
         switch unsafe sqlite3_wal_checkpoint_v2(handle, nil, number, &logged, &moved) {
         case SQLITE_OK:
             movedPages = max(0, Int(moved))
-            // Below 0 no WAL is open, as before the first read: nothing was moved.
+            // Negative if no WAL is open, as before the first read: nothing was moved.
             guard logged == moved && logged >= 0 else { return .heldUp }
             walCommits = 0
             if mode != .passive { walPages = 0 }
@@ -216,8 +221,8 @@ internal import Metrics
 
     /// How long a statement waits for a lock.
     ///
-    /// Our own readers never hold what the writer needs for long; this is for the start, when another program may still look
-    /// into the database.
+    /// Our own readers never hold a lock that the writer needs for long; this is for the start, when another program
+    /// may have the database open.
     private static let busyMilliseconds: Int32 = 250
 
     /// Makes statements wait for a lock.
@@ -227,7 +232,7 @@ internal import Metrics
 
     /// Gives up safety for speed, for a file that is thrown away after an error or a crash.
     ///
-    /// There is no journal, so that a transaction cannot be taken back, and no sync.
+    /// There is no journal, so transactions cannot be rolled back, and no sync.
     func giveUpSafety() throws(SQLiteError) {
         unsafe csqlite_allow_no_journal(handle)
         guard try text("PRAGMA journal_mode = OFF") == "off" else {

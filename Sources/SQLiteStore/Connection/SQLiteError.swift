@@ -2,7 +2,7 @@ internal import CSQLite
 internal import Glibc
 internal import System
 
-/// What SQLite said: the extended result code and its text.
+/// An error of SQLite: the extended result code and its text.
 ///
 /// Holds no bound value.
 package struct SQLiteError: Error, Hashable, CustomStringConvertible {
@@ -18,7 +18,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
         self.sql = sql
     }
 
-    /// What the system said of a call of our own on one of the database's files.
+    /// An error of a system call of ours on one of the database's files.
     static func system(_ call: String, of file: String, code: Int32 = errno) -> SQLiteError {
         SQLiteError(
             code: code == ENOSPC || code == EDQUOT ? SQLITE_FULL : SQLITE_IOERR,
@@ -26,7 +26,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
         )
     }
 
-    /// What an integrity check has found.
+    /// A finding of an integrity check.
     static func damaged(_ finding: String) -> SQLiteError {
         SQLiteError(code: SQLITE_CORRUPT, message: finding, sql: "PRAGMA integrity_check")
     }
@@ -38,27 +38,28 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// The code without its extension.
     var primaryCode: Int32 { code & 0xff }
 
-    /// There is no room left.
+    /// Whether the disk is full.
     var isDiskFull: Bool { primaryCode == SQLITE_FULL }
 
-    /// Somebody else has it locked.
+    /// Whether another connection or process holds the lock.
     var isBusy: Bool { primaryCode == SQLITE_BUSY }
 
     /// The file is not a database or is damaged.
     var isNotADatabase: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 
-    /// This user may not do it, or not here.
+    /// Whether this user lacks the permission.
     var isRefusal: Bool {
         primaryCode == SQLITE_PERM || primaryCode == SQLITE_CANTOPEN || primaryCode == SQLITE_READONLY
     }
 
-    /// It was refused in full, and what the connection knows is still true: no room, or a lock of somebody else's.
+    /// Whether the statement had no effect and the connection's state is still valid: the disk is full, or something is
+    /// locked.
     var isOfMoment: Bool {
         primaryCode == SQLITE_FULL || primaryCode == SQLITE_BUSY || primaryCode == SQLITE_LOCKED
             || primaryCode == SQLITE_NOMEM || isOfOneStatement
     }
 
-    /// The fault is this statement's alone, so that the others of its transaction can go on.
+    /// Whether only this statement has failed, so that others of its transaction can continue.
     var isOfOneStatement: Bool {
         primaryCode == SQLITE_TOOBIG || primaryCode == SQLITE_CONSTRAINT || primaryCode == SQLITE_MISMATCH
     }

@@ -18,7 +18,7 @@ enum SQLiteLibrary {
 
     /// Whether it has the WAL-reset bug, which can lose a commit when two connections commit or checkpoint at one instant.
     ///
-    /// In 3.7.0 to 3.51.2, and mended in 3.44.6 and 3.50.7 as well (sqlite.org/wal.html).
+    /// Present in 3.7.0 to 3.51.2, except in 3.44.6 and 3.50.7, where it is fixed (sqlite.org/wal.html).
     private static var hasWALResetBug: Bool { hasWALResetBug(Int(sqlite3_libversion_number())) }
 
     /// - Parameter number: As in `sqlite3_libversion_number`: 3.40.1 is 3040001.

@@ -1,6 +1,6 @@
 internal import CSQLite
 
-/// A prepared statement, finalized when it goes.
+/// A prepared statement, finalized in `deinit`.
 ///
 /// Used on its connection's thread.
 @safe final class SQLiteStatement {
@@ -26,7 +26,7 @@ internal import CSQLite
     /// Binds bytes without copying them while `body` runs, which steps the statement; then resets and unbinds.
     ///
     /// - Parameters:
-    ///   - bytes: The value, also when empty never NULL.
+    ///   - bytes: The value; empty ones are not bound as NULL.
     ///   - index: The parameter's number, from 1.
     ///   - body: Steps and reads columns. Nothing of the row is valid after it.
     func withBinding<Result>(
@@ -74,7 +74,7 @@ internal import CSQLite
         _ = try step()
     }
 
-    /// Ends the statement's turn, and with it the read transaction that it held.
+    /// Resets the statement, and ends the read transaction that it held.
     func reset() {
         _ = unsafe sqlite3_reset(handle)
     }
@@ -93,13 +93,13 @@ internal import CSQLite
         return unsafe sqlite3_column_int64(handle, column)
     }
 
-    /// Lends a column's bytes while `body` runs, which must not step the statement.
+    /// Calls `body` with a column's bytes; it must not step the statement.
     func withBlob<Result, Failure>(
         at column: Int32, _ body: (Span<UInt8>) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         let pointer = unsafe sqlite3_column_blob(handle, column)
         let count = Int(unsafe sqlite3_column_bytes(handle, column))
-        // Of an empty value there is no pointer.
+        // An empty value has no pointer.
         guard let start = unsafe pointer?.assumingMemoryBound(to: UInt8.self) else { return try body(Span()) }
         return unsafe try body(Span(_unsafeStart: start, count: count))
     }

@@ -3,37 +3,37 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// A store's database and its WAL as files, and the file that is to take their place.
+/// The files of a store's database and WAL, and the new file that replaces them.
 struct DatabaseFile {
-    /// Without symbolic links: what is made beside it lies where it lies.
+    /// With symbolic links resolved, so that new files lie beside the database itself.
     let path: String
 
     init(path: String) {
         self.path = Path.resolved(path)
     }
 
-    /// Where what is to replace it is made.
+    /// The path of the new file until it replaces the database.
     var new: String { path + ".new" }
 
-    /// What a WAL is called, behind its name, while a copy of it is made.
+    /// The suffix of a WAL's name while a copy of it is made.
     static let newWALSuffix = ".new"
 
-    /// Removes what an interrupted attempt leaves; without effect once the new file has its final name.
+    /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.
     func discardNew() {
         for suffix in [Self.newWALSuffix, DamagedWALCopies.partialSuffix] { _ = unsafe unlink(path + "-wal" + suffix) }
         PrivateFile.discardDatabase(new)
-        // Of a backup that was being converted.
+        // The leftover of a backup that was being converted.
         PrivateFile.discardDatabase(new + ".new")
     }
 
-    /// Has the new file take the old one's place; it has to be complete and synced, and nobody may have the old one open.
+    /// Replaces the database by the new file, which must be complete and synced; no process may have the database open.
     ///
-    /// A WAL that stays behind would be taken for the new file's and damage it. So the old one is moved into its database
-    /// first, which is then complete without it, and is removed before the new file comes.
+    /// A remaining WAL would be taken for that of the new file and damage it. So it is checkpointed into the old
+    /// database, which is then complete, and removed before the rename.
     ///
     /// - Parameters:
     ///   - erasing: Overwrites what the old file held.
-    ///   - mayBeDamaged: Goes on when the old one cannot be read, which may be why it is replaced.
+    ///   - mayBeDamaged: Continues if the old database cannot be read, which may be the reason to replace it.
     func replace(erasing: Bool = false, mayBeDamaged: Bool = false) throws(StoreError) {
         if FileStatus.exists(path) {
             do throws(SQLiteError) {
@@ -42,7 +42,7 @@ struct DatabaseFile {
                 throw .refused("the WAL of \(path) cannot be moved into it, and nothing was replaced: \(error)")
             }
         }
-        // Also where the database itself has been moved away.
+        // Also if the database itself was moved away.
         for suffix in ["-wal", "-shm", "-journal"] { try PrivateFile.remove(path + suffix) }
         try PrivateFile.synchronizeFolder(of: path)
         let old = erasing ? unsafe open(path, O_WRONLY | O_CLOEXEC) : -1
@@ -71,11 +71,11 @@ struct DatabaseFile {
         }
     }
 
-    /// Writes the WAL once more, over itself, and syncs it; see `StoreOpener.settle`.
+    /// Rewrites the WAL in place and syncs it; see `StoreOpener.settle`.
     func rewriteWAL() throws(SQLiteError) {
         let descriptor = unsafe Glibc.open(path + "-wal", O_RDWR | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else {
-            // Without a WAL there is nothing to move either.
+            // Without a WAL there is nothing to rewrite.
             guard errno == ENOENT else { throw .system("open", of: "WAL") }
             return
         }

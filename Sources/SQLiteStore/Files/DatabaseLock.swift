@@ -15,12 +15,12 @@ struct DatabaseLock: ~Copyable, Sendable {
     ///
     /// - Parameters:
     ///   - directory: The folder's path.
-    ///   - database: What the database's path has been so far; nil takes any.
+    ///   - database: The database's path until now; nil accepts any.
     init(in directory: String, expecting database: String? = nil) throws(SQLiteOpenError) {
         let found: FollowedPath
         do throws(LinkError) {
             found = try FollowedPath(directory + "/" + SQLiteTokenStore.fileName)
-            // SQLite does not follow these either, and says less.
+            // SQLite does not follow these either, but its error says less.
             for suffix in ["-wal", "-shm", "-journal"] where FollowedPath.isLink(found.path + suffix) {
                 throw .unexpected(path: found.path + suffix)
             }
@@ -40,8 +40,8 @@ struct DatabaseLock: ~Copyable, Sendable {
         }
     }
 
-    /// What is locked for a database that a link leads to: the lock of its folder where a server could have that as its data
-    /// folder, otherwise a file beside it.
+    /// The lock file of a database that a link leads to: the lock of its folder, if that could be a server's data
+    /// folder, otherwise a file beside the database.
     static func file(ofLinked database: String) -> String {
         let folder = Path.folder(of: database)
         let isStandard = database == folder + "/" + SQLiteTokenStore.fileName

@@ -4,9 +4,9 @@ internal import TokenStore
 
 /// The files of an open store, and whether they are still the ones that the paths lead to.
 ///
-/// A folder can vanish under a running server: deleted, moved away, or its disk gone. What is then written goes to files
-/// that nobody will find again, so each commit is followed by a look at the paths. The WAL alone can be removed, or cut,
-/// by an operator who mistakes it for a log file that may be cleared.
+/// The folder of a running server can be deleted or moved, or its disk removed. What is then written is lost, so the
+/// paths are checked after each commit. An operator may also remove or truncate the WAL alone, mistaking it for a log
+/// file.
 ///
 /// Used by one thread at a time.
 struct StoreFiles: ~Copyable {
@@ -24,7 +24,7 @@ struct StoreFiles: ~Copyable {
 
     let directory: String
     let database: String
-    /// Beside the database, also when a symbolic link leads to that.
+    /// Beside the database itself, even if a symbolic link leads to it.
     private(set) var wal: String
     private var identity: FileIdentity?
     private var walIdentity: FileIdentity?
@@ -36,9 +36,9 @@ struct StoreFiles: ~Copyable {
         wal = database + "-wal"
     }
 
-    /// Takes the files as they are now for the store's.
+    /// Remembers the present files as the store's.
     ///
-    /// - Parameter WAL: The WAL that the writer has open: its path may have come to lead to another one meanwhile.
+    /// - Parameter wal: The WAL that the writer has open; its path may lead to another file by now.
     mutating func adopt(wal: FileIdentity?) {
         self.wal = Path.resolved(database) + "-wal"
         let file = FileIdentity.find(database)

@@ -3,14 +3,14 @@ internal import TokenStore
 
 /// A backup: the database in one file, without a WAL.
 enum BackupFile {
-    /// Makes a fresh copy a file of its own, checks it and syncs it; fails when the task is cancelled.
+    /// Turns a fresh copy into a single file, checks and syncs it; fails if the task is cancelled.
     ///
     /// - Returns: How many tokens it holds.
     nonisolated(nonsending) static func finish(_ path: String) async throws(StoreError) -> Int {
         let tokens: Int
         do throws(SQLiteError) {
             let connection = try SQLiteConnection(path: path, mode: .readWrite)
-            // Out of WAL mode, which the copy has from its source, there is no second file that belongs to it.
+            // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it.
             _ = try connection.text("PRAGMA journal_mode = DELETE")
             let checked = await connection.interruptible { () throws(SQLiteError) in try check(connection) }
             try checked.get()
@@ -39,7 +39,7 @@ enum BackupFile {
 
     private static let signature = Array("SQLite format 3\0".utf8)
 
-    /// Looks whether a database is sound.
+    /// Checks the integrity of a database.
     static func check(_ connection: SQLiteConnection) throws(SQLiteError) {
         let result = try connection.text("PRAGMA integrity_check(1)")
         guard result == "ok" else { throw .damaged(result) }

@@ -1,7 +1,6 @@
 internal import Dispatch
 
-/// Runs an actor on a queue of its own, where it may block: the threads that Swift's own executor has are few, and signals
-/// are waited for on them.
+/// Runs an actor on a queue of its own, where it may block, unlike on the few threads of Swift's shared pool.
 final class BlockingExecutor: SerialExecutor {
     private let queue: DispatchQueue
 

@@ -2,7 +2,7 @@ internal import Glibc
 internal import System
 package import TokenStore
 
-/// A store in SQLite that no process has open, and whose database can be replaced.
+/// A SQLite store that no process has open, so that its database can be replaced.
 ///
 /// The new database is made beside the old one, checked and synced before anything is replaced; a crash leaves the one or
 /// the other, whole. The folder is locked meanwhile.
@@ -17,8 +17,8 @@ package final class OfflineSQLiteStore: OfflineStore {
     ///
     /// - Parameters:
     ///   - directory: The data directory, locked for as long as this lives.
-    ///   - options: As the server has them.
-    ///   - report: Told of what the operator should know.
+    ///   - options: The options of the server.
+    ///   - report: Called with what operators should know.
     package init(
         in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(SQLiteOpenError) {
@@ -44,7 +44,7 @@ package final class OfflineSQLiteStore: OfflineStore {
                 "\(path)-wal belongs to it and would be left out; restore a file that token-cache backup has written"
             )
         }
-        // An empty one, as a broken transfer leaves it, would do for a new store.
+        // An empty file, as a broken transfer leaves it, would be taken for a new store.
         guard FileStatus.size(of: path) > 0 else { throw .refused("\(path) is empty; nothing was replaced") }
         guard TextFile.head(of: path, count: 1) != nil else { throw PrivateFile.refused("read", path) }
         guard BackupFile.isOne(path) else { throw notABackup(path) }
@@ -58,12 +58,12 @@ package final class OfflineSQLiteStore: OfflineStore {
         return StoreReplacement(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed)
     }
 
-    /// Raises the backup's counts of seals to those of the store that it replaces, as the same keys have made both.
+    /// Raises the backup's counts of seals to those of the replaced store, as the same keys have sealed both.
     private func keepSealCounts() throws(StoreError) {
         guard FileStatus.size(of: database.path) > 0 else { return }
-        // With its WAL, which counts further and may even hold all there is; without it where that cannot be read. What
-        // cannot be read at all is lost, as it is when there is no store.
-        guard let (seals, ring) = sealCounts(.readOnly) ?? sealCounts(.still), !seals.isEmpty else { return }
+        // Read with the WAL, which has later counts, or without it if it cannot be read. If neither can be read, the
+        // counts are lost, as without a former store.
+        guard let (seals, ring) = sealCounts(.readOnly) ?? sealCounts(.immutable), !seals.isEmpty else { return }
         do throws(SQLiteError) {
             let copy = try SQLiteConnection(path: database.new, mode: .readWrite)
             guard try copy.text("SELECT hex(key_ring) FROM store") == ring else { return }
@@ -74,7 +74,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
     }
 
-    /// What the present store counts, and the identity of its key ring; nil when that cannot be read.
+    /// The present store's counts and its ring's identity; nil if they cannot be read.
     private func sealCounts(_ mode: SQLiteConnection.Mode) -> (seals: [Int: Int64], ring: String)? {
         guard let former = try? SQLiteConnection(path: database.path, mode: mode),
             let seals = try? Schema.seals(of: former),
@@ -83,7 +83,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         return (seals, ring)
     }
 
-    /// Replacing the old database drops the end of its WAL; that may be why it is replaced, but is not passed over.
+    /// Reports a damaged WAL, whose end the replacement drops, and keeps a copy.
     private func keepDamagedWAL() throws(StoreError) {
         let path = database.path + "-wal"
         let damage: WALDamage?
@@ -96,7 +96,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         report(.damagedWALReplaced(path: path, damage, copy: try DamagedWALCopies.keep(of: database.path)))
     }
 
-    /// Looks whether the copy of a backup is sound, before anything is made of it.
+    /// Checks the copy of a backup before it is opened for writing.
     private func examine(_ path: String) throws(StoreError) {
         let connection: SQLiteConnection
         do throws(SQLiteOpenError) {
@@ -114,12 +114,12 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
     }
 
-    /// Opens the copy of a backup, and every row of it with the key ring.
+    /// Opens the copy of a backup, and decrypts each row.
     private func check(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> Int {
         try examine(path)
         let opened: StoreOpener.Opened
         do throws(SQLiteOpenError) {
-            // Under the name that the operator knows, here and below.
+            // Reported under the path that the operator knows, here and below.
             let opener = StoreOpener(directory: directory.path, database: database.new, options: options) {
                 [report] event in
                 switch event {
@@ -154,7 +154,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         .refused("\(path) is no backup that token-cache has written; nothing was replaced")
     }
 
-    /// Says of errors what they mean for a backup.
+    /// Rephrases errors for the restore of a backup.
     private func refusal(of path: String, _ error: SQLiteOpenError) -> StoreError {
         switch error {
         case .notADatabase(_, let error): .refused("\(path) is damaged (\(error)); nothing was replaced")
@@ -172,7 +172,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         defer { database.discardNew() }
         var (from, to) = (options, options)
         (from.isSealed, to.isSealed) = (!isSealed, isSealed)
-        // No limit keeps out what is there already.
+        // Limits do not apply to existing tokens.
         (from.tokenLimit, to.tokenLimit, from.byteLimit, to.byteLimit) = (nil, nil, nil, nil)
         let source = try opened { () throws(SQLiteOpenError) in
             try StoreOpener(directory: directory.path, database: database.path, options: from, report: report)
@@ -182,7 +182,7 @@ package final class OfflineSQLiteStore: OfflineStore {
             do throws(SQLiteError) {
                 try BackupFile.check(source.writer.connection)
             } catch {
-                // Rows that cannot be found would be left out.
+                // Rows that cannot be found would be omitted.
                 throw .unusable(SQLiteOpenError.notADatabase(path: database.path, error).shared)
             }
         }
@@ -192,11 +192,11 @@ package final class OfflineSQLiteStore: OfflineStore {
             try StoreOpener(directory: directory.path, database: database.new, options: to, report: report).openCopy()
         }
         do throws(SQLiteError) {
-            // A fault has the whole copy thrown away.
+            // After a fault the whole copy is discarded.
             try target.writer.connection.prepareForBulkWriting()
-            // In the clear they wait for the next time that the store is sealed with the ring.
+            // In the clear they are kept for the next time that the store is sealed with this ring.
             try Schema.raiseSeals(try Schema.seals(of: source.writer.connection), in: target.writer.connection)
-            // A clock that is wrong just now is not taken as right for that.
+            // Keeps the time, so that a wrong clock is not trusted because of the conversion.
             if let look = source.writer.lastClockLook { try target.writer.saveClockLook(look) }
             if isSealed {
                 target.writer.seals.load(try Schema.seals(of: target.writer.connection), of: target.keys.index)
@@ -213,7 +213,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         return StoreReplacement(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: isSealed)
     }
 
-    /// Says of errors what they mean for a conversion.
+    /// Rephrases errors for a conversion.
     private func opened(_ open: () throws(SQLiteOpenError) -> StoreOpener.Opened) throws(StoreError)
         -> StoreOpener.Opened
     {
@@ -258,9 +258,9 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
     }
 
-    /// Bytes of memory that rows take which are written in one go: the more, the more rows of a page come together.
+    /// Bytes of rows that are sorted and written together; the more, the more rows of a page follow one another.
     private static let batchBytes = 64 << 20
-    /// What a row takes beside its value, roughly.
+    /// Approximate bytes of a row besides its value.
     private static let bytesBesideValue = 300
 
     private static func write(_ rows: inout [Row], to writer: WriterConnection) -> StoreError? {

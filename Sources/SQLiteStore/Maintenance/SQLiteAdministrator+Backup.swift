@@ -4,7 +4,7 @@ internal import System
 package import TokenStore
 
 extension SQLiteAdministrator {
-    /// Pages of 4 KiB that are copied before clients' writes get their turn.
+    /// Pages of 4 KiB that are copied in one step; clients' writes are committed between steps.
     private static let backupStep: Int32 = 256
 
     package func backUp(
@@ -17,7 +17,7 @@ extension SQLiteAdministrator {
         try refuseForeignFile(path)
         let temporary = try temporaryPath(for: path)
         try PrivateFile.create(temporary)
-        // Without effect once it has its final name.
+        // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
         _ = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<Bool> in
             writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)
@@ -35,9 +35,9 @@ extension SQLiteAdministrator {
         return StoreBackup(path: path, tokens: tokens, bytes: FileStatus.size(of: path))
     }
 
-    /// A backup replaces nothing but a backup: not the key ring, the store itself, or what a slip of the hand has named.
+    /// Refuses to replace anything other than a backup, such as the key ring, the store itself or an unrelated file.
     private func refuseForeignFile(_ path: String) throws(StoreError) {
-        // The database may be a link to one in another folder, with its own files beside it.
+        // The database may be a link into another folder, with its files there.
         let own =
             ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFile.newWALSuffix)", ".new"].map { store.path + $0 }
             + [store.options.keyRing.path, DatabaseLock.file(ofLinked: store.path)]
@@ -56,7 +56,7 @@ extension SQLiteAdministrator {
         }
     }
 
-    /// The name that a backup has until it is complete, under which an interrupted one may have been left.
+    /// The path of a backup until it is complete; an interrupted backup may have left a file there.
     private func temporaryPath(for path: String) throws(StoreError) -> String {
         let temporary = path + ".partial"
         switch FileStatus(temporary)?.kind {
@@ -89,11 +89,11 @@ extension SQLiteAdministrator {
     private enum CopyOutcome<Value: Sendable>: Sendable {
         case success(Value)
         case refused(String)
-        /// Of the copy, not of the store.
+        /// An error of the copy, not of the store.
         case failed(SQLiteError)
     }
 
-    /// Does something with the copy on the writer's thread; its faults are no faults of the store.
+    /// Runs a closure on the writer's thread; errors of the copy are not errors of the store.
     private func withCopy<Value>(
         _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> CopyOutcome<Value>
     ) async throws(StoreError) -> Value {

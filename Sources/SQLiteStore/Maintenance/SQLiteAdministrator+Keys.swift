@@ -34,7 +34,7 @@ extension SQLiteAdministrator {
     package func retireKey(numbered number: Int) async throws(StoreError) {
         try reloadRing()
         try refuseToRetire(number, of: try ring())
-        // From here on no row that it has sealed is written any more, and what was under way is when the job has run.
+        // From here on no row that it has sealed is accepted; those under way are committed when the empty job has run.
         let sealing = store.state.sealing
         guard sealing.retiring.compareExchange(expected: 0, desired: number, ordering: .acquiringAndReleasing).exchanged
         else { throw .refused("another key is being retired; try again when that is done") }
@@ -47,7 +47,7 @@ extension SQLiteAdministrator {
         guard !isUsed else {
             throw .refused("tokens are still sealed with key \(number); run token-cache rekey first")
         }
-        // Meanwhile another key may have been added; from here to the end nothing else has its turn.
+        // Another key may have been added meanwhile. From here on nothing else runs on this actor.
         try reloadRing()
         let ring = try ring()
         try refuseToRetire(number, of: ring)
@@ -70,7 +70,7 @@ extension SQLiteAdministrator {
         return ring
     }
 
-    /// What somebody else has changed in the file meanwhile counts.
+    /// Takes over what was changed in the file.
     private func reloadRing() throws(StoreError) {
         do throws(KeyRingError) {
             let file = store.options.keyRing
@@ -79,11 +79,11 @@ extension SQLiteAdministrator {
             guard let current, (try? found.identity()) == (try? current.identity()) else {
                 throw .ofAnotherStore(path: file.path)
             }
-            // An old copy of the file, say. What is written next would be all that is left of the ring.
+            // The file may be an old copy; writing the ring would lose the missing key.
             for key in current.keys where found.key(numbered: key.number)?.hasBytes(of: key.key) != true {
                 throw .lacksKey(number: key.number, path: file.path)
             }
-            // The index key stays the one that rows under way were sealed with.
+            // Keeps the index key's object, which rows under way refer to.
             store.state.sealing.replace(.sealed(KeyRing(index: current.index, keys: found.keys)))
         } catch {
             throw .keyRing(error)
@@ -92,7 +92,7 @@ extension SQLiteAdministrator {
 
     private func replaceRing(_ new: KeyRing) throws(StoreError) {
         do throws(KeyRingError) {
-            // On the disk before anything is sealed with it.
+            // Must be on disk before a key seals.
             try store.options.keyRing.save(new)
         } catch {
             if case .notDurable = error { store.state.sealing.replace(.sealed(new)) }
@@ -111,11 +111,11 @@ extension SQLiteAdministrator {
         let total = try await statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
-        // Also where no row belongs, so that no key stays in use there.
+        // Begins before the first valid slot, so that no key stays in use by a misplaced row.
         var slot: Int64? = .min
         while let start = slot {
             let sealing = store.state.sealing
-            // Otherwise every row would be one that cannot be sealed.
+            // Otherwise every row would fail.
             if let count = sealing.newestCount, count.isExhausted {
                 throw .sealing(.exhausted(keyNumber: count.keyNumber))
             }
@@ -132,7 +132,7 @@ extension SQLiteAdministrator {
                 throw .refused("the rekeying was interrupted; token-cache rekey goes on with the rest")
             }
         }
-        // What the older keys have sealed is in the WAL still.
+        // The WAL still has values that older keys have sealed.
         _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
         return result
     }

@@ -42,7 +42,7 @@ extension SQLiteAdministrator {
                 "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
             )
             try select.bind(slot, at: 1)
-            // One more, to see whether there is.
+            // One more than asked for, to know whether there is a next page.
             try select.bind(Int64(limit) + 1, at: 2)
             var rows: [OpenedRow] = []
             var bytes = 0

@@ -2,7 +2,7 @@ internal import Synchronization
 package import TokenStore
 
 extension SQLiteAdministrator {
-    /// Rows that are looked at before others get their turn.
+    /// Rows that are checked before other requests are served.
     private static let verificationBatch = 500
 
     package func verify(
@@ -12,7 +12,7 @@ extension SQLiteAdministrator {
         let total = try await statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         result.damages = try await structuralDamages()
-        // Also where no row belongs.
+        // Before the first valid slot, to find misplaced rows.
         var slot = Int64.min
         var uncounted = 0
         while true {
@@ -27,7 +27,7 @@ extension SQLiteAdministrator {
                         result.unbound += 1
                         continue
                     }
-                    // After the row was read: the count is ahead of every row that was written.
+                    // Read after the row, so the count is not behind any written row.
                     if number > store.state.sealing.seals.count(of: row.keyNumber).value { uncounted += 1 }
                 }
             }
@@ -45,7 +45,7 @@ extension SQLiteAdministrator {
                 """
             )
         }
-        // Only a store that stood still meanwhile can be counted.
+        // The count is comparable only if the store did not change meanwhile.
         let after = try await statistics().tokens
         if after == total && result.tokens != total { result.wrongCount = total }
         result.keptCopies = DamagedWALCopies.all(of: store.path)
@@ -53,7 +53,7 @@ extension SQLiteAdministrator {
         return result
     }
 
-    /// What SQLite's integrity check says, and tokens that are there twice.
+    /// Findings of SQLite's integrity check, and duplicate tokens.
     private func structuralDamages() async throws(StoreError) -> [String] {
         let connection = try reader().connection
         return try await readingForLong(connection) { () throws(SQLiteError) in

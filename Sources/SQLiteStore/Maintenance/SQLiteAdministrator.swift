@@ -1,7 +1,7 @@
 internal import Synchronization
 package import TokenStore
 
-/// Administers a store in SQLite, on a thread of its own; its steps take the writer no longer than clients' groups do.
+/// Administers a SQLite store on a queue of its own, in steps that occupy the writer no longer than clients' groups do.
 package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdministrator, StoreVerifier {
     let store: SQLiteTokenStore
     private let executor = BlockingExecutor(label: "administration")
@@ -19,7 +19,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         unsafe executor.asUnownedSerialExecutor()
     }
 
-    /// The reader, opened anew when the database was.
+    /// The reader, opened again if the database was.
     func reader() throws(StoreError) -> TokenReader {
         guard store.state.isInPlace.load(ordering: .acquiring) else {
             throw store.state.fault ?? .vanished(path: store.path)
@@ -41,7 +41,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         }
     }
 
-    /// Reads something that may take long, and fails when the task is cancelled.
+    /// Runs a long read, which fails when the task is cancelled.
     func readingForLong<Result>(
         _ connection: SQLiteConnection, _ body: () throws(SQLiteError) -> Result
     ) async throws(StoreError) -> Result {
@@ -86,7 +86,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         let outcome = try await store.writerThread.perform(writing: ids) { (writer) throws(SQLiteError) in
             var keys: [RowKey] = []
             do throws(SealingError) {
-                // Not before: the database may have been opened again meanwhile, and be another one.
+                // Not earlier, as the database may have been opened again meanwhile and be another one.
                 var coder = RowCoder(sealing)
                 for id in ids {
                     var key = RowKey()
@@ -103,7 +103,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         case .success(let count): removed = count
         case .failure(let error): throw .sealing(error)
         }
-        // Readers let go of the WAL within a turn; if one does not, schedule does this when it has.
+        // Readers release the WAL within a turn; otherwise the maintenance truncates it later.
         _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
         return removed
     }

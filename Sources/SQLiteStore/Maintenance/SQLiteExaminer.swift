@@ -2,7 +2,7 @@ internal import Glibc
 internal import System
 package import TokenStore
 
-/// Looks at the files of a store in SQLite.
+/// Examines the files of a SQLite store.
 package struct SQLiteExaminer: StoreExaminer {
     /// The data folder.
     private let directory: String
@@ -55,7 +55,7 @@ package struct SQLiteExaminer: StoreExaminer {
             )
         }
         let connection = try Schema.opening(path) { () throws(SQLiteError) in
-            try SQLiteConnection(path: path, mode: .still)
+            try SQLiteConnection(path: path, mode: .immutable)
         }
         let version = try Schema.check(connection, path: path)
         if version > 0 { found.schemaVersion = version }

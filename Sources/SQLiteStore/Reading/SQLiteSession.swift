@@ -1,13 +1,13 @@
 internal import Synchronization
 internal import TokenStore
 
-/// One thread's reader, and the writes it has gathered for the writer.
+/// One thread's reader, and the writes that it has gathered for the writer's thread.
 ///
-/// The reads between two calls of `flush` share one read transaction, which saves each of them the taking and giving back
-/// of the WAL's read lock. A commit that begins or ends in between ends it, so that a read misses no write that was answered
-/// before it, nor one that another read has seen.
+/// Reads between two calls of `flush` share one read transaction, which saves them acquiring and releasing the WAL's
+/// read lock. A commit that begins or ends meanwhile ends the transaction, so that a read misses no write that was
+/// acknowledged before it, and none that another read has seen.
 final class SQLiteSession: TokenSession, @unchecked Sendable {
-    // Unchecked: it belongs to its thread; what the writer keeps of it is only used by what `deliver` runs there.
+    // Unchecked: it belongs to its thread; the writer uses it only through `deliver`, which runs there.
 
     private typealias Completion = (Result<Void, StoreError>) -> Void
 
@@ -17,20 +17,20 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var coder: RowCoder
     private var gathered: [Row] = []
-    /// Bytes of them that were admitted.
+    /// Bytes of the gathered rows that were admitted.
     private var gatheredBytes = 0
-    /// Who waits for the gathered rows, in the same order.
+    /// Completions of the gathered rows, in the same order.
     private var completions: [Completion] = []
-    /// Who waits for the batches that the writer has, by their numbers.
+    /// Completions of the submitted batches, by the batches' numbers.
     private var submitted: [UInt64: [Completion]] = [:]
     private var batchNumber: UInt64 = 0
     private var reader: TokenReader
-    /// The store's generation that the reader was opened in.
+    /// The store's generation when the reader was opened.
     private var generation: UInt64
-    /// The store's count of commits before the open read transaction began; nil when none is open.
+    /// The store's count of commits when the open read transaction began; nil if none is open.
     ///
-    /// An odd one, of a commit under way, is never that of the next read: what that commit stores may become readable at any
-    /// moment, and then has to stay so.
+    /// A transaction that began during a commit, with an odd count, is not used again: the commit may become readable
+    /// at any moment, and must then stay so.
     private var snapshot: UInt64?
 
     init(
@@ -46,7 +46,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         self.deliver = deliver
     }
 
-    /// Reads are done at once, and `WriteAdmission` fails writes that wait behind a stalled disk.
+    /// Nil: reads end at once, and `WriteAdmission` ends writes that wait for a stalled disk.
     var timeLimit: Duration? { nil }
 
     func fetch(
@@ -71,11 +71,12 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
                     throw error
                 }
             }
-            // The WAL was lost meanwhile: what was read may be wrong.
+            // The WAL was lost meanwhile; the result may be wrong.
         }
     }
 
-    /// Whether the database was opened anew, or is about to be, since the reader was opened: it may have read anything.
+    /// Whether the database was opened again since the reader was, or is about to be: what the reader has read may be
+    /// wrong.
     private var isOutdated: Bool {
         state.generation.load(ordering: .acquiring) != generation || !state.isInPlace.load(ordering: .acquiring)
     }
@@ -95,10 +96,10 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         }
     }
 
-    /// Outcomes that one job tells, so that those of a large group leave the thread time for other work in between.
+    /// Outcomes that are delivered together; between two deliveries the thread does other work.
     private static let outcomesTogether = 64
 
-    /// Opens the reader anew when the database was.
+    /// Opens the reader again if the database was.
     private func refreshReader() throws(StoreError) {
         guard state.isInPlace.load(ordering: .acquiring) else { throw state.fault ?? .vanished(path: path) }
         let current = state.generation.load(ordering: .acquiring)
@@ -112,9 +113,9 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         generation = current
     }
 
-    /// Opens a read transaction unless one is open that has seen every commit so far.
+    /// Opens a read transaction, unless the open one sees every commit so far.
     private func refreshSnapshot() throws(StoreError) {
-        // Read before the transaction begins: it may then see more than this says, never less.
+        // Read before the transaction begins, which may then see more commits, never fewer.
         let commits = state.commitCount.load(ordering: .acquiring)
         if snapshot == commits && commits % 2 == 0 { return }
         closeSnapshot()
@@ -143,7 +144,7 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         )
     }
 
-    /// Tells those who wait for a batch what came of it, from an index on.
+    /// Calls some completions of a batch, beginning at an index.
     private func complete(_ number: UInt64, _ outcomes: [Result<Void, StoreError>], from start: Int) {
         let end = min(start + Self.outcomesTogether, outcomes.count)
         let isLast = end == outcomes.count

@@ -2,7 +2,7 @@ internal import Glibc
 internal import Synchronization
 internal import TokenStore
 
-/// A read-only connection that finds and opens tokens.
+/// A read-only connection that finds and decrypts tokens.
 ///
 /// Used by one thread at a time.
 final class TokenReader {
@@ -13,17 +13,17 @@ final class TokenReader {
     private let state: StoreState
     private var coder: RowCoder
     private var key = RowKey()
-    /// What the limit's parameter holds: it stays bound from one read to the next.
+    /// The bound value of the limit, which stays bound from one read to the next.
     private var boundLimit: Int?
 
     init(path: String, state: StoreState) throws(SQLiteError) {
         connection = try SQLiteConnection(path: path, mode: .readOnly)
-        // A checkpoint by a reader could meet a commit of the writer's: see SQLiteTokenStore.
+        // A reader's checkpoint could coincide with the writer's commit; see SQLiteTokenStore.
         try connection.execute("PRAGMA wal_autocheckpoint = 0")
-        // Hardly anything makes a reader wait (sqlite.org/wal.html, section 8), and while it does its whole loop stands.
+        // Readers hardly ever wait (sqlite.org/wal.html, section 8); while one does, its whole loop waits.
         connection.waitForLocks(milliseconds: 10)
-        // Enough for most inner pages of ten million tokens, so that one is found with little more than one read from the
-        // system's cache. Twice as much does not make it faster: the page of the row itself is what is far away.
+        // Enough for most inner pages of ten million tokens, so that a row takes little more than one read from the
+        // page cache. Twice as much is no faster, as the leaf page dominates.
         try connection.execute("PRAGMA cache_size = -24576")
         begin = try SQLiteStatement("BEGIN", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
@@ -40,9 +40,9 @@ final class TokenReader {
 
     /// What a read has found.
     enum Found {
-        /// There is no row, or its time is over.
+        /// There is no row, or it has expired.
         case nothing
-        /// The token info was appended; it is given until this moment, in seconds since 1970.
+        /// The token info was appended; it must not be given from this moment on, in seconds since 1970.
         case found(until: Int64)
         /// The row's value is longer than was asked for, and was not read.
         case longer
@@ -52,8 +52,8 @@ final class TokenReader {
     ///
     /// - Parameters:
     ///   - id: The unique id.
-    ///   - limit: Bytes that the row's value may have. Of a longer one no page is read but the first.
-    ///   - tokenInfo: Where the token info goes.
+    ///   - limit: Bytes that the row's value may have. Of a longer value only the first page is read.
+    ///   - tokenInfo: The token info is appended to it.
     func fetch(
         _ id: [UInt8], upTo limit: Int = .max, appendingTo tokenInfo: inout [UInt8]
     ) throws(StoreError) -> Found {
@@ -94,7 +94,7 @@ final class TokenReader {
         return found
     }
 
-    /// The times of the current row and until when it is given; nil if it has expired but was not yet dropped.
+    /// The times of the current row and when it expires; nil if it has expired but is not yet deleted.
     private func current() -> (times: RowTimes, deadline: Int64)? {
         let times = RowTimes(writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3))
         guard !state.keepsForever else { return (times, .max) }
@@ -112,7 +112,7 @@ final class TokenReader {
 
     func endSnapshot() {
         try? end.run()
-        // Whatever kept it from ending: the next transaction must be able to begin.
+        // Whatever made COMMIT fail, the next transaction must be able to begin.
         if connection.isInTransaction { try? connection.execute("ROLLBACK") }
     }
 }

@@ -2,24 +2,24 @@ internal import Glibc
 internal import Synchronization
 internal import TokenStore
 
-/// What a row is found by.
+/// The key that finds a row.
 struct RowKey: Sendable {
     /// The unique id, or its keyed hash in a sealed store.
     var bytes: [UInt8] = []
-    /// The first of the slots that the row may lie in.
+    /// The first slot that the row may lie in.
     var firstSlot: Int64 = 0
 }
 
-/// A row as it is written.
+/// A row to be written.
 struct Row: Sendable {
     let key: RowKey
-    /// The token info, or what `TokenSealer` makes of it.
+    /// The token info, sealed by `TokenSealer` in a sealed store.
     let value: [UInt8]
     /// The key that sealed the value; 0 for none.
     let keyNumber: Int
-    /// Bound into the value where that is sealed.
+    /// Authenticated together with a sealed value.
     var times: RowTimes
-    /// Leaves a row alone that was written later.
+    /// Whether a stored row that was written later is kept.
     var keepsNewer = false
     /// The unique id, for the observer of writes.
     let id: [UInt8]
@@ -33,16 +33,16 @@ extension Sealing.Acceptance {
     }
 }
 
-/// Turns tokens into rows and rows into tokens, as the store's sealing has it.
+/// Encodes tokens as rows and decodes rows, by the keys of the store.
 ///
 /// Used by one thread at a time.
 struct RowCoder: ~Copyable {
     private let sealing: Sealing
-    /// Nil before the first use.
+    /// Nil until first used.
     private var hash: KeyedHash?
     /// Nil for rows in the clear.
     private var sealer: TokenSealer?
-    /// The version of `sealing` that the two were made for.
+    /// The version of `sealing` that `hash` and `sealer` were made for.
     private var version: UInt64 = 0
     private var text: [UInt8] = []
 
@@ -50,9 +50,9 @@ struct RowCoder: ~Copyable {
         self.sealing = sealing
     }
 
-    /// Makes what an id's row is found by.
+    /// Makes the key that finds an id's row.
     ///
-    /// - Returns: The index key that it was made with. Asked for by itself, it could be a later one.
+    /// - Returns: The index key that was used; asked for separately, it could be a later one.
     @discardableResult
     mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
         let hash = try refresh()
@@ -83,7 +83,7 @@ struct RowCoder: ~Copyable {
     mutating func appendTokenInfo(
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes, to tokenInfo: inout [UInt8]
     ) throws(SealingError) {
-        // The row may have been sealed, after its key was looked up, with a key that was new then.
+        // The row may have been sealed with a key that was added after its row key was made.
         _ = try refresh()
         if sealer == nil {
             tokenInfo.append(span: value)
@@ -123,11 +123,11 @@ struct RowCoder: ~Copyable {
         return RowSlots.first(of: text)
     }
 
-    /// Whether a row is as it would be written now: sealed with the newest key, in the form of this version.
+    /// Whether a row is as it would be written now: sealed with the newest key, in this version's form.
     ///
     /// - Parameters:
     ///   - keyNumber: The key that it was sealed with.
-    ///   - sealNumber: Looks at its value for the number of its seal, if that is needed.
+    ///   - sealNumber: Reads the number of the seal from the value; called only if needed.
     mutating func isCurrent(
         keyNumber: Int, sealNumber: () throws(SealingError) -> UInt32?
     ) throws(SealingError) -> Bool {
@@ -139,7 +139,7 @@ struct RowCoder: ~Copyable {
     }
 
     private mutating func refresh() throws(SealingError) -> KeyedHash {
-        // Read before the keys: a change in between is then seen the next time at the latest.
+        // Read before the keys, so that a change in between is noticed by the next call at the latest.
         let current = sealing.version.load(ordering: .acquiring)
         if let hash, current == version { return hash }
         let keys = sealing.keys

@@ -3,17 +3,17 @@ internal import TokenStore
 
 /// The tables.
 ///
-/// Rows are found by their slots, see `RowSlots`: one tree holds all there is of a token, and in it lie only rowids above the
-/// rows, so that it stays flat however long these are. The value stands last, so that the columns before it are read without
-/// walking through it.
+/// Rows are found by their slots, see `RowSlots`: one B-tree holds everything of a token. Its inner pages hold only
+/// rowids, so it stays flat however long rows are. The value is the last column, so that the others are read without
+/// following its overflow pages.
 ///
-/// What a stolen file tells even when it is sealed: how many tokens there are, how long they are, when and in which order they
-/// were written, and when they expire.
+/// Even a sealed file reveals how many tokens there are, their lengths, when and in which order they were written, and
+/// when they expire.
 enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63
 
-    /// The version, as `PRAGMA user_version` has it.
+    /// The version of the tables, in `PRAGMA user_version`.
     ///
     /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
     /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at` and no table `seal`.
@@ -40,12 +40,12 @@ enum Schema {
         VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER))
         """
 
-    /// What each key has sealed at most; see SealCounts.
+    /// Upper bounds of the keys' counts of seals; see SealCounts.
     private static let sealTable = "CREATE TABLE seal (key_number INTEGER PRIMARY KEY, seals INTEGER NOT NULL) STRICT"
 
-    /// Whose database this is and which version it has: 0 for a new one.
+    /// Checks that a database is one of this program, and returns its version: 0 for a new one.
     ///
-    /// Only reads: what is not ours, or too new, stays as it is.
+    /// Only reads, so a database of another program or of a later version stays as it is.
     static func check(_ connection: SQLiteConnection, path: String) throws(SQLiteOpenError) -> Int {
         let (found, application, isEmpty) = try opening(path) { () throws(SQLiteError) in
             (
@@ -75,10 +75,12 @@ enum Schema {
         )
     }
 
-    /// The first version that is changed in its place; earlier ones are copied, see `SchemaConversion`.
+    /// The first version that is upgraded in place; earlier ones are copied, see `SchemaConversion`.
     static let firstInPlace = 3
 
-    /// Adds what this version has beyond version 3: no row is touched, so that it takes a moment whatever the store's size.
+    /// Adds what version 3 lacks.
+    ///
+    /// No row is touched, so this takes a moment whatever the store's size.
     static func upgrade(_ connection: SQLiteConnection) throws(SQLiteError) {
         do throws(SQLiteError) {
             try connection.execute(
@@ -97,15 +99,15 @@ enum Schema {
         }
     }
 
-    /// Has a database able to give back the pages that tokens leave behind one by one.
+    /// Enables a database to release free pages one by one.
     static func enableRelease(_ connection: SQLiteConnection) throws(SQLiteError) {
-        // In a database with tables it takes a VACUUM; asked for again until it has happened, whatever came in between.
+        // A database with tables needs a VACUUM; this is tried again at each start until it has succeeded.
         guard try connection.integer("PRAGMA auto_vacuum") != 2 else { return }
         try connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         try connection.execute("VACUUM")
     }
 
-    /// What spreads the rows of a store in the clear over the slots.
+    /// The key that distributes the rows of a store in the clear over the slots.
     static func slotKey(of connection: SQLiteConnection) throws(SQLiteError) -> SecretKey {
         let select = try SQLiteStatement("SELECT slot_key FROM store", on: connection)
         defer { select.reset() }
@@ -115,18 +117,18 @@ enum Schema {
         return SecretKey(key.span)
     }
 
-    /// What each key has sealed at most, by its number; from 0 to `SealCounts.limit`.
+    /// Upper bounds of the counts of seals by key number, from 0 to `SealCounts.limit`.
     static func seals(of connection: SQLiteConnection) throws(SQLiteError) -> [Int: Int64] {
         let select = try SQLiteStatement("SELECT key_number, seals FROM seal", on: connection)
         var seals: [Int: Int64] = [:]
-        // A changed file may hold any number.
+        // A manipulated file may hold any number.
         while try select.step() {
             seals[select.integer(at: 0)] = min(max(0, Int64(select.integer(at: 1))), SealCounts.limit)
         }
         return seals
     }
 
-    /// Has a database count no fewer seals than another one.
+    /// Raises a database's counts of seals to those of another one.
     static func raiseSeals(_ seals: [Int: Int64], in connection: SQLiteConnection) throws(SQLiteError) {
         for (number, count) in seals {
             try connection.execute(
@@ -138,9 +140,11 @@ enum Schema {
         }
     }
 
-    /// Makes or drops the indexes that retention needs: each costs every write a little, and is there only when used.
+    /// Creates or drops the indexes for the retention.
     ///
-    /// After an error they are as they were.
+    /// Each costs every write a little, so it exists only when used.
+    ///
+    /// After an error they are unchanged.
     static func index(_ connection: SQLiteConnection, for retention: Retention) throws(SQLiteError) {
         do throws(SQLiteError) {
             try connection.execute("BEGIN")
@@ -164,7 +168,7 @@ enum Schema {
         }
     }
 
-    /// Says of SQLite's errors what they mean for opening the store.
+    /// Translates SQLite's errors into reasons why the store cannot be opened.
     static func opening<Result>(
         _ path: String, _ body: () throws(SQLiteError) -> Result
     ) throws(SQLiteOpenError) -> Result {

@@ -1,14 +1,14 @@
 internal import CSQLite
 internal import TokenStore
 
-/// Takes over the tokens of a database that an earlier version has written.
+/// Converts a database of an earlier version.
 ///
-/// They are copied into a new file beside it, which is synced and then takes its place: a crash or a full disk leaves the
-/// one or the other, whole. In a sealed store they are copied in the order of their slots, so that one page after the other
-/// is filled; ten million take a minute or two.
+/// The tokens are copied into a new file beside it, which is synced and then replaces it: a crash or a full disk leaves
+/// one of the two complete. In a sealed store they are copied in the order of their slots, so that pages are filled one
+/// after the other; ten million tokens take a minute or two.
 struct SchemaConversion {
     private let file: DatabaseFile
-    /// What is in the place of columns that came later.
+    /// Expressions for columns that the earlier version lacks.
     private let (expiresAt, keyNumber): (String, String)
     /// Reads the ring's identity; nothing in the clear.
     private let ring: String
@@ -18,8 +18,8 @@ struct SchemaConversion {
     /// - Parameters:
     ///   - path: The database.
     ///   - version: Its own, from 1 to the one before `Schema.firstInPlace`.
-    ///   - reportInterval: How often it is told how far it has come.
-    ///   - report: Told how many tokens have been copied.
+    ///   - reportInterval: Time between two reports.
+    ///   - report: Called with the number of tokens copied so far.
     init(
         _ path: String, from version: Int, reportInterval: Duration = .seconds(5),
         report: @escaping (_ copied: Int) -> Void
@@ -36,7 +36,7 @@ struct SchemaConversion {
         do throws(StoreError) {
             try PrivateFile.create(file.new)
             do throws(SQLiteError) {
-                // What is read in it may be in the system's memory only.
+                // What is read may exist in the page cache only.
                 try file.rewriteWAL()
                 try copy()
             } catch {
@@ -51,14 +51,14 @@ struct SchemaConversion {
 
     private func copy() throws(SQLiteError) {
         let connection = try SQLiteConnection(path: file.new, mode: .readWrite)
-        // Nobody sees the copy before it is complete and synced: what a crash leaves behind is thrown away.
+        // The copy is not used before it is complete and synced; what a crash leaves is discarded.
         try connection.prepareForBulkWriting()
         try Schema.create(connection)
         let attach = try SQLiteStatement("ATTACH CAST(?1 AS TEXT) AS old", on: connection)
         try attach.withBinding(Array(file.path.utf8), at: 1) { () throws(SQLiteError) in _ = try attach.step() }
         try connection.execute("BEGIN; UPDATE main.store SET key_ring = (\(ring))")
         let copied = try copyRows(connection)
-        // A damaged index would have left some out.
+        // A damaged index could have omitted some.
         guard try connection.integer("SELECT count(*) FROM old.token NOT INDEXED") == copied else {
             throw .damaged(Self.difference)
         }
@@ -67,7 +67,7 @@ struct SchemaConversion {
 
     private static let difference = "its table and its index do not hold the same tokens"
 
-    /// Rows that are copied before the clock is looked at.
+    /// Rows that are copied between two looks at the clock.
     static let rowsBetweenLooks = 1_024
 
     /// Returns how many there were.

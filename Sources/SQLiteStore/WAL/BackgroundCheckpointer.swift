@@ -2,18 +2,19 @@ internal import CSQLite
 internal import Dispatch
 internal import Synchronization
 
-/// Does most of a checkpoint ahead of it, so that commits wait for little.
+/// Checkpoints most of the WAL in the background, so that the checkpoint itself is short.
 ///
-/// A checkpoint writes the WAL's pages into the database and syncs it: for some thousand pages of a large store that takes
-/// from milliseconds to seconds, in which commits wait, as they are the same connection's (see SQLiteTokenStore). But while
-/// somebody reads an earlier state of the WAL, SQLite moves no page of a later one, and does not sync the database
-/// (sqlite.org/wal.html, section 2.2; walCheckpoint in its wal.c). So this reads one from before a commit until after it. The
-/// pages up to there are moved, and then synced on a thread of its own while further commits go on.
+/// A checkpoint writes the WAL's pages into the database and syncs it. With thousands of pages of a large store this
+/// takes milliseconds to seconds, during which commits wait, because the same connection does both (see
+/// SQLiteTokenStore). But while a connection reads an earlier state of the WAL, SQLite moves no later page and does not
+/// sync the database (sqlite.org/wal.html, section 2.2; walCheckpoint in its wal.c). So this connection begins to read
+/// before a commit and ends after it: a checkpoint in between moves the pages up to there without a sync. They are then
+/// synced on another thread while commits continue.
 ///
-/// The checkpoint syncs the database once more before the WAL begins anew, and then finds little to be written. But when the
-/// earlier sync has failed, the system may take those pages for written: so that failure is the checkpoint's as well.
+/// The final checkpoint syncs the database again before the WAL is restarted, and finds little to write. If the earlier
+/// sync has failed, the system may take its pages for written, so the final checkpoint fails as well.
 final class BackgroundCheckpointer: @unchecked Sendable {
-    // Unchecked: the writer's thread uses it, and while `isSynchronizing` the queue does.
+    // Unchecked: the writer's thread uses it, and the queue while `isSynchronizing`.
 
     private let connection: SQLiteConnection
     private let begin: SQLiteStatement
@@ -35,26 +36,26 @@ final class BackgroundCheckpointer: @unchecked Sendable {
         end = try SQLiteStatement("COMMIT", on: connection)
     }
 
-    /// Begins to read the database as it is now; nothing may be synced meanwhile.
+    /// Begins to read the present state; not while a sync is running.
     func hold() throws(SQLiteError) {
         isHolding = true
         try begin.run()
         try read.run()
     }
 
-    /// Ends reading it.
+    /// Ends the read.
     func release() {
         guard isHolding else { return }
         isHolding = false
         try? end.run()
-        // Whatever kept it from ending.
+        // Whatever made COMMIT fail.
         if connection.isInTransaction { try? connection.execute("ROLLBACK") }
     }
 
     /// Whether the database is being synced.
     var isSynchronizing: Bool { isUnderWay.load(ordering: .acquiring) }
 
-    /// Has the database synced while the caller goes on; nothing may be held meanwhile.
+    /// Syncs the database in the background; not while a state is held.
     ///
     /// - Parameter whenDone: Called on another thread.
     func synchronize(whenDone: @escaping @Sendable () -> Void) {
@@ -67,7 +68,7 @@ final class BackgroundCheckpointer: @unchecked Sendable {
         }
     }
 
-    /// Holds nothing any more, and returns when everything that was ever moved is synced.
+    /// Ends the read and waits for the sync; throws the error of any sync so far.
     func finish() throws(SQLiteError) {
         release()
         queue.sync {}

@@ -5,7 +5,7 @@ internal import TokenStore
 /// Copies of damaged WALs, kept beside the WAL because commits that SQLite does not read may be recovered from them by hand.
 enum DamagedWALCopies {
     private static let mark = ".damaged-"
-    /// What a copy is called, behind the WAL's name, until it is complete.
+    /// The suffix of a copy's name until the copy is complete.
     static let partialSuffix = ".keeping"
 
     /// The copies beside a database.

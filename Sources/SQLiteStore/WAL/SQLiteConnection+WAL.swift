@@ -3,21 +3,21 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// What SQLite's index says of the WAL, and the repairs for when the two no longer agree.
+/// SQLite's index of the WAL, and repairs for when the two disagree.
 ///
 /// The layout of the index is a part of SQLite's file format (sqlite.org/walformat.html, section 2.1).
 extension SQLiteConnection {
-    /// What the index says of the WAL.
+    /// The WAL as described by its index.
     struct WALIndex: Equatable {
-        /// Up to the last commit.
+        /// Frames up to the last commit.
         var frames: Int
-        /// Those that are in the database already.
+        /// Frames that are in the database already.
         var movedFrames: Int
         var pageSize: Int
-        /// Pages of the database as of the last commit; 0 when none has been made or found in the WAL.
+        /// Pages of the database as of the last commit; 0 if the WAL has none.
         var databasePages: Int
 
-        /// Bytes that the WAL has at least; 0 when nothing in it counts.
+        /// The least length of the WAL in bytes; 0 if it has no valid frame.
         var size: Int { frames == 0 ? 0 : WALIndex.headSize + frames * frameSize }
 
         var databaseSize: Int? { databasePages == 0 ? nil : databasePages * pageSize }
@@ -30,7 +30,7 @@ extension SQLiteConnection {
     /// Bytes of the index that are mapped at a time.
     private static let indexRegion: Int32 = 32_768
 
-    /// The index; nil before the WAL was read for the first time.
+    /// The index; nil before this connection has first read the WAL.
     var walIndex: WALIndex? {
         var found: WALIndex?
         _ = unsafe withIndex { index in
@@ -39,7 +39,7 @@ extension SQLiteConnection {
             found = WALIndex(
                 frames: unsafe Int(index.load(fromByteOffset: 16, as: UInt32.self)),
                 movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self)),
-                // 65,536 does not fit.
+                // 1 stands for 65,536, which does not fit.
                 pageSize: pageSize == 1 ? 65_536 : pageSize,
                 databasePages: unsafe Int(index.load(fromByteOffset: 20, as: UInt32.self))
             )
@@ -47,7 +47,7 @@ extension SQLiteConnection {
         return found
     }
 
-    /// Lends the beginning of the index; returns SQLite's result code.
+    /// Calls `body` with the beginning of the index; returns SQLite's result code.
     private func withIndex(_ body: (UnsafeMutableRawPointer) -> Void) -> Int32 {
         guard let file = unsafe file else { return SQLITE_OK }
         var index: UnsafeMutableRawPointer?
@@ -56,10 +56,10 @@ extension SQLiteConnection {
         return code
     }
 
-    /// Changes the index while nobody else does.
+    /// Changes the index, under SQLite's locks.
     ///
     /// - Parameters:
-    ///   - locks: Of those that SQLite has for it: 0 is a writer's, 1 a checkpoint's, 2 a recovery's.
+    ///   - locks: Numbers of SQLite's locks: 0 for writing, 1 for checkpoints, 2 for recovery.
     ///   - body: What to change.
     private func changeIndex(
         holding locks: ClosedRange<Int32>, _ body: (UnsafeMutableRawPointer) -> Void
@@ -68,7 +68,7 @@ extension SQLiteConnection {
         let methods = unsafe file.pointee.pMethods.pointee
         let count = Int32(locks.count)
         var code = SQLITE_BUSY
-        // A reader that has found no valid index makes one, which takes a moment.
+        // A reader may be rebuilding the index, which takes a moment.
         for _ in 0..<100 where code == SQLITE_BUSY {
             code = unsafe methods.xShmLock(file, locks.lowerBound, count, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE)
             if code == SQLITE_BUSY { usleep(1_000) }
@@ -82,26 +82,25 @@ extension SQLiteConnection {
         }
     }
 
-    /// Has the next checkpoint move all of the WAL, also what is in the database already.
+    /// Makes the next checkpoint move the whole WAL, including what is in the database already.
     ///
-    /// After a sync of the database has failed nobody knows how much of that has reached the disk. SQLite has noted in the
-    /// WAL's index how many frames were moved, synced or not, and would move only later ones (nBackfill, at byte 96).
-    /// Readers, too, look into the WAL again.
+    /// After a failed sync of the database it is unknown how much has reached the disk. The index counts the frames
+    /// that were moved, synced or not, and SQLite would move only later ones (nBackfill, at byte 96). Readers look into
+    /// the WAL again, too.
     func forgetMovedPages() throws(SQLiteError) {
         try unsafe changeIndex(holding: 1...1) { unsafe $0.storeBytes(of: 0, toByteOffset: 96, as: UInt32.self) }
     }
 
-    /// Cuts off what is in the WAL behind the last commit.
+    /// Truncates the WAL after its last commit.
     func cutWALBehindCommits() throws(SQLiteError) {
         guard let wal, let index = walIndex, try wal.size() > index.size else { return }
         try wal.cut(to: index.size)
     }
 
-    /// Makes the index and the WAL agree again after the WAL was removed or cut.
+    /// Makes the index and the WAL agree after the WAL was removed or cut.
     ///
-    /// Afterwards the database has to be opened anew before it is used.
-    /// A WAL that was removed is still open here, and is written to its path again. Of one that was cut the rest is kept,
-    /// unless later frames than that are in the database already.
+    /// The database must be opened again afterwards. A removed WAL is still open here, and is written to its path
+    /// again. What is left of a WAL that was cut is kept, unless the database has later frames already.
     ///
     /// - Parameters:
     ///   - path: Where the WAL belongs.
@@ -115,7 +114,8 @@ extension SQLiteConnection {
             let frames = max(0, size - WALIndex.headSize) / index.frameSize
             let isOlder = frames < max(1, index.movedFrames)
             kept = isOlder ? 0 : WALIndex.headSize + frames * index.frameSize
-            // A checkpoint leaves out a page that a later frame has once more; with that frame lost, the page is too old.
+            // A checkpoint skips a page that a later frame has again; without that frame the page in the database is
+            // too old.
             loss = isOlder && index.movedFrames > 0 && index.movedFrames < index.frames ? .pages : .commits
             try wal.cut(to: kept)
         }
@@ -124,7 +124,7 @@ extension SQLiteConnection {
         return loss
     }
 
-    /// Clears the index's header, so that the next connection that reads makes the index anew from the WAL.
+    /// Clears the index's header, so that the next reader rebuilds the index from the WAL.
     private func forgetIndex() throws(SQLiteError) {
         try unsafe changeIndex(holding: 0...2) { index in
             for offset in stride(from: 0, to: 96, by: 8) {
@@ -133,19 +133,18 @@ extension SQLiteConnection {
         }
     }
 
-    /// Empties the removed WAL that is open here, after its copy was put back and moved into the database: connections that
-    /// still have it open would read pages from it by the index of the new one.
+    /// Truncates the removed WAL that is open here, once its copy was restored and checkpointed: connections that still
+    /// have it open would otherwise read its pages by the new WAL's index.
     func emptyWAL() {
         try? wal?.cut(to: 0)
     }
 
-    /// Discards the WAL and its index where the index, which another connection may have kept, has more than is left of the
-    /// WAL.
+    /// Discards the WAL and its index if the index, kept by another connection, describes more than is left of the WAL.
     ///
     /// To be called before this connection reads anything.
     ///
     /// - Parameter path: The WAL's.
-    /// - Returns: What is lost; nil when the two agree.
+    /// - Returns: What is lost; nil if the two agree.
     func forgetLostWAL(_ path: String) throws(SQLiteError) -> WALLoss? {
         try withKeptIndex { (index) throws(SQLiteError) in
             guard FileStatus.size(of: path) < index.size else { return nil }
@@ -155,7 +154,7 @@ extension SQLiteConnection {
         }
     }
 
-    /// Whether another connection has kept an index that has a frame: then SQLite uses the frame without looking at its
+    /// Whether another connection keeps an index with this frame: SQLite then uses the frame without checking its
     /// checksum.
     ///
     /// To be called before this connection reads anything.
@@ -163,13 +162,14 @@ extension SQLiteConnection {
         try withKeptIndex { (index) throws(SQLiteError) in frame <= index.frames } ?? false
     }
 
-    /// Lends the index that another connection has kept, before this one has read anything; nil when there is none.
+    /// Calls `body` with the index that another connection keeps, before this one has read anything; nil if there is
+    /// none.
     private func withKeptIndex<Result>(
         _ body: (WALIndex) throws(SQLiteError) -> Result?
     ) throws(SQLiteError) -> Result? {
         guard let file = unsafe file else { return nil }
         let methods = unsafe file.pointee.pMethods.pointee
-        // Without the lock, which the first read takes otherwise, the index would be a file.
+        // Without this lock, which the first read takes otherwise, SQLite would make the index a file.
         let code = unsafe methods.xLock(file, SQLITE_LOCK_SHARED)
         guard code == SQLITE_OK else {
             throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "lock")
@@ -179,12 +179,12 @@ extension SQLiteConnection {
         return try body(index)
     }
 
-    /// What is lost with a part of the WAL.
+    /// What a lost part of the WAL costs.
     enum WALLoss {
         case none
-        /// The last commits; the database is as it was before them.
+        /// The last commits; the database is in the state before them.
         case commits
-        /// Some pages of the database are as they were before these commits, and some as they were after them.
+        /// The last commits, and consistency: some pages are in the state before them, others in the state after them.
         case pages
     }
 }

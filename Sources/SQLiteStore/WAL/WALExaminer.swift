@@ -1,11 +1,11 @@
 internal import Glibc
 internal import System
 
-/// Where a WAL is damaged, and how many commits that clients were told are stored can no longer be read.
+/// Where a WAL is damaged, and how many acknowledged commits can no longer be read.
 package struct WALDamage: Hashable, Sendable, Codable, CustomStringConvertible {
     /// The first frame whose checksum is wrong, counted from 1; 0 for the WAL's head.
     package let frame: Int
-    /// Commits from there on whose marks can still be found, and their frames; there may have been more.
+    /// Commits from there on whose marks are still found, and their frames; there may have been more.
     package let commits: Int
     package let frames: Int
 
@@ -18,21 +18,21 @@ package struct WALDamage: Hashable, Sendable, Codable, CustomStringConvertible {
 
 /// Examines the WAL that a crash has left, before SQLite opens it (sqlite.org/fileformat2.html, section 4).
 ///
-/// SQLite reads a WAL up to the first frame whose checksum does not fit, which covers all before it as well, and then
-/// overwrites the rest. After a power cut that is right: each group of commits is synced before the next one is written, so
-/// that only the last group can be incomplete, and no client was told that it is stored. A group ends with the one frame
-/// that marks a commit. If another frame or another mark follows such a mark behind the first bad frame, it was written after
-/// the bad frame had been synced: then the WAL is damaged, and acknowledged commits would be dropped.
+/// SQLite reads a WAL up to the first frame with a wrong checksum, which covers all frames before it, and then
+/// overwrites the rest. After a power cut that is correct: each group is synced before the next one is written, so only
+/// the last group can be incomplete, and it was not acknowledged. A group ends with the one frame that marks a commit.
+/// A frame that follows such a mark after the first bad frame was written when the bad frame had already been synced:
+/// so the WAL is damaged, and SQLite would drop acknowledged commits.
 ///
-/// Damage in the last group looks like an incomplete group. Frames of an earlier round, which the WAL is written over, have
-/// other salts and do not count; what is left of a group that failed is cut off at once (see `WALWriteBuffer`). SQLite
+/// Damage in the last group looks like an incomplete group and is not found. Frames from before the WAL was restarted
+/// have other salts and do not count; what is left of a failed group is cut off at once (see `WALWriteBuffer`). SQLite
 /// repeats the mark, to fill a sector, only in builds without SQLITE_POWERSAFE_OVERWRITE, which is on by default.
 struct WALExaminer {
     private static let headSize = 32
     private static let frameHeadSize = 24
     private static let magic: UInt32 = 0x377f_0682
 
-    /// The checksum of all that came before.
+    /// The checksum of everything before.
     private struct Checksum: Equatable {
         var first: UInt32 = 0
         var second: UInt32 = 0
@@ -66,7 +66,7 @@ struct WALExaminer {
     private var salts: UInt64
     private var checksum: Checksum
 
-    /// The damage of a WAL; nil for a sound one and when there is none.
+    /// The damage of a WAL; nil if it is sound or does not exist.
     static func damage(of path: String) throws(SQLiteError) -> WALDamage? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
@@ -78,7 +78,7 @@ struct WALExaminer {
         return try examination.damage()
     }
 
-    /// Nil when there is no frame.
+    /// Nil if the WAL has no frame.
     private init?(_ descriptor: Int32) throws(SQLiteError) {
         let head = try Self.read(descriptor, at: 0, count: Self.headSize + Self.frameHeadSize)
         guard head.count == Self.headSize + Self.frameHeadSize else { return nil }
@@ -90,10 +90,10 @@ struct WALExaminer {
         checksum.add(head[..<24], isBigEndian: isBigEndian)
         let stored = Checksum(first: Self.number(head, 24), second: Self.number(head, 28))
         isHeadSound = magic | 1 == Self.magic | 1 && isSize && checksum == stored
-        // That of every database that this program makes.
+        // The page size of every database that this program makes.
         pageSize = isSize ? size : 4_096
         self.checksum = stored
-        // Without a head, the first frame says which round it is.
+        // Without a valid head, the first frame has the salts.
         salts = Self.salts(head, isHeadSound ? 16 : Self.headSize + 8)
         self.descriptor = descriptor
     }
@@ -111,7 +111,7 @@ struct WALExaminer {
                 expected.add(content.dropFirst(Self.frameHeadSize), isBigEndian: isBigEndian)
             }
             let isLinked = isOfRound && frame.page != 0 && expected == frame.checksum
-            // SQLite reads no frame from here on.
+            // SQLite stops reading here.
             if !isLinked && firstBad == nil { firstBad = number }
             if firstBad != nil {
                 if isLinked && hasMark { follows = true }
@@ -127,7 +127,7 @@ struct WALExaminer {
         return WALDamage(frame: firstBad, commits: max(1, commits), frames: frames)
     }
 
-    /// Lends each frame that is there in full, with its head.
+    /// Calls `body` with each complete frame and its head.
     private func forEachFrame(_ body: (Frame, ArraySlice<UInt8>) -> Void) throws(SQLiteError) {
         let frameSize = Self.frameHeadSize + pageSize
         let atOnce = max(1, (1 << 20) / frameSize)
@@ -147,7 +147,7 @@ struct WALExaminer {
         }
     }
 
-    /// Fewer bytes at the end of the file.
+    /// Returns fewer bytes at the end of the file.
     private static func read(_ descriptor: Int32, at offset: Int, count: Int) throws(SQLiteError) -> [UInt8] {
         do throws(SystemError) {
             return try BlockingIO.read(from: descriptor, at: offset, count: count)

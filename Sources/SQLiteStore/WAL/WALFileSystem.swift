@@ -1,18 +1,18 @@
 internal import CSQLite
 internal import Glibc
 
-/// SQLite's way to the files of the store's database (sqlite.org/vfs.html): its `unix-excl`, but that a commit's frames go
-/// to the WAL in one call.
+/// SQLite's virtual file system for the database (sqlite.org/vfs.html): its own `unix-excl`, except that a commit's
+/// frames are written to the WAL in one call.
 ///
-/// `unix-excl` keeps the WAL's index in this process's own memory, where all connections of the process share it, and locks
-/// the database against other processes for as long as one of them has it open. With the default one the index is a file
-/// (`tokens.db-shm`) mapped into memory: whoever cut that file to nothing ended the server with a SIGBUS, and each read
-/// transaction took two system calls for its lock.
+/// `unix-excl` keeps the WAL's index in the memory of this process, shared by all its connections, and locks the
+/// database against other processes while one of them is open. In the default file system the index is a file mapped
+/// into memory (`tokens.db-shm`): truncating it ends the server with a SIGBUS, and each read transaction takes two
+/// system calls for its lock.
 ///
-/// SQLite writes each frame's head and page by themselves, some hundred calls for a group. `WALWriteBuffer` gathers them until
-/// they are asked for: at the latest when the WAL is synced, which every commit does before a reader can see it.
+/// SQLite writes each frame's head and page separately, hundreds of calls for a group. `WALWriteBuffer` gathers them
+/// until they are needed, at the latest for the sync with which every commit ends before readers can see it.
 enum WALFileSystem {
-    /// What `sqlite3_open_v2` takes; nil when SQLite has no `unix-excl` or does not accept ours.
+    /// The name for `sqlite3_open_v2`; nil if SQLite has no `unix-excl` or does not accept ours.
     static let name: String? = unsafe register("token-cache", make) ? "token-cache" : nil
 
     /// The same for readers, which must not create a missing WAL: the writer would go on with the one it has open.
@@ -46,7 +46,7 @@ enum WALFileSystem {
 
     private static func register(_ ownName: String, _ opening: Opening) -> Bool {
         guard let standard = unsafe sqlite3_vfs_find("unix-excl") else { return false }
-        // Both live as long as the process, as SQLite keeps pointers to them.
+        // Both live as long as the process, because SQLite keeps pointers to them.
         let own = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
         unsafe own.initialize(to: standard.pointee)
         unsafe own.pointee.zName = UnsafePointer(ownName.withCString { unsafe strdup($0) })

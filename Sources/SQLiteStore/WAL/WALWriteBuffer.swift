@@ -4,33 +4,33 @@ internal import Metrics
 internal import System
 internal import TokenStore
 
-/// A WAL that takes pieces and writes them to its file in one.
+/// An open WAL that gathers what SQLite writes, and writes it to the file in one call.
 ///
-/// In the memory that SQLite gives for an open file lie a pointer to the methods below, one to this object, and behind
-/// them the file of the standard file system. SQLite calls from one thread at a time, between `open` and `xClose`.
+/// The memory that SQLite provides for an open file holds a pointer to the methods below, a pointer to this object, and
+/// then the standard file system's file. SQLite calls from one thread at a time, between `open` and `xClose`.
 @safe final class WALWriteBuffer {
     /// Bytes before the standard file system's file; a multiple of any alignment.
     static let headLength = 16
 
     private let file: UnsafeMutablePointer<sqlite3_file>
     private var gathered: [UInt8] = []
-    /// Where in the file the first of them belongs.
+    /// Where in the file the first gathered byte belongs.
     private var start: sqlite3_int64 = 0
-    /// Takes how long each sync of the file takes, also one that fails; nil while nobody asks.
+    /// Takes the time of each sync of the file, also of failed ones; nil if it is not measured.
     var syncTime: Histogram?
     /// Bytes that were written and then synced, since the WAL was opened.
     private(set) var syncedBytes = 0
     /// Bytes that were written since the last sync.
     private var unsyncedBytes = 0
-    /// Where the first of them is in the file; nil when there are none.
+    /// Where the first of them is in the file; nil if there is none.
     private var unsyncedStart: sqlite3_int64?
 
-    /// What a large transaction gathers before some of it is written.
+    /// The most that is gathered before it is written, by a large transaction.
     private static let limit = 1 << 20
-    /// The most that is written in one call: the standard file system takes lengths from 128 KiB on for shorter ones.
+    /// The most that is written in one call: the standard file system misreads lengths of 128 KiB and more.
     private static let part = 64 << 10
 
-    /// Which file it is; nil when its path came to lead to another one while it was opened.
+    /// The file's identity; nil if the path was changed to another file during the opening.
     let identity: FileIdentity?
 
     private init(_ file: UnsafeMutablePointer<sqlite3_file>, _ identity: FileIdentity?) {
@@ -53,12 +53,12 @@ internal import TokenStore
         let before = FileIdentity.find(path)?.identity
         let result = unsafe open(file)
         guard result == SQLITE_OK else {
-            // Then SQLite does not call xClose.
+            // After an error, SQLite does not call xClose.
             unsafe memory.pointee.pMethods = nil
             return result
         }
         let after = FileIdentity.find(path)?.identity
-        // If there was none before, the call has just made it.
+        // If the file did not exist, the call has just made it.
         let identity = before == nil || before == after ? after : nil
         let buffer = unsafe Unmanaged.passRetained(WALWriteBuffer(file, identity))
         unsafe (place + MemoryLayout<sqlite3_file>.stride).storeBytes(
@@ -77,7 +77,7 @@ internal import TokenStore
         unsafe unmanaged(memory)?.takeUnretainedValue()
     }
 
-    /// The WAL behind a file that SQLite has open; nil when it is no such WAL.
+    /// The buffer of a file that SQLite has open; nil if the file has none.
     static func opened(as memory: UnsafeMutablePointer<sqlite3_file>?) -> WALWriteBuffer? {
         guard let methods = unsafe memory?.pointee.pMethods, unsafe methods == self.methods.pointer else { return nil }
         return unsafe buffer(memory)
@@ -96,14 +96,14 @@ internal import TokenStore
         return SQLITE_OK
     }
 
-    /// Writes what was gathered; after an error it is gone, as the transaction is that it belongs to.
+    /// Writes what was gathered; after an error it is discarded, as its transaction has failed.
     private func flush() -> Int32 {
         guard !gathered.isEmpty else { return SQLITE_OK }
         defer { gathered.removeAll(keepingCapacity: true) }
         var size: sqlite3_int64 = 0
         let sized = unsafe file.pointee.pMethods.pointee.xFileSize(file, &size)
         guard sized == SQLITE_OK else { return sized }
-        // The file was cut. SQLite reads a WAL only up to the hole that writing here would leave, so this would be lost.
+        // The file was cut. Writing here would leave a hole, and SQLite reads only up to that.
         guard start <= size else { return CSQLITE_IOERR_WRITE }
         unsyncedStart = min(unsyncedStart ?? start, start)
         var written = 0
@@ -121,7 +121,7 @@ internal import TokenStore
         return SQLITE_OK
     }
 
-    /// Writes what was gathered, so that the file is what SQLite takes it to be, and then has the file do something.
+    /// Writes what was gathered, so that the file is as SQLite expects it, and then calls `body` with the file.
     private static func afterFlush(
         _ memory: UnsafeMutablePointer<sqlite3_file>?,
         _ body: (UnsafeMutablePointer<sqlite3_file>, sqlite3_io_methods) -> Int32
@@ -143,12 +143,12 @@ internal import TokenStore
         return result
     }
 
-    /// Cuts off what was written since the last sync, after an error that has ended the transaction.
+    /// Truncates what was written since the last sync, after an error that has ended the transaction.
     ///
     /// Otherwise frames of this transaction could remain behind the next, shorter one, and `WALExaminer` would take them
     /// for an acknowledged commit.
     ///
-    /// - Returns: The error; where the file cannot be cut, one that makes the writer give the connection up.
+    /// - Returns: The error; if the file cannot be truncated, one that makes the writer close its connection.
     private func takeBack(after result: Int32) -> Int32 {
         guard let start = unsyncedStart else { return result }
         (unsyncedBytes, unsyncedStart) = (0, nil)
@@ -168,7 +168,7 @@ internal import TokenStore
         try Self.check(unsafe file.pointee.pMethods.pointee.xTruncate(file, sqlite3_int64(size)), "cut")
     }
 
-    /// Puts a copy of the file's beginning, synced, in the place of what is at a path or was there.
+    /// Puts a synced copy of the file's beginning at a path, replacing what is there.
     func copy(_ count: Int, to path: String) throws(SQLiteError) {
         let new = path + DatabaseFile.newWALSuffix
         do throws(StoreError) {
@@ -208,7 +208,7 @@ internal import TokenStore
 
     /// sqlite.org/c3ref/io_methods.html; version 1, as a WAL is neither mapped nor shared memory.
     @safe private struct Methods: @unchecked Sendable {
-        // Unchecked: filled in here and only read afterwards, for as long as the process lives.
+        // Unchecked: filled in here, only read afterwards, and never freed.
         let pointer: UnsafePointer<sqlite3_io_methods>
 
         init() {
@@ -217,7 +217,7 @@ internal import TokenStore
             unsafe methods.pointee.iVersion = 1
             unsafe methods.pointee.xClose = { memory in
                 guard let buffer = unsafe unmanaged(memory)?.takeRetainedValue() else { return SQLITE_MISUSE }
-                // What no commit has asked for is of no commit.
+                // What was not written until now belongs to no commit.
                 return unsafe buffer.file.pointee.pMethods.pointee.xClose(buffer.file)
             }
             unsafe methods.pointee.xRead = { memory, bytes, count, offset in

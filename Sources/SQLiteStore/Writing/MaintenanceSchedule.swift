@@ -1,23 +1,23 @@
 internal import TokenStore
 
-/// Decides what the writer does when it has nothing to commit, and when it has to do it all the same.
+/// Decides which maintenance the writer does next: when it is idle, and what cannot wait until it is.
 ///
-/// The WAL is moved into the database a second after the last commit, which keeps replaced values from staying in it, and
-/// when it has grown to 16 MiB, which keeps it small. In the second case all but its end is moved ahead, while commits go
-/// on, unless the database is small; a WAL of 32 MiB is moved at once, whatever is left to do, as far as readers allow.
+/// The WAL is checkpointed one second after the last commit, so that replaced values do not stay in it, and when it has
+/// grown to 16 MiB, so that it stays small. In the second case most of it is checkpointed in the background while
+/// commits continue, unless the database is small. A WAL of 32 MiB is checkpointed at once, as far as readers allow.
 ///
-/// Under load its file is then written again from the beginning: a commit that makes a file longer costs the file system a
-/// commit of its own. A minute after its first commit, and in quiet times, it is cut to nothing.
+/// Under load the WAL's file is then overwritten from its beginning, because a commit that makes a file longer costs
+/// the file system a commit of its own. One minute after its first commit, and in quiet times, it is truncated.
 ///
-/// Only a table of times: it takes the time and returns what to do.
+/// A table of times without side effects: callers pass the time, and carry out the steps.
 struct MaintenanceSchedule {
     enum Step: Equatable {
         case lookAfterFiles
-        /// Holds the WAL as it is, so that it can be moved that far after another commit.
+        /// Begins a read of the WAL's present state, so that it can be checkpointed up to there after another commit.
         case holdWAL
-        /// Moves the WAL ahead of a checkpoint; see BackgroundCheckpointer.
+        /// Checkpoints what was held, and syncs the database in the background; see BackgroundCheckpointer.
         case checkpointAhead
-        /// Moves the WAL into the database, and cuts it to nothing if it `empties` it.
+        /// Checkpoints the whole WAL, and truncates it if it `empties` it.
         case checkpoint(empties: Bool)
         case expire
         case releasePages
@@ -25,43 +25,44 @@ struct MaintenanceSchedule {
 
     static let comfortableWAL = 16 << 20
     static let largestWAL = 32 << 20
-    /// What is left for a checkpoint, of a WAL that was moved ahead.
+    /// The most that is left to the checkpoint after one in the background.
     static let restOfWAL = 4 << 20
-    /// After the last commit.
+    /// Time after the last commit until the WAL is checkpointed.
     private static let quietTime = Duration.seconds(1)
-    /// After a checkpoint that readers held up; twice as long after each further one, as commits may wait in all of them.
+    /// Pauses after a checkpoint that readers held up; each is twice as long as the one before, as commits may wait
+    /// during every attempt.
     private static let checkpointPauses = Duration.milliseconds(100)...Duration.seconds(3)
     private static let fileInterval = Duration.seconds(1)
-    /// The longest that replaced values stay in the WAL.
+    /// The longest time that replaced values stay in the WAL.
     private static let emptyInterval = Duration.seconds(60)
 
     private var retention: Retention
     private var expiryInterval: Duration?
     private var nextFileLook: ContinuousClock.Instant
     private var nextExpiry: ContinuousClock.Instant?
-    /// Not before this.
+    /// No checkpoint before this moment.
     private var checkpointAllowed: ContinuousClock.Instant
     private var checkpointPause = Self.checkpointPauses.lowerBound
-    /// Nil when the WAL is empty.
+    /// When to checkpoint if no commit comes; nil if the WAL is empty.
     private var quietCheckpoint: ContinuousClock.Instant?
-    /// The first commit since the WAL was cut to nothing; nil when there was none.
+    /// The first commit since the WAL was truncated; nil if there was none.
     private var filledSince: ContinuousClock.Instant?
-    /// What is being done ahead of the next checkpoint.
+    /// What happens in the background before the next checkpoint.
     private var move = Move.none
     /// Bytes of the WAL when it was held.
     private var heldWAL = 0
-    /// Bytes of the WAL that need not be moved ahead any more.
+    /// Bytes of the WAL that are in the database already.
     private var movedWAL = 0
-    /// At first for what an earlier run has left.
+    /// True at first, for pages that an earlier run has left.
     private var releasesPages = true
-    /// Rows were dropped since the WAL was last emptied for it.
+    /// Whether rows were deleted since the WAL was last truncated because of that.
     private var hasRemoved = false
 
     private enum Move {
         case none
-        /// The WAL is held, and there was no commit since.
+        /// The WAL is held, and no commit has followed.
         case holding
-        /// The WAL is held, and there was one.
+        /// The WAL is held, and a commit has followed.
         case due
         /// The database is being synced.
         case synchronizing
@@ -86,7 +87,7 @@ struct MaintenanceSchedule {
 
     // MARK: - What happened
 
-    /// Another retention may be in force.
+    /// Takes over the retention in force, which may have changed.
     mutating func noteRetention(_ retention: Retention, at now: ContinuousClock.Instant) {
         guard retention != self.retention else { return }
         self.retention = retention
@@ -99,20 +100,20 @@ struct MaintenanceSchedule {
         filledSince = filledSince ?? now
     }
 
-    /// What was to be committed is not, and may be in the WAL all the same.
+    /// A commit failed; its frames may be in the WAL all the same.
     mutating func noteFailure(at now: ContinuousClock.Instant) {
         quietCheckpoint = quietCheckpoint ?? now + Self.quietTime
     }
 
-    /// Tells of the WAL after whatever has been done.
+    /// Takes the WAL's state after each step.
     mutating func noteWAL(size: Int, isSynchronizing: Bool) {
-        // It has begun anew.
+        // The WAL was restarted.
         if size < movedWAL { movedWAL = 0 }
         if move == .holding && size != heldWAL { move = .due }
         if move == .synchronizing && !isSynchronizing { move = .none }
     }
 
-    /// - Parameter empties: As in the step that was taken.
+    /// - Parameter empties: As in the step that was carried out.
     mutating func noteCheckpoint(isComplete: Bool, empties: Bool, at now: ContinuousClock.Instant) {
         let isEmpty = isComplete && empties
         if isEmpty { filledSince = nil }
@@ -121,7 +122,7 @@ struct MaintenanceSchedule {
         checkpointPause =
             isComplete ? Self.checkpointPauses.lowerBound : min(checkpointPause * 2, Self.checkpointPauses.upperBound)
         if isComplete { movedWAL = 0 }
-        // Nothing is held any more, nor being synced.
+        // A checkpoint ends what was held or being synced.
         move = .none
     }
 
@@ -130,16 +131,16 @@ struct MaintenanceSchedule {
         (move, heldWAL) = (.holding, walSize)
     }
 
-    /// - Parameter moved: Bytes of the WAL that are in the database; nil when that was not to be done.
+    /// - Parameter moved: Bytes of the WAL that are in the database; nil if nothing was checkpointed.
     mutating func noteMoveAhead(moved: Int?) {
         (move, movedWAL) = (.synchronizing, moved ?? heldWAL)
     }
 
-    /// - Parameter isDone: Nothing is left to be dropped for now.
+    /// - Parameter isDone: Whether no expired row is left for now.
     mutating func noteExpiry(removed: Int, isDone: Bool, at now: ContinuousClock.Instant) {
         nextExpiry = isDone ? expiryInterval.map { now + $0 } : now
         if removed > 0 { (releasesPages, hasRemoved) = (true, true) }
-        // Until then what was dropped can be read in the WAL.
+        // Deleted values stay readable in the WAL until then.
         if isDone && hasRemoved { (quietCheckpoint, hasRemoved) = (now, false) }
     }
 
@@ -156,7 +157,7 @@ struct MaintenanceSchedule {
 
     /// The step that is due; nil when there is none.
     func due(at now: ContinuousClock.Instant, walSize: Int, isIdle: Bool) -> Step? {
-        // A checkpoint would wait for the sync, and commits for the checkpoint.
+        // During a sync, a checkpoint would wait for it, and commits for the checkpoint.
         if now >= checkpointAllowed, move != .synchronizing || walSize >= Self.largestWAL {
             let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
@@ -170,7 +171,7 @@ struct MaintenanceSchedule {
         return isIdle && releasesPages ? .releasePages : nil
     }
 
-    /// When to look again even if nothing comes in.
+    /// When to ask again if nothing else happens.
     var next: ContinuousClock.Instant {
         var next = nextFileLook
         if let nextExpiry { next = min(next, nextExpiry) }

@@ -5,16 +5,16 @@ internal import TokenStore
 
 /// The writer's database and its recovery from faults.
 ///
-/// After an error of the disk nobody knows what of a commit has reached it, nor whether the system's page cache still tells
-/// the truth (a failed fsync is reported once). So the connection is given up, and before the next write the database is
-/// opened again and all of the WAL is moved into it and synced. Until that works every write fails.
+/// After an error of the disk it is unknown how much of a commit has reached it, and whether the page cache matches it
+/// (a failed fsync is reported only once). So the connection is closed, and before the next write the database is
+/// opened again and the whole WAL is checkpointed and synced. Until that succeeds, every write fails.
 ///
 /// Used by the writer's thread.
 final class RecoveringDatabase {
     private let opener: StoreOpener
     private let state: StoreState
     private let directory: DataDirectory
-    /// Nil after the end, and while the database cannot be locked again.
+    /// Nil after `close`, and while the database cannot be locked again.
     private var lock: DatabaseLock?
     private var files: StoreFiles
     private var access: DatabaseAccess
@@ -27,7 +27,7 @@ final class RecoveringDatabase {
 
     /// What the success of an operation proves about a disk on which writes have failed.
     enum Proof {
-        /// Nothing: a checkpoint, a look, or the removal of rows needs no more room than there is.
+        /// Nothing: a checkpoint, a check of the files or a deletion needs no additional room.
         case none
         /// A group of tokens as large as those that failed can be stored, if that many bytes were synced.
         case group
@@ -35,13 +35,14 @@ final class RecoveringDatabase {
         case probe
     }
 
-    /// After the last failure, until it is said to be over: a disk that fails now and then is told of once.
+    /// Time without a failure before writes are reported to work again, so that a disk that fails now and then is
+    /// reported once.
     private static let calmTime = Duration.seconds(1)
-    /// Time without a failed read before reads are said to work again.
+    /// Time without a failed read before reads are reported to work again.
     ///
-    /// Longer than for writes, as reads cannot be probed: which page is damaged is not known.
+    /// Longer than for writes, because reads cannot be probed: it is unknown which page is damaged.
     private static let calmReadTime = Duration.seconds(10)
-    /// Between two attempts to open the database again.
+    /// Pause between two attempts to open the database again.
     private static let pause = Duration.milliseconds(100)
 
     /// - Parameter mayBeMixed: As `StoreOpener.Opened` says.
@@ -63,22 +64,22 @@ final class RecoveringDatabase {
         do throws(SQLiteError) {
             try opener.settle(writer)
         } catch {
-            // On a full disk, say. What is there can be read all the same; for writes it is tried again.
+            // For example because the disk is full. Reads work all the same; the next write tries again.
             _ = failed(.write(StoreFault(error)), losesConnection: true)
         }
         if mayBeMixed {
-            // Before the first write the database is opened again and checked, while what can be read is.
+            // The database is opened again and checked before the first write; sessions read what they can meanwhile.
             access = .closed(DatabaseAccess.Rescue(mayBeMixed: true))
         }
     }
 
-    /// Bytes of what is in the WAL, whose file may be longer.
+    /// Bytes of the WAL's content; its file may be longer.
     var walSize: Int { access.writer?.walSize ?? 0 }
 
-    /// When the clock was last looked at, as the store had it when it was opened first; see ExpiryClock.
+    /// When the clock was last checked before this start, in seconds since 1970; see ExpiryClock.
     let lastClockLook: Int64?
 
-    /// Whether what was moved ahead of a checkpoint is being synced in the background.
+    /// Whether a background checkpoint is being synced.
     var isSynchronizing: Bool { access.writer?.checkpointer?.isSynchronizing ?? false }
 
     /// Makes rows durable; see `WriterConnection.commit`.
@@ -88,7 +89,7 @@ final class RecoveringDatabase {
         do throws(StoreError) {
             outcomes = try perform(writing: rows.map(\.id), proof: .group) {
                 (writer) throws(SQLiteError) in
-                // Not before: opening the database again may have brought another store's keys.
+                // Not earlier, as opening the database again may have brought another store's keys.
                 let acceptance = state.sealing.acceptance
                 return try writer.commit(rows) { acceptance.accepts($0) }
             }
@@ -101,19 +102,19 @@ final class RecoveringDatabase {
         return outcomes
     }
 
-    /// Does something with the database, opening it again first if need be.
+    /// Runs a closure with the database, which is opened again first if necessary.
     ///
     /// - Parameters:
     ///   - ids: The unique ids whose tokens it changes.
-    ///   - proof: What it proves, when it has written and synced as much as has failed.
+    ///   - proof: What its success proves, if it has written and synced as many bytes as have failed.
     ///   - body: What to do.
     func perform<Result>(
         writing ids: [[UInt8]] = [], proof: Proof = .none, _ body: (WriterConnection) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let writer = try usableWriter()
         let observer = ids.isEmpty ? nil : state.observer
-        // In this order: whoever keeps what a session reads must learn of the write before a session can see it, and of its end
-        // after no session goes on reading from before it.
+        // The order matters: the observer must learn of a write before a session can read it, and of its end only when
+        // no session reads the state before it any more.
         observer?.willWrite(ids)
         state.commitCount.add(1, ordering: .acquiringAndReleasing)
         defer {
@@ -129,7 +130,7 @@ final class RecoveringDatabase {
             if proof == .none { failure?.needsProbe = true }
             throw error
         }
-        // Whatever was written to files that nobody will find again is lost.
+        // What was written to files that their paths no longer lead to is lost.
         if let loss = lookForLoss(writer) { throw loss }
         if let failure, proof == .probe || proof == .group && !failure.needsProbe {
             let synced = writer.connection.syncedBytes - syncedBefore
@@ -139,11 +140,10 @@ final class RecoveringDatabase {
         return result
     }
 
-    /// Looks whether the files are where they were, tries to open the database again if it is not open, and tells when
-    /// a failure is over.
+    /// Checks the files' places, opens the database again if it is closed, and reports when a failure is over.
     ///
-    /// That is found out by writing, also when no client does: who asks whether the server is ready may keep them away
-    /// until it is.
+    /// Writes are probed for that even if no client writes: a load balancer may keep clients away until the server is
+    /// ready.
     func lookAfterFiles() {
         if let failure, failure.isOver, ContinuousClock.now - failure.last > Self.calmTime {
             opener.report(.writesRecovered(failed: failure.count))
@@ -151,7 +151,7 @@ final class RecoveringDatabase {
         }
         if let writer = access.writer, lookForLoss(writer) == nil { lookForFailedReads() }
         if access.writer == nil || !isLocked {
-            // Without its lock there may be a second server: nothing more is written before the folder is locked again.
+            // Without the lock a second server may run: nothing is written before the folder is locked again.
             access.giveUp()
             openAgain()
         }
@@ -163,13 +163,13 @@ final class RecoveringDatabase {
         do throws(StoreError) {
             _ = try usableWriter()
         } catch {
-            // Otherwise it has been told of.
+            // Otherwise the fault was reported when it occurred.
             let isTold = state.fault != nil && state.fault != .walLost(path: files.wal)
             if !isTold { _ = failed(error, losesConnection: true) }
         }
     }
 
-    /// Writes as much as has failed, to see whether it works again.
+    /// Writes as many bytes as have failed, to find out whether the disk works again.
     private func tryToWrite() {
         let bytes = failure?.bytes ?? 0
         _ = try? perform(proof: .probe) { (writer) throws(SQLiteError) in
@@ -177,14 +177,14 @@ final class RecoveringDatabase {
         }
     }
 
-    /// Closes the database, and then gives the folder free.
+    /// Closes the database, then unlocks it.
     func close() {
-        // With its file closed, the removed WAL would be lost.
+        // Closing its file would lose the removed WAL.
         if let stranded = access.rescue.stranded { loseWAL(of: stranded, wasRemoved: true) }
         if let writer = access.writer {
             // If this fails, the stored counts stay ahead of the seals that were made, which does no harm.
             try? writer.storeSeals()
-            // If it fails the WAL stays, and the next start reads it.
+            // If this fails, the WAL stays, and the next start reads it.
             _ = try? writer.checkpoint(waiting: 1_000)
         }
         access = .closed(DatabaseAccess.Rescue())
@@ -195,7 +195,7 @@ final class RecoveringDatabase {
 
     private func failed(_ error: StoreError, losesConnection: Bool) -> StoreError {
         if losesConnection {
-            // The error may come from a WAL that was removed or cut, which only this connection can put back.
+            // The cause may be a WAL that was removed or cut, which only this connection can restore.
             if let writer = access.writer, let loss = lookForLoss(writer) { return loss }
             access.giveUp()
             fault = error
@@ -209,7 +209,7 @@ final class RecoveringDatabase {
         return error
     }
 
-    /// Looks whether the files are in their place and whole; if not, the connection is given up.
+    /// Checks that the files are complete and in their places; otherwise closes the connection and returns the fault.
     private func lookForLoss(_ writer: WriterConnection) -> StoreError? {
         let index = writer.connection.walIndex
         switch files.look(walSize: index?.size ?? 0, databaseSize: index?.databaseSize) {
@@ -218,7 +218,7 @@ final class RecoveringDatabase {
         case .walRemoved: loseWAL(of: writer, wasRemoved: true)
         case .walCut: loseWAL(of: writer, wasRemoved: false)
         case .databaseCut:
-            // Moving the WAL into it would only enlarge the damage. Reads go on as far as they can.
+            // A checkpoint would only enlarge the damage. Reads continue as far as they can.
             access = .unsound
             let error = SQLiteError.damaged("it was cut while the server ran")
             fault = .unusable(SQLiteOpenError.notADatabase(path: opener.database, error).shared)
@@ -240,12 +240,12 @@ final class RecoveringDatabase {
     ///
     /// - Returns: Whether they used them until now.
     private func leavePlace() -> Bool {
-        // In this order: a read that begins after the observer was told fails.
+        // The order matters: a read that begins after the call of the observer fails.
         defer { state.observer?.didChangeEverything() }
         return state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
     }
 
-    /// Saves what can be saved of a WAL that was removed or cut, so that the database can be opened anew.
+    /// Saves what can be saved of a WAL that was removed or cut, so that the database can be opened again.
     private func loseWAL(of writer: WriterConnection, wasRemoved: Bool) {
         var rescue = access.rescue
         defer { access = .closed(rescue) }
@@ -256,14 +256,14 @@ final class RecoveringDatabase {
         let commits = writer.connection.walCommits
         do throws(SQLiteError) {
             let loss = try writer.connection.repairWAL(files.wal, wasRemoved: wasRemoved)
-            // Kept until its content is in the database, as the WAL that was put back may be removed once more.
+            // Kept until its content is in the database, because the restored WAL may be removed again.
             rescue.stranded = loss == .none ? writer : nil
             if loss == .pages { rescue.mayBeMixed = true }
             if loss != .none { opener.report(.walCut(path: files.wal, commits: commits)) }
-            // Reads failed because of the WAL, and work again when the database is open again.
+            // Reads failed because of the WAL; they work again once the database is open.
             state.endReadFaults()
         } catch {
-            // On a full disk, say. What is in the WAL is not given up as long as it is open here.
+            // For example because the disk is full. The WAL's content is not given up while its file is open here.
             rescue.stranded = writer
             fault = .write(StoreFault(error))
             state.fault = fault
@@ -271,7 +271,7 @@ final class RecoveringDatabase {
         }
     }
 
-    /// Opens the database anew when reads fail that should not, and tells when none has for a while.
+    /// Opens the database again if reads fail for no passing reason, and reports when none has failed for a while.
     private func lookForFailedReads() {
         guard let found = state.readFaults else {
             isReadFaultTold = false
@@ -321,7 +321,7 @@ final class RecoveringDatabase {
             }
             throw fault
         }
-        // In this order: a read of the former database has begun before the observer is told.
+        // The order matters: reads of the former database have begun before the observer is called.
         state.generation.add(1, ordering: .releasing)
         state.observer?.didChangeEverything()
         if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
@@ -338,11 +338,11 @@ final class RecoveringDatabase {
             opener.report(.walPutBack(path: files.wal))
         }
         if mayBeMixed {
-            // Unless the check finds that it is sound.
+            // Stays so unless the check succeeds.
             access = .unsound
             try Schema.opening(opener.database) { () throws(SQLiteError) in try BackupFile.check(connection) }
         }
-        // The same keys stay the same, or rows that were sealed with them meanwhile would be refused.
+        // Equal keys are not replaced, otherwise rows that were sealed with them meanwhile would be refused.
         if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }
         connection.measureSyncs(into: state.metrics.syncTime)
         access = .open(opened.writer)
@@ -364,7 +364,7 @@ final class RecoveringDatabase {
         lock = try DatabaseLock(in: directory.path, expecting: opener.database)
     }
 
-    /// Goes on without a WAL that was removed or cut while no connection of the writer had it open.
+    /// Discards a WAL that was removed or cut while the writer had no connection open.
     private func forgetLostWAL() throws(SQLiteOpenError) {
         guard FileStatus.exists(opener.database) else { return }
         try Schema.opening(opener.database) { () throws(SQLiteError) in

@@ -1,7 +1,7 @@
 internal import Synchronization
 internal import TokenStore
 
-/// The table `seal`, whose numbers are ahead of how often the keys have sealed; see SealCounts.
+/// The table `seal`, which stores for each key a number that its count of seals stays below; see SealCounts.
 ///
 /// Used on its connection's thread.
 struct SealTable {
@@ -13,11 +13,11 @@ struct SealTable {
 
     private struct Key {
         let count: SealCount
-        /// As the table has it; 0 when it has nothing.
+        /// The number in the table; 0 if there is none.
         var stored: Int64
-        /// As the open transaction writes it.
+        /// The number that the open transaction writes.
         var written: Int64
-        /// What was counted when the table was read: a key that has not sealed since is left alone.
+        /// The count when the table was read: the row of a key that has not sealed since is not written.
         let loaded: Int64
     }
 
@@ -40,14 +40,14 @@ struct SealTable {
         version = current
     }
 
-    /// Has the open transaction store a larger number where seals come near the stored one.
+    /// Stores a larger number, in the open transaction, where a count comes near the stored one.
     ///
-    /// Most often it only compares two numbers a key.
+    /// Usually this only compares two numbers for each key.
     mutating func reserve() throws(SQLiteError) {
         refresh()
         for index in keys.indices {
             let (key, taken) = (keys[index], keys[index].count.value)
-            // Half a step is left for rows that are sealed already and wait for the next commits.
+            // Half a step is left for rows that are already sealed and wait for a commit.
             guard taken > key.loaded, taken > key.stored - SealCounts.step / 2, key.stored < SealCounts.limit else {
                 continue
             }
@@ -55,7 +55,7 @@ struct SealTable {
         }
     }
 
-    /// Has the open transaction store the numbers as they are.
+    /// Stores the exact counts, in the open transaction.
     mutating func storeExactly() throws(SQLiteError) {
         refresh()
         for index in keys.indices where keys[index].count.value != keys[index].stored {

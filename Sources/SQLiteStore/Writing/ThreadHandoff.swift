@@ -1,6 +1,6 @@
-/// A value that one thread makes and another one takes over.
+/// A value that one thread makes and another one takes.
 ///
-/// Unchecked: only the taker touches the value once it is in here.
+/// Unchecked: only the thread that takes the value touches it.
 final class ThreadHandoff<Value>: @unchecked Sendable {
     private var value: Value?
 

@@ -31,14 +31,14 @@ final class TokenTable {
         select = try SQLiteStatement("SELECT 1 FROM token WHERE \(isThere)", on: connection)
     }
 
-    /// Writes a row over the one with its key.
+    /// Replaces the row with the same key.
     ///
-    /// - Returns: False when there is none, or it is newer and to be kept.
+    /// - Returns: False if there is none, or if it is newer and must be kept.
     func replace(_ row: Row) throws(SQLiteError) -> Bool {
         try write(row, in: row.key.firstSlot, with: row.keepsNewer ? updateUnlessNewer : update)
     }
 
-    /// Adds a row, with a key that no row has.
+    /// Adds a row whose key is not in the table.
     func add(_ row: Row) throws(SQLiteError) {
         try Self.inFreeSlot(from: row.key.firstSlot) { (slot) throws(SQLiteError) in
             try write(row, in: slot, with: insert)
@@ -54,7 +54,7 @@ final class TokenTable {
         from first: Int64, _ add: (_ slot: Int64) throws(SQLiteError) -> Bool
     ) throws(SQLiteError) {
         for slot in first...(first + (RowSlots.count - 1)) where try add(slot) { return }
-        // Somebody has put rows there; the fault of this row alone.
+        // Possible only in a manipulated file; an error of this row alone.
         throw SQLiteError(code: SQLITE_CONSTRAINT, message: "all slots for a row are taken", sql: "INSERT INTO token")
     }
 

@@ -2,11 +2,11 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// Decides whether another row may wait for the writer: within limits of bytes and of time.
+/// Decides whether another row may wait for the writer, by limits of bytes and of time.
 ///
-/// Otherwise rows would gather while the disk stands still until memory is full, and their clients would wait for as long.
+/// Without it, while the disk is stalled, rows would fill the memory and their clients would wait without end.
 ///
-/// Any thread, but for `noteBusy` and `noteResting`, which are the writer's.
+/// Any thread, except `noteBusy` and `noteResting`, which the writer's thread calls.
 final class WriteAdmission: Sendable {
     private let byteLimit: Int
     private let timeLimit: Duration
@@ -29,9 +29,9 @@ final class WriteAdmission: Sendable {
         isStalled.load(ordering: .relaxed) ? .stalled(limit: timeLimit) : nil
     }
 
-    /// Counts the bytes of a row that is to wait.
+    /// Counts the bytes of a row that has to wait.
     ///
-    /// - Returns: Why it may not, and then it is not counted; nil when it may.
+    /// - Returns: Why the row is refused, in which case it is not counted; nil if it is admitted.
     func admit(_ bytes: Int) -> StoreOverload? {
         if let stall { return stall }
         guard waiting.add(bytes, ordering: .relaxed).newValue <= byteLimit else {
@@ -41,7 +41,7 @@ final class WriteAdmission: Sendable {
         return nil
     }
 
-    /// Counts bytes that do not wait any more.
+    /// Uncounts bytes that no longer wait.
     func release(_ bytes: Int) {
         if bytes > 0 { waiting.subtract(bytes, ordering: .relaxed) }
     }
@@ -71,7 +71,7 @@ final class WriteAdmission: Sendable {
         let since = busySince.load(ordering: .sequentiallyConsistent)
         guard since != 0, now > since, Duration.nanoseconds(now - since) > timeLimit else { return nil }
         isStalled.store(true, ordering: .sequentiallyConsistent)
-        // A step that ended in between could not take this back.
+        // A step that ended meanwhile could not reset it.
         if busySince.load(ordering: .sequentiallyConsistent) != since { isStalled.store(false, ordering: .relaxed) }
         return stall
     }

@@ -1,4 +1,4 @@
-/// A time in which writes fail, all of them or some.
+/// A period in which writes fail, all of them or some.
 struct WriteFailure {
     /// Rows that were not stored.
     var count = 0
@@ -20,6 +20,6 @@ struct WriteFailure {
         bytes = max(bytes, min(rows.reduce(0) { $0 + $1.value.count }, Self.largestProbe))
     }
 
-    /// The most that is asked of a disk before it counts as mended.
+    /// The most that is written to prove that the disk works again.
     private static let largestProbe = 4 << 20
 }

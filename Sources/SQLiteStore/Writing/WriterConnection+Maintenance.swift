@@ -1,13 +1,14 @@
 internal import TokenStore
 
-/// What the writer does between groups: small steps, each a transaction of its own that holds up no answer for long.
+/// The writer's maintenance between groups, in small steps: each is a transaction of its own that delays commits only
+/// briefly.
 extension WriterConnection {
     /// Rows that one step of an expiry removes.
     private static let expiryBatch = 256
     /// Pages that one step gives back to the file system, and the number of free pages that are kept for growth.
     private static let (releaseBatch, keptFreePages) = (256, 1_024)
 
-    /// Removes some of the rows whose time is over, the oldest first.
+    /// Removes some expired rows, the oldest first.
     ///
     /// - Returns: How many; less than the step's size when none is left.
     func expire(_ horizon: Retention.Horizon) throws(SQLiteError) -> (removed: Int, isDone: Bool) {
@@ -24,7 +25,7 @@ extension WriterConnection {
         return (removed, removed < Self.expiryBatch)
     }
 
-    /// When the clock was last looked at and found right, in seconds since 1970; nil when it was not stored.
+    /// When the clock was last found right, in seconds since 1970; nil if that was never stored.
     var lastClockLook: Int64? {
         guard let select = try? SQLiteStatement("SELECT looked_at FROM store", on: connection) else { return nil }
         defer { select.reset() }
@@ -57,10 +58,10 @@ extension WriterConnection {
         return true
     }
 
-    /// Writes and syncs as much as tokens of so many bytes need, both to the WAL and to the database, and leaves nothing
-    /// but free pages behind: a disk that takes this takes tokens as well.
+    /// Writes and syncs that many bytes to the WAL, and leaves only free pages behind: a disk on which this succeeds
+    /// can store tokens.
     ///
-    /// What is overwritten takes no room, so a small write may succeed on a full disk where a token does not.
+    /// A smaller write proves nothing: one that overwrites needs no room, and may succeed on a full disk.
     func tryToWrite(bytes: Int) throws(SQLiteError) {
         try transaction { () throws(SQLiteError) in
             try connection.execute("CREATE TABLE probe (value BLOB)")
@@ -73,13 +74,14 @@ extension WriterConnection {
 
     private static let smallDatabase = 8 << 20
 
-    /// Holds the WAL's present state until `checkpointAhead` or a checkpoint.
+    /// Begins a read of the WAL's present state, which lasts until `checkpointAhead` or a checkpoint.
     ///
-    /// Where that is not worth it or not possible, for want of descriptors for instance, the checkpoint does all. Throws what
-    /// an earlier sync has come to.
+    /// If that is impossible, for example without a free descriptor, or not worthwhile, the next checkpoint does all
+    /// the work. Throws the error of an earlier sync.
     func holdWAL() throws(SQLiteError) {
         try checkpointer?.finish()
-        // All pages of a small one are moved in some milliseconds; ahead, most of them would have to be once more.
+        // A small database is checkpointed in milliseconds; in the background, most of its pages would have to be
+        // written twice.
         guard try usedBytes() >= Self.smallDatabase else { return }
         do throws(SQLiteError) {
             if checkpointer == nil { checkpointer = try BackgroundCheckpointer(path: connection.path) }
@@ -89,7 +91,7 @@ extension WriterConnection {
         }
     }
 
-    /// Moves what is held, when there was another commit since, and has the database synced in the background.
+    /// Checkpoints up to the state that is held, and syncs the database in the background.
     ///
     /// - Parameter whenDone: Called on another thread when it is synced.
     /// - Returns: Bytes of the WAL that are in the database now; nil when nothing was held.
@@ -97,16 +99,16 @@ extension WriterConnection {
         guard let checkpointer, checkpointer.isHolding else { return nil }
         defer { checkpointer.release() }
         _ = try connection.checkpoint(.passive, waiting: 0)
-        // Before another thread uses its connection.
+        // The read must end before the other thread uses its connection.
         checkpointer.release()
         checkpointer.synchronize(whenDone: whenDone)
         return connection.movedPages * pageSize
     }
 
-    /// Moves the WAL into the database, and cuts it to nothing or has it begin anew, as far as readers allow.
+    /// Checkpoints the WAL, and truncates or restarts it, as far as readers allow.
     ///
     /// - Parameters:
-    ///   - mode: What becomes of the WAL afterwards.
+    ///   - mode: What happens to the WAL afterwards.
     ///   - milliseconds: How long readers are waited for.
     ///   - insists: Whether readers that are in the way of the moving itself are waited for as well. Without new commits
     ///     each of them is so for no longer than its loop's turn; under constant load there is always another one.
@@ -114,7 +116,7 @@ extension WriterConnection {
         _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
         try checkpointer?.finish()
-        // The first moves the pages while readers go on; only then is there a short wait for them.
+        // The first call moves the pages while readers continue; only the second waits, briefly, for readers.
         let isMoved = try connection.checkpoint(.passive, waiting: 0) == .complete
         guard isMoved || insists else { return .heldUp }
         return try connection.checkpoint(mode, waiting: milliseconds)

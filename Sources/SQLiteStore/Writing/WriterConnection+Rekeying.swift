@@ -1,10 +1,10 @@
 internal import TokenStore
 
-/// Sealing rows anew with the newest key, step by step: a row has one key or the other whenever it stops.
+/// Rekeying, step by step: whenever it is interrupted, each row is sealed with the old key or with the new one.
 ///
-/// Times are kept. Those of a row of the earlier form are taken as they are found: nothing tells whether they were changed.
+/// Times are kept. Those of rows in the earlier form are taken as found, as nothing tells whether they were changed.
 extension WriterConnection {
-    /// What became of the rows of one step.
+    /// The result of one step.
     struct RekeyedRows: Sendable {
         /// The row after which the next step begins; nil when there is none.
         var next: Int64?
@@ -14,7 +14,7 @@ extension WriterConnection {
         var unreadable = 0
     }
 
-    /// Bytes of values after which a step ends, of reading as well: memory and the time of a step have a bound however
+    /// Bytes of values after which a step ends, also one that only reads: this bounds its memory and time, however
     /// large tokens are.
     static let stepBytes = 4 << 20
 
@@ -42,7 +42,7 @@ extension WriterConnection {
             "UPDATE token SET value = ?1, key_number = ?2 WHERE slot = ?3", on: connection
         )
         try select.bind(row, at: 1)
-        // One more, to see whether there is.
+        // One more than asked for, to know whether there is a next page.
         try select.bind(Int64(count) + 1, at: 2)
         var result = RekeyedRows()
         var (bytes, isLast) = (0, true)

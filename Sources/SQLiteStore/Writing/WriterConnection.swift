@@ -1,6 +1,6 @@
 internal import TokenStore
 
-/// The writer's connection with its statements: all that is written to the database is written here.
+/// The only connection that writes to the database, with its statements.
 ///
 /// Used by one thread at a time.
 final class WriterConnection {
@@ -14,13 +14,13 @@ final class WriterConnection {
     private let freePageCount: SQLiteStatement
     let pageSize: Int
     private let options: StoreOptions
-    /// Tokens in the store, the open transaction's included.
+    /// Tokens in the store, including the open transaction.
     private(set) var tokenCount: Int
-    /// The limit that keeps new ids out, as of the last group.
+    /// The limit that new ids are refused for, as of the last group; nil if none is.
     private(set) var reachedLimit: StoreLimit?
-    /// The backup that is being written.
+    /// The backup that is being written; nil if none is.
     var copy: DatabaseCopy?
-    /// Nil until it is needed for the first time.
+    /// Nil until first needed.
     var checkpointer: BackgroundCheckpointer?
 
     /// - Parameter seals: What the keys have sealed, which is kept in the database.
@@ -37,14 +37,14 @@ final class WriterConnection {
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
         pageSize = try connection.integer("PRAGMA page_size")
-        // A changed file may hold any number.
+        // A manipulated file may hold any number.
         tokenCount = min(max(0, try connection.integer("SELECT tokens FROM store")), Int.max / 2)
     }
 
     /// Makes rows durable, all in one transaction and in their order.
     ///
-    /// A row that fails by itself leaves the others alone; a fault of the disk or of the transaction is thrown, and then
-    /// none of them is stored.
+    /// A row may fail alone, and the others are stored. If the disk or the transaction fails, the error is thrown and
+    /// no row is stored.
     ///
     /// - Parameters:
     ///   - rows: The rows.
@@ -64,7 +64,7 @@ final class WriterConnection {
 
     /// Runs a transaction that may add and remove tokens.
     ///
-    /// After an error nothing of it is in the database.
+    /// After an error the database is unchanged.
     func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
         let countBefore = tokenCount
         do throws(SQLiteError) {
@@ -87,16 +87,16 @@ final class WriterConnection {
         }
     }
 
-    /// What the keys have sealed.
+    /// How often the keys have sealed.
     var seals: SealCounts { sealTable.seals }
 
-    /// Stores the number of seals as it is, for a store that is being closed.
+    /// Stores the exact number of seals, before the store is closed.
     func storeSeals() throws(SQLiteError) {
         guard sealTable.isAhead else { return }
         try transaction { () throws(SQLiteError) in try sealTable.storeExactly() }
     }
 
-    /// Bytes of what is in the WAL, the frames' heads left out.
+    /// Bytes of pages in the WAL, without the frames' heads.
     var walSize: Int { connection.walPages * pageSize }
 
     /// Counts rows that a statement has just removed.

@@ -3,21 +3,21 @@ internal import Synchronization
 internal import System
 package import TokenStore
 
-/// What the writer's thread counts; any thread reads it.
+/// The writer's counters; any thread may read them.
 final class WriterMetrics: Sendable {
     /// Tokens that were made durable.
     let writes = Counter()
-    /// From the beginning of a group's transaction to its end, the sync of the disk included; failed groups as well.
+    /// Time of each group's transaction, including the sync; failed groups count as well.
     let commitTime = Histogram.latency()
-    /// Of the WAL's syncs, one for each group at least; failed ones as well.
+    /// Time of each sync of the WAL, at least one for each group; failed ones count as well.
     let syncTime = Histogram.latency()
     /// Tokens of a group.
     let groupSize = Histogram.sizes()
-    /// Tokens that were dropped because their time was over.
+    /// Tokens that were deleted because they had expired.
     let expired = Counter()
-    /// 1 while no token is dropped because the clock has jumped, otherwise 0.
+    /// 1 while no token is deleted because the clock has jumped, otherwise 0.
     let expiryHeld = Counter()
-    /// Tokens in the store as of the last look.
+    /// Tokens in the store, as of the last write.
     let tokens = Counter()
 
     func noteGroup(_ outcomes: [Result<Void, StoreError>], took duration: Duration) {

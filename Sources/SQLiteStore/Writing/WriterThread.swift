@@ -8,17 +8,17 @@ internal import TokenStore
 /// Rows that wait to be committed together.
 struct WriteBatch: Sendable {
     let rows: [Row]
-    /// What was admitted of them, see `WriteAdmission`.
+    /// Bytes that `WriteAdmission` has counted for them.
     var admittedBytes = 0
-    /// Takes an outcome for each row, on the writer's thread or, when that has stalled, on another one.
+    /// Takes an outcome for each row; called on the writer's thread, or on another one if that has stalled.
     let finish: @Sendable ([Result<Void, StoreError>]) -> Void
 }
 
 /// The one thread that commits.
 ///
-/// It takes all batches that wait and commits them in one transaction: while a commit is on its way to the disk the next
-/// group gathers, so the group grows with the load and a lone write never waits for company. Between groups it does the
-/// schedule and what the command line asks for, a small step at a time.
+/// It takes all batches that wait and commits them in one transaction: while one commit is on its way to the disk the
+/// next group gathers, so groups grow with the load, and a single write never waits for others. Between groups it does
+/// maintenance and operators' requests, one small step at a time.
 final class WriterThread: Sendable {
     typealias Job = @Sendable (RecoveringDatabase) -> Void
 
@@ -31,7 +31,7 @@ final class WriterThread: Sendable {
     }
 
     private let queue = Mutex(Queue())
-    /// Whoever submits rows for clients asks it first.
+    /// Asked before rows of clients are submitted.
     let admission: WriteAdmission
     /// Runs the check for a stalled disk, which the writer's thread cannot make while it waits for that disk.
     private let stallQueue = DispatchQueue(label: "stalled writes")
@@ -48,11 +48,11 @@ final class WriterThread: Sendable {
         self.state = state
         self.admission = admission
         self.report = report
-        // The database is opened by whoever makes this, so that its errors stop the start; from now on it is the thread's.
+        // The caller has opened the database, so that its errors stop the start; from now on it belongs to the thread.
         let handedOver = ThreadHandoff(database)
         NamedThread.start("writer") { [self] in
             run(handedOver.take())
-            // The database has gone, and its connection with it.
+            // By now the database is closed.
             finished.signal()
         }
         lookForStalls()
@@ -93,7 +93,7 @@ final class WriterThread: Sendable {
         for batch in batches { fail(batch, .overloaded(stall)) }
     }
 
-    /// Does something with the database between two groups; what it stores is durable when this returns.
+    /// Runs a closure with the database between two groups; what it stores is durable when this returns.
     ///
     /// - Parameters:
     ///   - ids: The unique ids whose tokens it changes.
@@ -157,7 +157,7 @@ final class WriterThread: Sendable {
             defer { admission.noteResting() }
             if !batches.isEmpty {
                 admission.noteBusy()
-                // On a full disk a checkpoint may make room, which failing commits must not put off.
+                // On a full disk a checkpoint may make room, so failing commits must not delay it.
                 if commit(batches, to: database) {
                     schedule.noteCommit(at: .now)
                     checks.clock.noteWrite()
@@ -182,7 +182,7 @@ final class WriterThread: Sendable {
                 admission.noteBusy()
                 take(step, &schedule, &checks, database)
             }
-            // A job may have followers, and a step another one.
+            // More jobs may be queued, and more steps due.
             mayWait = isIdle && step == nil
         }
     }
@@ -191,7 +191,8 @@ final class WriterThread: Sendable {
         _ = available.wait(timeout: .now() + .nanoseconds(Int(clamping: Nanoseconds(moment - .now).count)))
     }
 
-    /// All batches, one job, whether nothing else waits, and whether nothing else will come.
+    /// Takes all batches and one job from the queue; tells whether nothing else waits, and whether nothing else will
+    /// come.
     private func take() -> (batches: [WriteBatch], job: Job?, isIdle: Bool, isClosed: Bool) {
         queue.withLock { queue in
             let batches = queue.batches
@@ -205,7 +206,7 @@ final class WriterThread: Sendable {
     private func commit(_ batches: [WriteBatch], to database: RecoveringDatabase) -> Bool {
         let outcomes: [Result<Void, StoreError>]
         if let batch = batches.first, batches.count == 1 {
-            // One loop's, most often.
+            // Usually there is one batch, of one loop.
             outcomes = database.commit(batch.rows)
             admission.release(batch.admittedBytes)
             batch.finish(outcomes)
@@ -231,7 +232,7 @@ final class WriterThread: Sendable {
                 schedule.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
                 checks.clock.look(at: .now)
-                // Without retention nothing is deleted, so that nothing is held back either.
+                // Without a retention nothing is deleted, so no deletion is held back either.
                 if state.retention.isUnlimited && checks.hasReportedHold { checks.stopHolding(state.metrics) }
                 noteSeals(&checks)
                 try saveClockLook(&checks, database)
@@ -248,7 +249,7 @@ final class WriterThread: Sendable {
                 schedule.noteMoveAhead(moved: moved)
             case .checkpoint(let empties):
                 var outcome = SQLiteConnection.CheckpointOutcome.heldUp
-                // After an error it is tried again in a while.
+                // After an error, the checkpoint is tried again later.
                 defer { schedule.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now) }
                 let isTooLarge = database.walSize >= MaintenanceSchedule.largestWAL
                 outcome = try database.perform { (writer) throws(SQLiteError) in
@@ -273,7 +274,7 @@ final class WriterThread: Sendable {
                 schedule.noteReleasedPages(more: more, at: .now)
             }
         } catch {
-            // The database has reported it, as it does the first of a row of failures, and it is tried again.
+            // RecoveringDatabase reports the first of successive failures; the step is tried again.
         }
     }
 
@@ -282,7 +283,7 @@ final class WriterThread: Sendable {
     /// What the periodic checks of the clock and the keys remember from one to the next.
     private struct PeriodicChecks {
         var clock: ExpiryClock
-        /// The operator was told that no token is deleted, and not yet that deleting goes on.
+        /// Operators were told that no token is deleted, and not yet that deleting continues.
         var hasReportedHold = false
         /// The number of the key whose many seals were reported; 0 for none.
         var reportedKey = 0

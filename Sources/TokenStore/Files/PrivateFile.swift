@@ -1,10 +1,11 @@
 internal import Glibc
 package import System
 
-/// Files that nobody but their owner may read.
+/// Files that only their owner may read.
 package enum PrivateFile {
-    /// Makes an empty file (mode 0600), in the place of one that an earlier attempt has left behind; its folder's owner's
-    /// when root makes it.
+    /// Creates an empty file (mode 0600), replacing one that an earlier attempt has left.
+    ///
+    /// If root creates it, it belongs to its folder's owner.
     package static func create(_ path: String) throws(StoreError) {
         _ = unsafe unlink(path)
         do throws(SystemError) {
@@ -32,7 +33,7 @@ package enum PrivateFile {
         try synchronizeFolder(of: target)
     }
 
-    /// Makes durable which files are in a file's folder, and which are no longer.
+    /// Syncs the entries of a file's folder.
     package static func synchronizeFolder(of path: String) throws(StoreError) {
         do throws(SystemError) {
             try Folder.synchronize(Path.folder(of: path))
@@ -41,7 +42,7 @@ package enum PrivateFile {
         }
     }
 
-    /// Removes a database with all that may lie beside it.
+    /// Removes a database and its accompanying files.
     package static func discardDatabase(_ path: String) {
         for suffix in ["", "-wal", "-shm", "-journal"] { _ = unsafe unlink(path + suffix) }
     }
@@ -66,9 +67,9 @@ package enum PrivateFile {
         }
     }
 
-    /// Overwrites an open file with zeros, as far as the disk lets itself be overwritten.
+    /// Overwrites an open file with zeros, as far as the disk overwrites in place.
     package static func overwrite(_ descriptor: Int32) {
-        // A file that has another name as well, of a snapshot say, belongs to others too.
+        // A file with another hard link, for example of a snapshot, is used by others.
         guard let status = try? FileStatus.read(descriptor), status.linkCount == 0 else { return }
         let zeros = [UInt8](repeating: 0, count: 1 << 20)
         var offset = 0
@@ -80,7 +81,7 @@ package enum PrivateFile {
         _ = fsync(descriptor)
     }
 
-    /// Says what could not be done with a file, and the system's reason; without an error that of the last call.
+    /// The error of a file operation, with the system's reason.
     package static func refused(
         _ what: String, _ path: String, _ error: SystemError = SystemError.last("")
     ) -> StoreError {

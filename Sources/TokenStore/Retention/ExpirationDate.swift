@@ -1,12 +1,12 @@
 /// A date as the Facebook SDK writes it: `yyyy-MM-dd'T'HH:mm:ss.SSSZZZ`, for example `2013-08-14T19:24:05.123+0000`.
 ///
-/// - The fraction has one to nine digits, or is missing with its point.
+/// - The fraction has one to nine digits, or is missing together with its point.
 /// - The zone is `Z`, `+hhmm`, `+hh:mm`, or either with seconds: the formatter writes those for times before there were
 ///   time zones, the SDK's distant past among them (`0001-12-31T16:07:02.000-075258` in Los Angeles).
-/// - A blank stands for the zone's plus, which is what form decoding makes of it.
+/// - A space stands for the zone's plus sign, as form decoding turns one into the other.
 /// - Every date is Gregorian, also before 1582, and every minute has 60 seconds.
 enum ExpirationDate {
-    /// Seconds since 1970 without the fraction; nil when the text is anything else than such a date.
+    /// Seconds since 1970 without the fraction; nil if the text is not such a date.
     static func seconds(_ text: Span<UInt8>) -> Int64? {
         guard text.count > 19,
             let year = number(text, at: 0, digits: 4), text[4] == UInt8(ascii: "-"),
@@ -28,7 +28,7 @@ enum ExpirationDate {
         return hour * 3_600 + minute * 60 + second
     }
 
-    /// Where the zone begins; the point itself, which is no zone, when a fraction is not one to nine digits long.
+    /// Where the zone begins; the position of the point, which is no zone, if the fraction is invalid.
     private static func endOfFraction(_ text: Span<UInt8>, at start: Int) -> Int {
         guard text[start] == UInt8(ascii: ".") else { return start }
         var end = start + 1

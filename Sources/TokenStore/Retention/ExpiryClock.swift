@@ -1,19 +1,19 @@
 internal import Glibc
 internal import System
 
-/// Decides whether the wall clock may be trusted to delete tokens whose time is over, which cannot be undone.
+/// Decides whether the wall clock can be trusted for deleting expired tokens, which cannot be undone.
 ///
-/// The wall clock is compared with the time that the system has been running, suspension included. When the two differ by
-/// more than a day since the last comparison, nothing is deleted until one of these has happened:
-/// - the wall clock is back where it should be, give or take a day;
-/// - both have agreed for twelve hours since the jump: nobody has set the clock back, so it is taken as right.
+/// Compares the wall clock with the system's uptime, including suspension. If they differ by more than a day since the
+/// last comparison, nothing is deleted until one of these has happened:
+/// - the wall clock is right again, give or take a day;
+/// - both have agreed for twelve hours since the jump: nobody has corrected the clock, so it is taken as right.
 ///
-/// How long a server was stopped cannot be told. So the time of the last comparison is kept in the store, and a start more
-/// than a day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
+/// It is unknown how long a server was stopped. So the time of the last comparison is stored, and a start more than a
+/// day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
 ///
-/// It only decides: its callers pass the time and do the deleting.
+/// It only decides: callers pass the time, and delete.
 package struct ExpiryClock {
-    /// What the clocks say, in seconds.
+    /// A reading of both clocks, in seconds.
     package struct Reading: Equatable {
         /// Since 1970.
         package var wall: Int64
@@ -25,14 +25,14 @@ package struct ExpiryClock {
         }
     }
 
-    /// Seconds by which the clocks may differ between two comparisons.
+    /// Seconds by which the clocks may diverge between two comparisons.
     package static let tolerance: Int64 = 86_400
-    /// Seconds for which they have to agree after that.
+    /// Seconds for which they must agree after a jump.
     package static let confirmation: Int64 = 12 * 3_600
-    /// Seconds after which the time of the last look is due to be stored again.
+    /// Seconds after which the time of the last comparison is stored again.
     package static let savingInterval: Int64 = 3_600
 
-    /// The last look at a clock that was trusted.
+    /// The last reading that was trusted.
     private var trusted: Reading
     /// The first and the last readings since a jump, until it is known whether the clock is right.
     private var jump: (first: Reading, last: Reading)?
@@ -40,23 +40,23 @@ package struct ExpiryClock {
     private var hasWritten = false
 
     /// - Parameters:
-    ///   - saved: The time of the last look, as the store has it; nil when it has none, and the clock is taken as right.
+    ///   - saved: The stored time of the last comparison; nil if there is none, in which case the clock is trusted.
     ///   - now: What the clocks say now.
     package init(saved: Int64?, at now: Reading) {
-        // A changed file may hold any number.
+        // A manipulated file may hold any number.
         let saved = saved.map { min(max($0, 0), 1 << 40) }
         self.saved = saved
         trusted = Reading(wall: saved ?? now.wall, running: now.running)
         look(at: now)
     }
 
-    /// Whether nothing is to be deleted for now.
+    /// Whether nothing may be deleted for now.
     package var holdsExpiry: Bool { jump != nil }
 
-    /// Seconds by which the wall clock is ahead of where it should be, less than 0 behind it.
+    /// Seconds by which the wall clock is ahead of the expected time; negative if it is behind.
     package var deviation: Int64 { jump.map { Self.deviation($0.last, from: trusted) } ?? 0 }
 
-    /// Compares the clocks; to be done at least before each expiry.
+    /// Compares the clocks; required before each deletion.
     package mutating func look(at now: Reading) {
         guard Self.isFar(now, from: trusted) else {
             (trusted, jump) = (now, nil)
@@ -85,9 +85,9 @@ package struct ExpiryClock {
         hasWritten = true
     }
 
-    /// The time to be stored as that of the last look; nil when that is not due.
+    /// The time to store as that of the last comparison; nil if that is not due.
     ///
-    /// A store that keeps everything and that nobody writes to is left alone.
+    /// Never due for a store that keeps tokens for ever and is not written to.
     package func due(isExpiring: Bool) -> Int64? {
         guard jump == nil, isExpiring || hasWritten else { return nil }
         guard let saved, (saved...(saved + Self.savingInterval)).contains(trusted.wall) else { return trusted.wall }

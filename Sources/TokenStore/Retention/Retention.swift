@@ -1,10 +1,10 @@
 /// Which tokens are kept for how long.
 ///
-/// With neither time set, as in token.php, everything is kept for ever.
+/// Without either time, tokens are kept for ever, as by token.php.
 package struct Retention: Hashable, Sendable {
     /// How long a token is kept after it was last written; nil for ever.
     package var sinceWritten: Duration?
-    /// How long a token is kept after the expiration that it states itself; nil for ever.
+    /// How long a token is kept after the expiration in its token info; nil for ever.
     package var sinceExpired: Duration?
 
     package init(sinceWritten: Duration? = nil, sinceExpired: Duration? = nil) {
@@ -15,7 +15,7 @@ package struct Retention: Hashable, Sendable {
     /// Whether everything is kept for ever.
     package var isUnlimited: Bool { sinceWritten == nil && sinceExpired == nil }
 
-    /// The first moment, in seconds since 1970, at which a row is dropped.
+    /// The moment, in seconds since 1970, from which on a row is expired.
     package func deadline(writtenAt: Int64, expiresAt: Int64?) -> Int64 {
         var deadline = Int64.max
         if let sinceWritten { deadline = Self.end(of: sinceWritten, from: writtenAt) }
@@ -23,13 +23,13 @@ package struct Retention: Hashable, Sendable {
         return deadline
     }
 
-    /// The moment after a time; at most the last there is, for the rows of a changed file may hold any number.
+    /// The moment after a time, without overflow: the rows of a manipulated file may hold any number.
     private static func end(of time: Duration, from start: Int64) -> Int64 {
         let (end, hasOverflowed) = start.addingReportingOverflow(time.components.seconds + 1)
         return hasOverflowed ? .max : end
     }
 
-    /// The moments, in seconds since 1970, before which a token is dropped.
+    /// Rows with earlier times than these, in seconds since 1970, are expired.
     package struct Horizon: Hashable {
         /// Of the writing.
         package let written: Int64?

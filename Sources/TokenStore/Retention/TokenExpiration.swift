@@ -1,17 +1,17 @@
 internal import Glibc
 internal import JSON
 
-/// When a token expires by its own account: what the Facebook SDK writes into the token info.
+/// When a token expires according to its token info, into which the Facebook SDK writes that.
 ///
 /// The token info is a JSON object with the member `com.facebook.sdk:TokenInformationExpirationDateKey`, a date as in
-/// `ExpirationDate`. The sample client sends it unencoded in a form, which cuts it at the first `&`; so the scan does not
-/// ask for valid JSON. It goes from the front and takes what it reaches whole.
+/// `ExpirationDate`. The sample client sends it unencoded in a form, which cuts it at the first `&`; so the scan does
+/// not require valid JSON. It reads from the beginning, and uses what is complete.
 package enum TokenExpiration {
-    /// The date in seconds since 1970; nil when there is none, or none that can be read.
+    /// The date in seconds since 1970; nil if there is none, or it is invalid.
     ///
-    /// The member has to stand in the outermost object. If it does so more than once, the last one counts. Never fails,
-    /// whatever the bytes are, and takes time in proportion to their number: some 30 ns for the 350 bytes of a usual
-    /// token info without the member, 300 ns with it, 5 ms for the worst that 1 MiB can hold.
+    /// The member must be in the outermost object; if it is there more than once, the last one counts. Takes time in
+    /// proportion to the number of bytes, whatever they are: 30 ns for a usual token info of 350 bytes without the
+    /// member, 300 ns with it, 5 ms for the worst case of 1 MiB.
     package static func expiration(of tokenInfo: Span<UInt8>) -> Int64? {
         guard containsKey(tokenInfo) || containsEscapedCharacter(tokenInfo) else { return nil }
         var scanner = Scanner(tokenInfo)
@@ -20,17 +20,17 @@ package enum TokenExpiration {
 
     private static let key = Array("com.facebook.sdk:TokenInformationExpirationDateKey".utf8)
 
-    /// How far the key can be moved on when this byte stands under its end.
+    /// How far the search moves on if this byte is below the key's end.
     private static let shifts: [Int] = {
         var shifts = [Int](repeating: key.count, count: 256)
         for (index, byte) in key.dropLast().enumerated() { shifts[Int(byte)] = key.count - 1 - index }
         return shifts
     }()
 
-    /// Looks for the key in its plain spelling (Horspool's search).
+    /// Searches for the key without escapes (Horspool's algorithm).
     ///
-    /// The key's last byte does not occur in it a second time: after each comparison the search moves on by the whole
-    /// key, so that no text takes more than one comparison a byte.
+    /// The key's last byte occurs in it only once, so after each comparison the search moves on by the whole key: at
+    /// most one comparison for each byte of the text.
     private static func containsKey(_ text: Span<UInt8>) -> Bool {
         let (key, shifts) = (key, shifts)
         var end = key.count - 1
@@ -47,8 +47,7 @@ package enum TokenExpiration {
         return true
     }
 
-    /// Whether there is a `\u` with which the key could be spelled otherwise; no other escape can stand for one of its
-    /// characters.
+    /// Whether there is a `\u`, the only escape with which the key could be written differently.
     private static func containsEscapedCharacter(_ text: Span<UInt8>) -> Bool {
         unsafe text.withUnsafeBufferPointer { buffer in
             guard var rest = buffer.baseAddress else { return false }
@@ -63,7 +62,7 @@ package enum TokenExpiration {
         }
     }
 
-    /// Goes once through the text, without recursion.
+    /// Scans the text once, without recursion.
     private struct Scanner: ~Escapable {
         private let text: Span<UInt8>
         private var cursor: JSONCursor
@@ -102,7 +101,7 @@ package enum TokenExpiration {
 
         // MARK: - Values
 
-        /// Goes to the end of a value: of a string its quote, of an object or array its bracket, otherwise the comma.
+        /// Moves to the end of a value: the quote of a string, the bracket of an object or array, otherwise the comma.
         @_lifetime(self: copy self)
         private mutating func skipValue() {
             var depth = 0
@@ -134,7 +133,7 @@ package enum TokenExpiration {
         private enum Character {
             /// As it stands there, or escaped.
             case byte(UInt8)
-            /// An escaped character beyond ASCII, or an escape that is none: nothing that is looked for.
+            /// An escaped character beyond ASCII, or an invalid escape: neither occurs in the key or a date.
             case other
             case closingQuote
             /// The text stops inside the string.
@@ -165,7 +164,7 @@ package enum TokenExpiration {
             }
         }
 
-        /// Whether the string is the expected one; goes to its end in any case.
+        /// Whether the string is the expected one; moves to its end in either case.
         @_lifetime(self: copy self)
         private mutating func stringEquals(_ expected: [UInt8]) -> Bool {
             var count = 0
@@ -181,7 +180,7 @@ package enum TokenExpiration {
             }
         }
 
-        /// The date that the string holds; goes to the string's end in any case.
+        /// The date in the string; moves to its end in either case.
         @_lifetime(self: copy self)
         private mutating func dateInString() -> Int64? {
             var date = InlineArray<40, UInt8>(repeating: 0)

@@ -1,8 +1,8 @@
 internal import COpenSSL
 
-/// The keys of a sealed store: one that makes row keys, and numbered ones that seal values.
+/// The keys of a sealed store: the index key, which makes row keys, and numbered keys, which seal values.
 ///
-/// The newest key seals, all of them open.
+/// The newest key seals; all of them open.
 package struct KeyRing: Sendable {
     package struct NumberedKey: Sendable {
         /// From 1, never used twice.
@@ -10,17 +10,17 @@ package struct KeyRing: Sendable {
         /// Seconds since 1970.
         package let createdAt: Int64
         package let key: SecretKey
-        /// Whether every row that it has sealed is bound to its times and its number, so that others do not open; false for a
-        /// key that an earlier version made, which may have sealed rows without that binding.
+        /// Whether every row that the key has sealed is bound to its times and its number; false for a key of an
+        /// earlier version, which may have sealed rows without that.
         package var bindsTimes = true
     }
 
-    /// Makes a row's key of its unique id, and stays the same for the life of the store.
+    /// Makes row keys from unique ids; never changes during the life of a store.
     package let index: SecretKey
-    /// By number, never empty.
+    /// In the order of their numbers, never empty.
     package private(set) var keys: [NumberedKey]
 
-    /// Numbers that a row can have: 32 bits of the associated data.
+    /// The possible numbers: the associated data has 32 bits for them.
     package static let numbers = 1...Int(UInt32.max)
 
     /// - Parameter keys: At least one, of different numbers.
@@ -47,7 +47,7 @@ package struct KeyRing: Sendable {
         numberedKey(number)?.key
     }
 
-    /// The ring with one more key, which seals from then on.
+    /// The ring with one more key, which then seals.
     package func addingKey(createdAt: Int64) throws(SealingError) -> KeyRing {
         let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try .random())
         return KeyRing(index: index, keys: keys + [added])
@@ -59,7 +59,7 @@ package struct KeyRing: Sendable {
         return KeyRing(index: index, keys: keys.filter { $0.number != number })
     }
 
-    /// Tells one ring from another, and can be known to anybody: the index key's hash of a constant.
+    /// Identifies the ring and is no secret: the index key's hash of a constant.
     package func identity() throws(SealingError) -> [UInt8] {
         var hash: [UInt8] = []
         try KeyedHash(index).hash(Array("token-cache key ring".utf8).span, into: &hash)

@@ -1,13 +1,13 @@
-/// What can be told of a key ring to anybody.
+/// What is not secret of a key ring.
 package struct KeyRingExamination: Sendable {
     /// The numbers of its keys, the newest last.
     package let numbers: [Int]
-    /// Those of an earlier version, whose rows may not be bound to their times.
+    /// The numbers of keys of an earlier version, whose rows may not be bound to their times.
     package let unbound: [Int]
-    /// Tells one ring from another.
+    /// Identifies the ring.
     package let fingerprint: String
 
-    /// Looks at a ring; nil when there is no such file.
+    /// Reads a ring; nil if there is no such file.
     package static func examine(_ file: KeyRingFile) throws(KeyRingError) -> KeyRingExamination? {
         guard let ring = try file.load() else { return nil }
         do throws(SealingError) {
@@ -20,7 +20,7 @@ package struct KeyRingExamination: Sendable {
         }
     }
 
-    /// The beginning of a ring's identity, which says nothing of its keys.
+    /// The beginning of a ring's identity, in hexadecimal.
     package static func fingerprint(_ identity: [UInt8]) -> String {
         identity.prefix(8).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }

@@ -9,7 +9,7 @@ package struct KeyRingFile: Hashable, Sendable {
     package static let credentialName = "token-cache.keys"
 
     package let path: String
-    /// Handed over by systemd: not ours to make, to change or to check the mode of.
+    /// Whether systemd provides the file, which is then not created, changed or checked for its mode.
     package let isCredential: Bool
 
     /// The file that holds the ring of a data directory.
@@ -92,9 +92,10 @@ package struct KeyRingFile: Hashable, Sendable {
         }
     }
 
-    /// Writes a ring: beside the old file, synced, then in its place, so that one of the two is there whatever happens.
+    /// Writes a ring to a new file, syncs it and renames it over the old one, so that one of the two exists whatever
+    /// happens.
     ///
-    /// Where a symbolic link leads to the old file, that is replaced and not the link.
+    /// If the path is a symbolic link, its target is replaced, not the link.
     package func save(_ ring: KeyRing) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
@@ -120,19 +121,19 @@ package struct KeyRingFile: Hashable, Sendable {
     }
 }
 
-/// What is wrong with a key ring's file; says what to do about it, and nothing of its contents.
+/// An error of a key ring's file; says what to do about it, and nothing of its contents.
 package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     /// With the `errno` of the call.
     case file(path: String, call: String, code: Int32)
-    /// It is in its place, and may be the former one again after a power cut.
+    /// The file was replaced, but after a power cut the former one may be back.
     case notDurable(path: String, code: Int32)
-    /// It cannot be made.
+    /// The file cannot be created.
     case noFolder(path: String)
-    /// A link that is not followed stands in its place.
+    /// The path is a link that is not followed.
     case link(LinkError)
-    /// Others than its owner may read or write it.
+    /// Other users than its owner may read or write the file.
     case open(path: String, mode: UInt32)
-    /// The line counts from 1; 0 stands for the whole file.
+    /// Lines count from 1; 0 stands for the whole file.
     case malformed(path: String, line: Int, reason: String)
     /// A credential of systemd's cannot be changed from here.
     case credential(path: String)

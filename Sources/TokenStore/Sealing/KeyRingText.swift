@@ -1,13 +1,13 @@
-/// The file form of a key ring: a line a key, numbers in decimal, keys in hexadecimal, `#` begins a comment.
+/// The file format of a key ring: one key a line, numbers in decimal, keys in hexadecimal, `#` begins a comment.
 ///
 ///     index 9c1f...
 ///     1 1795000000 03ab...
 ///     2 1795100000 77d0... binds-times
 ///
-/// The second word of a numbered key is the time of its making, in seconds since 1970, the fourth what it has; see
+/// The second word of a numbered key is when it was made, in seconds since 1970; the fourth is a property, see
 /// `KeyRing.NumberedKey`.
 enum KeyRingText {
-    /// What is wrong with a line; without the line, which may hold a key.
+    /// An error in a line; does not contain the line, which may hold a key.
     struct Malformed: Error, Hashable {
         /// From 1; 0 for the file as a whole.
         let line: Int
@@ -22,7 +22,7 @@ enum KeyRingText {
 
     /// The text; the caller wipes it.
     static func bytes(of ring: KeyRing) -> [UInt8] {
-        // Room for all of it, so that growing leaves no copies behind.
+        // Enough capacity, so that growing leaves no copies in memory.
         var bytes: [UInt8] = []
         bytes.reserveCapacity(heading.utf8.count + 160 * (ring.keys.count + 1))
         bytes += heading.utf8

@@ -31,13 +31,13 @@ internal import COpenSSL
     /// The hash of some bytes.
     ///
     /// - Parameters:
-    ///   - bytes: What is hashed.
+    ///   - bytes: The bytes to hash.
     ///   - hash: Replaced by the hash, `length` bytes.
     package func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) throws(SealingError) {
         hash.removeAll(keepingCapacity: true)
         let isDone = unsafe hash.append(count: Self.length) { place in
             var length = 0
-            // Without a key it starts anew under the one it has.
+            // Without a key, this restarts with the present one.
             return unsafe EVP_MAC_init(context, nil, 0, nil) == 1
                 && bytes.withUnsafeBufferPointer { unsafe EVP_MAC_update(context, $0.baseAddress, $0.count) } == 1
                 && EVP_MAC_final(context, place, &length, Self.length) == 1 && length == Self.length

@@ -5,17 +5,17 @@ package import Synchronization
 /// With random nonces of 96 bits a key of AES-GCM may seal 2^32 times (NIST SP 800-38D, section 8.3): by then the chance
 /// that a nonce was used twice, which would give both texts away, is one in 2^32.
 ///
-/// A seal is counted here before it is made. The table `seal` is ahead of that: the commit that stores a row also stores, now
-/// and then, a count that the next seals stay below; see `WriterConnection`. So no row is in a store that is not counted there, a
-/// crash counts up to `step` too many, and what is not counted after a crash was never written.
+/// A seal is counted here before it is made. The store keeps larger counts: now and then, a commit also stores a count
+/// that the next seals stay below. So every stored row is counted, a crash counts up to `step` seals too many, and
+/// seals that are not counted after a crash were never written.
 ///
 /// Any thread.
 package final class SealCounts: Sendable {
-    /// Beyond it nothing is sealed.
+    /// The most that a key may seal.
     package static let limit: Int64 = 1 << 32
-    /// From here on it is time for a new key.
+    /// From this count on operators are asked for a new key.
     package static let concern = limit / 4
-    /// By how many seals the stored count is ahead.
+    /// By how much the stored count is ahead.
     package static let step: Int64 = 1 << 16
 
     private struct Contents {
@@ -25,7 +25,7 @@ package final class SealCounts: Sendable {
     }
 
     private let contents = Mutex(Contents())
-    /// Grows with each new key, after it.
+    /// Incremented after each new key.
     package let version = Atomic<UInt64>(0)
 
     package init() {}
@@ -43,14 +43,14 @@ package final class SealCounts: Sendable {
 
     package var all: [SealCount] { contents.withLock { Array($0.counts.values) } }
 
-    /// Takes over what a store says of its keys; what was counted since for the same ring is kept.
+    /// Takes over a store's counts; higher counts of the same ring are kept.
     ///
     /// - Parameters:
     ///   - stored: Seals by the keys' numbers.
-    ///   - index: Tells one ring from another.
+    ///   - index: Identifies the ring.
     package func load(_ stored: [Int: Int64], of index: SecretKey) {
         contents.withLock { contents in
-            // Sealers that still have another ring's keys go on with its counts, which are forgotten here.
+            // Sealers that still use another ring's keys keep its counts, which are forgotten here.
             if contents.index?.hasBytes(of: index) != true { contents = Contents(index: index) }
             for (number, seals) in stored {
                 let count = contents.counts[number] ?? SealCount(keyNumber: number)

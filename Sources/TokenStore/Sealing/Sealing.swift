@@ -5,11 +5,11 @@ package import Synchronization
 /// Any thread.
 package final class Sealing: Sendable {
     private let current: Mutex<StoreKeys>
-    /// Grows with each change of the keys, after it.
+    /// Incremented after each change of the keys.
     package let version = Atomic<UInt64>(1)
-    /// The key that is being taken out of the ring; 0 for none.
+    /// The number of the key that is being retired; 0 for none.
     package let retiring = Atomic<Int>(0)
-    /// What the keys have sealed.
+    /// How often the keys have sealed.
     package let seals: SealCounts
 
     package init(_ keys: StoreKeys, seals: SealCounts = SealCounts()) {
@@ -30,10 +30,11 @@ package final class Sealing: Sendable {
         version.add(1, ordering: .releasing)
     }
 
-    /// Which rows may be written as of now.
+    /// The rows that may be written at present.
     package var acceptance: Acceptance { Acceptance(keys: keys, retiring: retiring.load(ordering: .acquiring)) }
 
-    /// Tells whether rows that were made a while ago may still be written: with keys that are there to stay, of this store.
+    /// Decides whether rows that were sealed earlier may still be written: their keys must be this store's, and not
+    /// being retired.
     package struct Acceptance {
         fileprivate let keys: StoreKeys
         fileprivate let retiring: Int

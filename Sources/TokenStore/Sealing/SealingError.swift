@@ -4,15 +4,15 @@
 package enum SealingError: Error, Hashable, CustomStringConvertible {
     /// The key ring has no key of the number that the row was sealed with.
     case missingKey(number: Int)
-    /// The row is not what was sealed: changed, moved to another row, or sealed under another key.
+    /// The row was changed or moved after it was sealed, or was sealed under another key.
     case tampered(keyNumber: Int)
-    /// The row is shorter than anything sealed, or of a kind that this version does not know.
+    /// The row is shorter than any sealed row, or has an unknown form.
     case malformed
-    /// The key has sealed as often as it may.
+    /// The key has reached its limit of seals.
     case exhausted(keyNumber: Int)
-    /// The row lies where nobody looks for it.
+    /// The row is not in one of the slots of its key.
     case misplaced
-    /// A call of OpenSSL's failed.
+    /// A call of OpenSSL failed.
     case library(String)
 
     package var description: String {

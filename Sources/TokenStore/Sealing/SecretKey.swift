@@ -1,14 +1,14 @@
 internal import COpenSSL
 internal import Glibc
 
-/// A key of 256 bits, wiped from memory when its last holder lets go of it.
+/// A key of 256 bits, wiped from memory when it is released.
 ///
-/// Any thread. It has no description: what prints it prints nothing of it.
+/// Any thread. Printing it shows nothing of the key.
 @safe package final class SecretKey: Sendable {
     /// Bytes of a key.
     package static let length = 32
 
-    /// Owned; nobody writes to it between `init` and `deinit`, which is why any thread may read it.
+    /// Owned; not written between `init` and `deinit`, so any thread may read it.
     private nonisolated(unsafe) let storage: UnsafeMutablePointer<UInt8>
 
     /// Copies a key.
@@ -35,20 +35,20 @@ internal import Glibc
         return SecretKey(bytes.span)
     }
 
-    /// Tells this key from others while both are in use.
+    /// Identifies this object among those in use.
     package var identity: ObjectIdentifier { ObjectIdentifier(self) }
 
-    /// Whether the bytes are the same; takes the same time whatever they are.
+    /// Whether the bytes are equal; takes constant time.
     package func hasBytes(of other: SecretKey) -> Bool {
         unsafe CRYPTO_memcmp(storage, other.storage, Self.length) == 0
     }
 
-    /// Lends the bytes while `body` runs.
+    /// Calls `body` with the bytes.
     package func withBytes<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
         unsafe body(Span(_unsafeStart: storage, count: Self.length))
     }
 
-    /// Overwrites bytes, in a way that the compiler does not leave out.
+    /// Overwrites bytes with zeros; the compiler does not omit this.
     package static func wipe(_ bytes: inout [UInt8]) {
         unsafe bytes.withUnsafeMutableBytes { bytes in
             if let start = bytes.baseAddress { unsafe explicit_bzero(start, bytes.count) }

@@ -1,7 +1,8 @@
 /// The keys of a store's rows.
 package enum StoreKeys: Sendable {
     case sealed(KeyRing)
-    /// In the clear there is nothing to hide: this one only keeps whoever chooses ids from filling the slots of one row.
+    /// The index key of a store in the clear hides nothing; it only keeps clients from choosing ids that fill the slots
+    /// of one row.
     case clear(index: SecretKey)
 
     /// Nil in the clear.
@@ -12,7 +13,7 @@ package enum StoreKeys: Sendable {
         }
     }
 
-    /// Says where a row lies.
+    /// The key that determines a row's slots.
     package var index: SecretKey {
         switch self {
         case .sealed(let ring): ring.index

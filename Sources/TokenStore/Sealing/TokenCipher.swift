@@ -43,8 +43,8 @@ internal import COpenSSL
     ///   - head: The text's first part.
     ///   - tail: Its second part, which need not lie beside the first.
     ///   - nonce: `nonceLength` bytes that this key has never been used with.
-    ///   - associated: What the tag covers as well.
-    ///   - output: Where they go.
+    ///   - associated: Associated data, which the tag covers as well.
+    ///   - output: They are appended to it.
     func seal(
         _ head: Span<UInt8>, _ tail: Span<UInt8>, nonce: Span<UInt8>, associated: Span<UInt8>,
         into output: inout [UInt8]
@@ -76,7 +76,7 @@ internal import COpenSSL
         }
     }
 
-    /// Appends the text that was sealed; false, with nothing appended, when it is not what was sealed under this key.
+    /// Decrypts and appends the text; returns false, and appends nothing, if it was not sealed under this key.
     ///
     /// - Parameters:
     ///   - sealed: What `seal` wrote.
@@ -86,7 +86,7 @@ internal import COpenSSL
         let length = sealed.count - Self.nonceLength - Self.tagLength
         guard length >= 0 else { return false }
         let isGenuine = unsafe sealed.withUnsafeBufferPointer { source in
-            // What is decrypted before the tag is looked at was vouched for by nobody, and is not kept without it.
+            // The text is decrypted before its tag is verified, and discarded if the tag is wrong.
             unsafe text.append(count: length) { to in
                 var written: Int32 = 0
                 guard let from = source.baseAddress else { return false }
@@ -101,7 +101,7 @@ internal import COpenSSL
             }
         }
         if !isGenuine {
-            // Otherwise the fault would wait in this thread's queue for a TLS session to find it.
+            // Otherwise the error would stay in this thread's queue, and a TLS session would take it for its own.
             ERR_clear_error()
         }
         return isGenuine

@@ -2,13 +2,14 @@ internal import COpenSSL
 
 /// Seals tokens and opens them again.
 ///
-/// A sealed value is one byte for its form, the number of the seal, less one, in four bytes, a random nonce, AES-256-GCM over
-/// the unique id (its length in two bytes before it) and the token info, and the tag. Numbers are big endian. The associated
-/// data are the form, the key's number in four bytes, that of the seal, the row's times in seventeen bytes, and the row's
-/// key: a value moved to another row, with other times, or said to be of another key, does not open.
+/// A sealed value is one byte for its form, the number of the seal, less one, in four bytes, a random nonce,
+/// AES-256-GCM over the unique id (its length in two bytes before it) and the token info, and the tag. Numbers are big
+/// endian. The associated data are the form, the key's number in four bytes, that of the seal, the row's times in
+/// seventeen bytes, and the row's key: a value that was moved to another row, or has other times or another key's
+/// number, does not open.
 ///
-/// No two values of a key have the same number. What nothing here can tell is that a whole row, times and all, was replaced
-/// by what it was earlier: it was sealed for just that place.
+/// No two values of a key have the same number. A whole row that was replaced by an earlier version of itself, times
+/// included, is not noticed: it was sealed for that place.
 ///
 /// Versions up to schema 3 wrote form 1: without a number, and with neither number nor times in the associated data. Such
 /// values open only with keys that those versions made. Once these keys are retired, no row can be passed off as form 1.
@@ -19,7 +20,7 @@ package struct TokenSealer: ~Copyable {
     /// Of the newest key.
     private let seals: SealCount
     private let sealing: TokenCipher
-    /// Made when first needed.
+    /// Created when first needed.
     private var opening: [Int: (cipher: TokenCipher, bindsTimes: Bool)] = [:]
     private var nonces: [UInt8] = []
     private var usedNonces = 0
@@ -29,7 +30,7 @@ package struct TokenSealer: ~Copyable {
     private static let form: UInt8 = 2
     private static let earlierForm: UInt8 = 1
     private static let numberLength = 4
-    /// The generator is asked for this many nonces at a time: most of its cost is per call.
+    /// Nonces are generated this many at a time, as most of the cost is per call.
     private static let nonceBatch = 64
     /// Bytes of a sealed value beyond the unique id and the token info.
     package static let overhead = numberLength + earlierOverhead
@@ -98,7 +99,7 @@ package struct TokenSealer: ~Copyable {
         guard Self.idLength(of: text) <= text.count - 2 else { throw .malformed }
     }
 
-    /// Where the id and the token info lie in an opened text.
+    /// The ranges of the id and the token info in a decrypted text.
     package static func split(_ text: [UInt8]) -> (id: Range<Int>, tokenInfo: Range<Int>) {
         let end = 2 + idLength(of: text)
         return (2..<end, end..<text.count)
@@ -127,7 +128,7 @@ package struct TokenSealer: ~Copyable {
         return new
     }
 
-    /// Sets the associated data but for the row's key.
+    /// Sets the associated data except the row's key.
     private mutating func setAssociated(keyNumber: Int, _ number: UInt32, _ times: RowTimes) {
         associated.removeAll(keepingCapacity: true)
         _ = unsafe associated.append(count: 26) { start in
@@ -150,12 +151,12 @@ package struct TokenSealer: ~Copyable {
         }
     }
 
-    /// Whatever a damaged row claims; a number that no key has was refused before.
+    /// Never loses bits of an existing key's number; others were refused before.
     private static func truncated(_ keyNumber: Int) -> UInt32 {
         UInt32(truncatingIfNeeded: keyNumber)
     }
 
-    /// Where in `nonces` the next one is; each is given once.
+    /// The range of the next nonce in `nonces`; each is used once.
     private mutating func takeNonce() throws(SealingError) -> Range<Int> {
         if usedNonces == nonces.count {
             (nonces, usedNonces) = ([UInt8](repeating: 0, count: Self.nonceBatch * TokenCipher.nonceLength), 0)
@@ -170,14 +171,14 @@ package struct TokenSealer: ~Copyable {
 }
 
 extension [UInt8] {
-    /// Appends bytes that `body` writes, all of them or, when it returns false, none.
+    /// Appends bytes that `body` writes; appends none if it returns false.
     ///
     /// - Parameters:
     ///   - added: How many, at least 0.
-    ///   - body: Is given the place for them, and writes there only.
+    ///   - body: Writes the bytes to the given place.
     package mutating func append(count added: Int, writing body: (UnsafeMutablePointer<UInt8>) -> Bool) -> Bool {
         var isWritten = false
-        // Also for nothing there has to be a place.
+        // `body` needs a valid pointer even for no bytes.
         append(addingCapacity: Swift.max(added, 1)) { output in
             unsafe output.withUnsafeMutableBufferPointer { room, count in
                 precondition(room.count >= added, "there is as much room as was asked for")

@@ -67,7 +67,12 @@ extension Connection {
     mutating func write(_ response: consuming Response, on worker: Worker) {
         isLastWritten = !summary.keepsAlive || worker.loop.isDraining && !hasFurtherInput(on: worker)
         encode(response, closes: isLastWritten, on: worker)
-        if hasLeftRequest { hasLeftRequest = false } else { reader.finishRequest() }
+        if hasLeftRequest {
+            hasLeftRequest = false
+            worker.metrics.noteWait(worker.loop.now - waitBegan, of: summary.method)
+        } else {
+            reader.finishRequest()
+        }
         awaitedPart = nil
         stepsInTurn += 1
         // A client that did not ask to close the connection may already be sending its next request.

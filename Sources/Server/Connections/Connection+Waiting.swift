@@ -1,6 +1,5 @@
 internal import EventLoop
 internal import HTTP
-internal import Metrics
 internal import System
 internal import TokenService
 
@@ -14,9 +13,7 @@ extension Connection {
             write(answer.refuse(), on: worker)
             return nil
         }
-        waitBegan = worker.loop.now
         if let answer = answer.begin(for: driver) {
-            if case .post = summary.method { worker.metrics.postTime.add(0) }
             if let pause = handle(answer, on: worker, for: driver) { return pause }
             letOthersGoOn()
             return nil
@@ -31,7 +28,6 @@ extension Connection {
     mutating func proceed(with answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) -> Pause {
         stream.endWait()
         pending = nil
-        worker.metrics.noteWait(worker.loop.now - waitBegan, of: summary.method)
         if let pause = handle(answer, on: worker, for: driver) { return pause }
         letOthersGoOn()
         return proceed(after: nil, in: .usual, on: worker, for: driver)
@@ -80,6 +76,7 @@ extension Connection {
             if settings.accessLog != nil { pendingEntry = logEntry() }
             reader.finishRequest()
             hasLeftRequest = true
+            waitBegan = worker.loop.now
         }
         releaseBuffers(to: worker)
         if isLarge { reader.releaseRoom() }

@@ -46,7 +46,7 @@ struct Connection: ~Copyable {
     var lingers = false
     /// The answer that the connection waits for; nil while it does not.
     var pending: PendingAnswer?
-    /// When the wait for `pending` began.
+    /// When the wait for the answer of a dropped request began.
     var waitBegan = MonotonicTime.never
     /// Whether the current request has been dropped from the buffer although its answer is still to come.
     var hasLeftRequest = false

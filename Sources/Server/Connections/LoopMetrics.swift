@@ -38,15 +38,19 @@ package final class LoopMetrics: Sendable {
         requests.note(response, to: method)
     }
 
-    /// Measures a request whose answer was waited for and is about to be counted.
+    /// Measures a request whose answer was pending, once: in the turn in which it is counted.
+    ///
+    /// - Parameters:
+    ///   - duration: The time of the wait; 0 if the answer came in the same turn.
+    ///   - method: The request's.
     func noteWait(_ duration: Nanoseconds, of method: Method) {
         switch method {
         case .post: postTime.add(duration.count)
-        case .get:
+        case .get where duration.count > 0:
             getTime.add(duration.count)
             // Not with its turn as well.
             measured.add()
-        default: break
+        case .get, .head, .put, .patch, .delete, .options, .trace, .connect, .other: break
         }
     }
 

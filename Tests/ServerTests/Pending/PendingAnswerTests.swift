@@ -187,6 +187,9 @@ import TokenStore
         try await harness.waitUntilAskedFor(4)
         harness.session.finishRead("b", .success(.nothing))
         #expect(try await client.answer().body == unknown)
+        client.leave()
+        try await harness.waitUntilClosed()
+        #expect(harness.worker.metrics.getTime.reading.counts.reduce(0, +) == 2, "each is measured once")
     }
 
     @Test("input that was not read does not cut the last answer off", arguments: ["\r\n", "GET / HTTP/1.1\r\n"])

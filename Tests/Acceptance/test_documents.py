@@ -72,7 +72,7 @@ def test_every_name_in_code_is_one_of_the_sources(folder):
              and file.is_file() for word in re.findall(r"\w+", file.read_text(encoding="utf-8", errors="replace"))}
     words |= {file.stem.removeprefix("test_") for file in (REPOSITORY / "Tests" / "Acceptance").glob("*.py")}
     spans = re.findall(r"``? ?([^`]+?) ?``?", prose(REPOSITORY / folder / "README.md"))
-    names = [span for span in spans if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*(\([a-z:]*\))?", span)]
+    names = [span for span in spans if re.fullmatch(r"[A-Za-z_]\w*(\.(?!py|swift|md)\w+)*(\([a-z:]*\))?", span)]
     assert len(names) > 20
     missing = [name for name in names if not set(re.findall(r"[A-Za-z_]\w*", name)) <= words]
     assert not missing

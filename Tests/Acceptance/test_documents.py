@@ -136,6 +136,12 @@ def test_the_table_of_modules_shows_what_each_imports():
         assert all(modules.index(imported) < modules.index(name) for imported in imports), name
 
 
+def test_the_table_of_acceptance_tests_is_complete():
+    text = (REPOSITORY / "Tests" / "README.md").read_text(encoding="utf-8")
+    files = (REPOSITORY / "Tests" / "Acceptance").glob("test_*.py")
+    assert [file.name for file in files if f"`{file.stem.removeprefix('test_')}`" not in text] == []
+
+
 def literals():
     """The texts of the program's string literals, with line breaks inside them removed."""
     text = "\n".join(

@@ -12,7 +12,7 @@ extension Server {
     /// A busy client may have sent its next request already: the server answers it with `Connection: close`.
     private static let idleTimeWhenDraining = Duration.milliseconds(250)
 
-    /// Drains at the first signal, and closes what is still open at the second.
+    /// Drains at the first signal, and closes the remaining connections at the second.
     func stop(by signals: AsyncStream<Signal>) async {
         var count = 0
         for await signal in signals {

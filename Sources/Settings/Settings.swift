@@ -105,7 +105,7 @@ package struct Settings: Sendable {
         package var handshake = Duration.seconds(10)
         /// For a request's first byte.
         package var idle = Duration.seconds(75)
-        /// For the client to take an answer, or another 256 KiB of it.
+        /// For the client to read an answer, or the next 256 KiB of it.
         package var send = Duration.seconds(30)
     }
 }

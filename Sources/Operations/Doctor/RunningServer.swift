@@ -15,7 +15,7 @@ enum RunningServer {
 
     /// - Parameters:
     ///   - directory: The data folder.
-    ///   - examiner: Of the store; tells who uses it from another folder.
+    ///   - examiner: Finds a process that uses the store through another folder; nil if the store has no examiner.
     init(directory: String, _ examiner: (any StoreExaminer)?) {
         let client = ServerClient(
             place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: HealthProbe.timeoutInSeconds

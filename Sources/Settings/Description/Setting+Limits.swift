@@ -22,7 +22,7 @@ extension Setting {
         Setting(
             "limits.buffers", \.bufferLimit, .bytes(1 << 20...64 << 30),
             """
-            The memory for all requests that have not arrived in full, answers that clients have not taken, and tokens that
+            The memory for all requests that have not arrived in full, answers that clients have not read, and tokens that
             are being stored. Beyond it, a request gets 503, a POST 50001, and a long answer is cut off. Without this limit,
             slow clients or a slow disk could fill the memory.
             """
@@ -60,7 +60,7 @@ extension Setting {
         Setting(
             "timeouts.send", \.timeouts.send, waiting,
             """
-            For the client to take an answer, or another 256 KiB of it. Also how long a request with a long body or a long
+            For the client to read an answer, or the next 256 KiB of it. Also how long a request with a long body or a long
             answer waits for its turn before it gets 503.
             """
         ),

@@ -36,9 +36,9 @@ extension Setting {
             ),
             takesEffect: .atStart,
             """
-            The addresses for those who run the server, in plain HTTP: GET / (a page with charts), /status (the same figures
-            as JSON), /metrics (for Prometheus), /healthz (the process is alive), /readyz (it can answer and store tokens, or
-            why it cannot). Let nobody else reach them, as they show how much is stored.
+            The addresses for operators, in plain HTTP: GET / (a page with charts), /status (the same figures as JSON),
+            /metrics (for Prometheus), /healthz (the process is alive), /readyz (it can answer and store tokens, or why it
+            cannot). Let nobody else reach them, as they show how much is stored.
 
             off leaves the same to control.sock in the data folder, which also takes POST /reload (as SIGHUP) and POST
             /drain (as SIGTERM).
@@ -49,9 +49,9 @@ extension Setting {
             .listOrNone(
                 [""], "names of hosts without a port, such as token-cache.example.net, or an empty list", host, { $0 }),
             """
-            The host names under which others ask there, such as token-cache for Prometheus at token-cache:9090. IP
-            addresses and localhost need no entry; any other host gets 421, so that no web page reads the answers through a
-            host name of its own.
+            The host names that requests to admin.listen may use, such as token-cache if Prometheus scrapes
+            token-cache:9090. IP addresses and localhost need no entry; a request for any other host gets 421, so that no web
+            page reads the answers through a host name of its own.
             """
         ),
     ]

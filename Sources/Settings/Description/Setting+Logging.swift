@@ -42,7 +42,7 @@ extension Setting {
         "log_level", \.logLevel, .choice, option: "--log-level",
         """
         The lowest level of the lines on standard error: trace, debug, info, notice, warning, error or critical. debug
-        helps to find out why something is odd.
+        helps to find the cause of a problem.
         """
     )
 }

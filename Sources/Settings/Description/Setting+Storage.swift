@@ -84,7 +84,7 @@ extension Setting {
         Setting(
             "cache.max_bytes", \.cacheLimit, .bytes(0...64 << 30), takesEffect: .atStart,
             """
-            The memory for answers to ids that were asked for lately; 0 for none. The cache never answers with anything
+            The memory for answers about recently requested ids; 0 for none. The cache never answers with anything
             older than what the store has.
             """
         ),

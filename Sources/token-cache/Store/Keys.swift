@@ -30,7 +30,7 @@ struct Keys: AsyncParsableCommand {
             let reply = try await options.withStore { try await $0.perform(ListKeys()) }
             let lines = reply.keys.map { key in
                 """
-                \(key.number)  made \(Text.time(key.createdAt))  has sealed \(key.seals) \(key.seals == 1 ? "time" : "times")\
+                \(key.number)  created \(Text.time(key.createdAt))  has sealed \(key.seals) \(key.seals == 1 ? "time" : "times")\
                 \(key.isNewest ? "  seals new tokens" : "")\(key.bindsTimes ? "" : "  of an earlier version: replace it")
                 """
             }

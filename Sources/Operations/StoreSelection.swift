@@ -5,7 +5,7 @@ internal import Server
 internal import Settings
 internal import TokenStore
 
-/// Chooses the store: the one place that knows which stores there are.
+/// Chooses the store; no other file knows which stores there are.
 enum StoreSelection {
     /// The store that the settings describe.
     static func provider(_ settings: Settings) -> any StoreProvider {
@@ -35,12 +35,12 @@ enum StoreSelection {
     /// Locks the data folder and opens the store in this process.
     ///
     /// - Parameters:
-    ///   - settings: Name the folder, and how the store is sealed.
-    ///   - logger: Gets the store's events.
-    ///   - note: Gets them as well.
-    /// - Returns: The store, and the folder, which stays locked for as long as it is held or until the store is closed.
+    ///   - settings: Name the folder and the key ring.
+    ///   - logger: Receives the store's events.
+    ///   - observe: Receives the events as well.
+    /// - Returns: The store, and the folder, which stays locked as long as it is referenced or until the store is closed.
     static func open(
-        _ settings: Settings, logger: Logger, noting note: @escaping @Sendable (StoreEvent) -> Void = { _ in }
+        _ settings: Settings, logger: Logger, observe: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
         let provider = provider(settings)
         do throws(StoreOpenError) {
@@ -51,7 +51,7 @@ enum StoreSelection {
             let directory = try lock(settings)
             let store = try provider.open(in: directory) { event in
                 logger.log(level: event.severity.level, "\(event)")
-                note(event)
+                observe(event)
             }
             return (store, directory)
         } catch {
@@ -59,7 +59,7 @@ enum StoreSelection {
         }
     }
 
-    /// Locks the data folder, which is made if it is missing.
+    /// Locks the data folder; creates it if it is missing.
     static func lock(_ settings: Settings) throws(StoreOpenError) -> DataDirectory {
         do throws(DataDirectoryError) {
             return try DataDirectory(path: settings.dataDirectoryPath, creates: true)

@@ -54,7 +54,7 @@ def test_put_stores_as_a_post_does(data):
 
 @pytest.mark.parametrize("unique_id", ["", "<b>", "i" * 1025], ids=["empty", "a tag", "long"])
 def test_an_id_that_no_client_could_have_is_refused(data, unique_id):
-    assert "the id is empty, longer than 1024 bytes, or holds a NUL" in refused(data, "put", unique_id, "x")
+    assert "the id is empty, longer than 1024 bytes, or contains a NUL" in refused(data, "put", unique_id, "x")
 
 
 def test_delete_removes_tokens(data):
@@ -318,7 +318,7 @@ def test_a_large_request_does_not_wait_for_the_memory_that_it_has_itself(serve, 
         ["curl", "-s", "--unix-socket", str(server.data / "control.sock"), "-d", f"@{tmp_path}/body",
          "http://localhost/store/get"],
         capture_output=True, text=True, check=True, timeout=60)
-    assert json.loads(done.stdout) == {"error": "the id is empty, longer than 1024 bytes, or holds a NUL"}
+    assert json.loads(done.stdout) == {"error": "the id is empty, longer than 1024 bytes, or contains a NUL"}
 
 
 def test_without_the_control_socket_a_command_says_what_to_do(serve):

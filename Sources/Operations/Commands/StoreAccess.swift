@@ -5,20 +5,20 @@ package import Settings
 internal import System
 package import TokenStore
 
-/// The store that the settings describe, for the command line: a running server's, or opened here when none runs.
+/// A command's access to the store: through the running server, or opened in this process if no server runs.
 package enum StoreAccess: Sendable {
     case running(ControlAccess)
-    /// Opened here; the folder stays locked until it is closed.
+    /// Opened in this process; the folder stays locked until the store is closed.
     case own(any TokenStore, DataDirectory)
 
-    /// A running server and how it is reached.
+    /// A running server, reached over its control socket.
     package struct ControlAccess: Sendable {
         let client: ServerClient
         let path: String
         let processID: Int?
     }
 
-    /// Why something that was asked for has not been done; says what to do about it.
+    /// Why a command failed; the description says what to do.
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
 
@@ -26,17 +26,19 @@ package enum StoreAccess: Sendable {
             self.description = description
         }
 
-        /// Of a store that does not open for a command: the server's user has its rights already.
+        /// Describes an error of opening the store.
+        ///
+        /// For a command, unlike for the server, missing permissions mean that it runs as the wrong user.
         fileprivate init(_ error: StoreOpenError) {
             let advice = "run this as root or as the server's user"
             switch error {
             case .directory(.unusable(let path, let call, let code)) where Self.isRefusal(code):
                 description = """
-                    the data directory \(path) is not for this user (\(call): \(Self.text(code))); \(advice), \
+                    this user may not access the data directory \(path) (\(call): \(Self.text(code))); \(advice), \
                     or name another one with --data-directory
                     """
             case .keyRing(.file(let path, let call, let code)) where Self.isRefusal(code):
-                description = "the key ring \(path) is not for this user (\(call): \(Self.text(code))); \(advice)"
+                description = "this user may not read the key ring \(path) (\(call): \(Self.text(code))); \(advice)"
             default: description = "\(error)"
             }
         }
@@ -50,12 +52,12 @@ package enum StoreAccess: Sendable {
         }
     }
 
-    /// Finds the store.
+    /// Opens the store, or finds the server that uses it.
     ///
     /// - Parameters:
-    ///   - settings: Name its folder, and how it is sealed.
-    ///   - creates: Whether a store is made when there is none.
-    ///   - logger: For what the store has to tell.
+    ///   - settings: Name the store's folder and key ring.
+    ///   - creates: Whether to create a missing store.
+    ///   - logger: Receives the store's events.
     package static func open(_ settings: Settings, creates: Bool, logger: Logger) throws(Failure) -> StoreAccess {
         if !creates, let path = StoreSelection.provider(settings).missingPath {
             throw Failure("\(StoreOpenError.missing(path: path))")
@@ -72,7 +74,7 @@ package enum StoreAccess: Sendable {
         }
     }
 
-    /// Has a request carried out.
+    /// Performs a request, in this process or by the server.
     package func perform<Request: StoreRequest>(
         _ request: Request, _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }
     ) async throws(Failure) -> Request.Reply {
@@ -90,11 +92,11 @@ package enum StoreAccess: Sendable {
             } catch {
                 switch error {
                 case .refused(let reason): throw Failure(reason)
-                case .noAnswer, .unreadable: throw Failure("\(process) went away before it had answered; try again")
+                case .noAnswer, .unreadable: throw Failure("\(process) ended before it answered; try again")
                 case .unreachable(let reason, _):
                     throw Failure(
                         """
-                        the store is in use by \(process), which cannot be asked over \(access.path) (\(reason)); \
+                        the store is in use by \(process), which cannot be reached over \(access.path) (\(reason)); \
                         run this as the server's user, or stop the server first
                         """
                     )
@@ -103,16 +105,16 @@ package enum StoreAccess: Sendable {
         }
     }
 
-    /// The most bytes that a request may take, of those that say how many they take; nil for any number.
+    /// The largest total of the tokens' encoded sizes in one request; nil for no limit.
     package var requestLimit: Int? {
         switch self {
         case .own: nil
-        // Without what stands around the tokens.
+        // Less the JSON around the tokens.
         case .running: ControlSocketAddress.bodyLimit - 1_024
         }
     }
 
-    /// Closes a store that was opened here.
+    /// Closes a store that was opened in this process.
     package func close() {
         guard case .own(let store, let directory) = self else { return }
         store.close()
@@ -121,14 +123,14 @@ package enum StoreAccess: Sendable {
 
     // MARK: - Replacing
 
-    /// Puts a backup in the place of the store; refused while a server runs.
+    /// Replaces the store by a backup; refused while a server runs.
     package static func restore(
         _ settings: Settings, from path: String, logger: Logger, _ progress: (StoreProgress) -> Void
     ) throws(Failure) -> StoreReplacement {
         try replace(settings, .restore, logger) { (store) throws(StoreError) in try store.restore(path, progress) }
     }
 
-    /// Seals the store or puts it in the clear; refused while a server runs.
+    /// Encrypts or decrypts the whole store; refused while a server runs.
     package static func convert(
         _ settings: Settings, isSealed: Bool, logger: Logger, _ progress: (StoreProgress) -> Void
     ) throws(Failure) -> StoreReplacement {

@@ -5,16 +5,16 @@ internal import Settings
 internal import System
 internal import TokenStore
 
-/// The store and its key ring: of the running server when there is one, otherwise of the files.
+/// Checks the store and its key ring: asks the running server if there is one, otherwise reads the files.
 struct StoreCheck {
     private let settings: Settings
     private let directory: String
-    /// Nil for a store that cannot be looked at while it is closed.
+    /// Nil for a store that cannot be examined while it is closed.
     private let examiner: (any StoreExaminer)?
     private let server: RunningServer
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
-    /// A large store takes its time to be counted.
+    /// How long to wait for the server's answer: counting the tokens of a large store takes long.
     private static let timeoutInSeconds = 60
 
     init(_ settings: Settings, _ examiner: (any StoreExaminer)?, directory: String, server: RunningServer) {
@@ -31,8 +31,8 @@ struct StoreCheck {
     private func keptLogs() -> [Finding] {
         (examiner?.keptCopies ?? []).map {
             .warning(
-                Self.topic, "\($0) is kept: a copy of a damaged WAL with tokens that the store may lack",
-                "restore a backup if they are needed, and remove it when it is of no use"
+                Self.topic, "\($0) is a copy of a damaged WAL, with tokens that the store may lack",
+                "restore a backup if you need these tokens, and remove the copy when you no longer need it"
             )
         }
     }
@@ -42,7 +42,8 @@ struct StoreCheck {
         let permissions = file.isCredential ? [] : FileCheck.secret(file.path, Self.ringTopic)
         switch server {
         case .running: return askServer() + permissions
-        case .hidden, .silent: return [.warning(Self.topic, "could not be looked at", "see what is said of the server")]
+        case .hidden, .silent:
+            return [.warning(Self.topic, "the store could not be checked", "see the finding about the server above")]
         case .none: return examineFiles(file, permissions)
         }
     }
@@ -50,12 +51,13 @@ struct StoreCheck {
     // MARK: - Running
 
     private func askServer() -> [Finding] {
-        // Its loops may turn while its disk does not answer.
+        // Asked separately, because the server answers this even while its disk does not.
         let client = ServerClient(
             place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: Self.timeoutInSeconds)
         let readiness = HealthProbe(settings).askControlSocket()
         var findings: [Finding] = readiness.reasons.map {
-            .problem(Self.topic, "the server is not ready: \($0)", "mend the cause; the server goes on by itself then")
+            .problem(
+                Self.topic, "the server is not ready: \($0)", "remove the cause; the server then recovers by itself")
         }
         do throws(ServerClient.Failure) {
             let found = try client.perform(StatisticsOfStore()) { _ in }
@@ -68,19 +70,22 @@ struct StoreCheck {
             if found.unreadableReads > 0 {
                 findings.append(
                     .problem(
-                        Self.topic, "\(found.unreadableReads) reads met a row that does not open, since the start",
-                        "token-cache verify tells how many such rows there are"
+                        Self.topic,
+                        "since the start, \(found.unreadableReads) reads found a row that cannot be decrypted",
+                        "run token-cache verify, which counts such rows"
                     )
                 )
             }
-            guard found.isSealed else { return findings + [.ok(Self.ringTopic, "sealing is off: there is none")] }
+            guard found.isSealed else {
+                return findings + [.ok(Self.ringTopic, "sealing is off: there is no key ring")]
+            }
             let keys = try client.perform(ListKeys()) { _ in }.keys
             findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(keys.map(\.number)))"))
             findings += Self.unbound(keys.filter { !$0.bindsTimes }.map(\.number))
             findings += keys.filter(\.isNewest).flatMap { Self.seals(of: $0.number, $0.seals) }
         } catch {
             findings.append(
-                .problem(Self.topic, "the server does not tell of its store", "ask again, or look into its log"))
+                .problem(Self.topic, "the server did not report on its store", "try again, or read the server's log"))
         }
         return findings
     }
@@ -89,7 +94,7 @@ struct StoreCheck {
 
     private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
         guard let examiner else {
-            return [.ok(Self.topic, "this store is not looked at while no server runs")]
+            return [.ok(Self.topic, "this store can be checked only while a server runs")]
                 + ring(file, permissions, of: nil, hasStore: false)
         }
         let found: StoreExamination?
@@ -117,7 +122,7 @@ struct StoreCheck {
         default: break
         }
         findings += ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
-        // A ring that cannot be read was told of.
+        // `ring` has reported a key ring that cannot be read.
         if let newest = (try? KeyRingExamination.examine(file))?.numbers.last {
             findings += Self.seals(of: newest, found.seals[newest] ?? 0)
         }
@@ -126,45 +131,46 @@ struct StoreCheck {
 
     private func absentStore(_ file: KeyRingFile) -> Finding {
         guard settings.sealing.isEnabled, FileStatus(file.path) != nil else {
-            return .ok(Self.topic, "there is none yet; the first start makes it")
+            return .ok(Self.topic, "there is none yet; the first start creates it")
         }
         return .warning(
-            Self.topic, "there is none, although its key ring \(file.path) is there; the next start makes an empty one",
-            "if tokens are missing, see whether \(directory) is the right folder, and its disk is mounted"
+            Self.topic,
+            "there is none, although its key ring \(file.path) is there; the next start creates an empty store",
+            "if tokens are missing, check that \(directory) is the right folder and its disk is mounted"
         )
     }
 
     private static func emptyStore(_ path: String) -> Finding {
         .warning(
-            topic, "\(path) is an empty file without a WAL; the next start makes an empty store of it",
+            topic, "\(path) is an empty file without a WAL; the next start turns it into an empty store",
             "if tokens are missing, put a backup in its place with token-cache restore"
         )
     }
 
     private static func notForUs(_ topic: String) -> Finding {
-        .warning(topic, "not for this user", "run token-cache doctor as root or as the server's user")
+        .warning(topic, "this user may not read its files", "run token-cache doctor as root or as the server's user")
     }
 
     private func ring(
         _ file: KeyRingFile, _ permissions: [Finding], of fingerprint: String?, hasStore: Bool
     ) -> [Finding] {
-        guard settings.sealing.isEnabled else { return [.ok(Self.ringTopic, "sealing is off: none is needed")] }
+        guard settings.sealing.isEnabled else { return [.ok(Self.ringTopic, "sealing is off: no key ring is needed")] }
         guard permissions.isEmpty else { return permissions }
         do throws(KeyRingError) {
             guard let ring = try KeyRingExamination.examine(file) else {
                 guard hasStore && fingerprint != nil else {
-                    // The data folder is made when it is missing, others are not.
+                    // The start creates the data folder if it is missing, but no other folder.
                     let folder = URL(filePath: Path.folder(of: file.path)).standardizedFileURL.path
                     if folder != directory, unsafe access(folder, F_OK) != 0, errno == ENOENT || errno == ENOTDIR {
                         return [.problem(Self.ringTopic, KeyRingError.noFolder(path: file.path))]
                     }
-                    return [.ok(Self.ringTopic, "\(file.path) is not there yet; the first start makes it")]
+                    return [.ok(Self.ringTopic, "\(file.path) does not exist yet; the first start creates it")]
                 }
                 if let credential = Self.credential(in: Self.credentialFolders), settings.sealing.keyRing.isEmpty {
                     return [
                         .warning(
                             Self.ringTopic, "\(credential) is a credential, which only the service can open",
-                            "ask again while the service runs"
+                            "run token-cache doctor again while the service runs"
                         )
                     ]
                 }
@@ -181,56 +187,56 @@ struct StoreCheck {
         }
     }
 
-    /// Where systemd finds credentials by itself (systemd.exec(5), LoadCredential=).
+    /// The folders in which systemd searches for credentials (systemd.exec(5), LoadCredential=).
     private static let credentialFolders = [
         "/etc/credstore", "/etc/credstore.encrypted", "/run/credstore", "/run/credstore.encrypted",
     ]
 
-    /// The credential of a service that keeps its key ring there.
+    /// The path of the key ring's credential in one of the folders; nil if there is none.
     static func credential(in folders: [String]) -> String? {
         folders.map { "\($0)/\(KeyRingFile.credentialName)" }.first { FileStatus($0) != nil }
     }
 
-    // MARK: - Words
+    // MARK: - Texts
 
-    /// A store of a running server.
+    /// Describes the store of a running server.
     private static func text(_ found: StoreStatistics) -> String {
         let bytes = found.databaseBytes.map { " in \($0) bytes" } ?? ""
         let schema = found.schemaVersion.map { ", schema \($0)" } ?? ""
         return "\(found.tokens) \(found.tokens == 1 ? "token" : "tokens")\(bytes)\(schema)"
     }
 
-    /// A store that is closed.
+    /// Describes a closed store.
     private static func text(_ found: StoreExamination) -> String {
         guard let schema = found.schemaVersion else {
-            return "all of it is still in its WAL of \(found.walBytes) bytes"
+            return "all tokens are still in its WAL of \(found.walBytes) bytes"
         }
         let wal =
             found.walBytes > 0
-            ? "; a WAL of \(found.walBytes) bytes, which the next start moves into it, is not counted" : ""
+            ? "; not counting a WAL of \(found.walBytes) bytes, which the next start moves into the database" : ""
         let current = found.currentSchemaVersion
         let conversion = schema < current ? ", which the next start converts to \(current)" : ""
         let tokens = "\(found.tokens) \(found.tokens == 1 ? "token" : "tokens")"
         return "\(tokens) in \(found.databaseBytes) bytes, schema \(schema)\(conversion)\(wal)"
     }
 
-    /// What is to be said of the key that seals.
+    /// Reports the newest key if it has sealed so often that it should be replaced.
     private static func seals(of number: Int, _ count: Int64) -> [Finding] {
         let limit = SealingKey.sealLimit
         guard count >= SealingKey.sealConcern else { return [] }
         let (text, advice) = (
-            "key \(number) has sealed \(count) of \(limit) times that it may",
+            "key \(number) has sealed \(count) times, of at most \(limit)",
             "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"
         )
         return [count < limit ? .warning(ringTopic, text, advice) : .problem(ringTopic, text, advice)]
     }
 
-    /// What is to be said of keys that an earlier version made.
+    /// Warns about keys of earlier versions, whose rows are not bound to their times.
     private static func unbound(_ numbers: [Int]) -> [Finding] {
         numbers.map { number in
             .warning(
                 ringTopic,
-                "key \(number) is of an earlier version: in rows that it sealed the times can be changed unnoticed",
+                "key \(number) is of an earlier version: the times of rows that it sealed can be changed unnoticed",
                 "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"
             )
         }

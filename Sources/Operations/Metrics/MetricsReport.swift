@@ -121,25 +121,25 @@ struct MetricsReport {
         let metrics = store.metrics
         text.single(
             "token_cache_store_reads_total", .counter,
-            "Reads of the database, by GET that the cache had no answer for.",
+            "Reads of the database, for GET requests that the cache had no answer for.",
             workers.sum { $0.storeReads.value }
         )
         text.single(
-            "token_cache_store_writes_total", .counter, "Tokens that were made durable.", metrics.writes
+            "token_cache_store_writes_total", .counter, "Tokens written and synced.", metrics.writes
         )
         text.single(
             "token_cache_store_queue_bytes", .gauge, "Bytes of tokens that wait to be written.",
             UInt64(max(0, metrics.queuedBytes))
         )
         let failures = "token_cache_store_failures_total"
-        text.begin(failures, .counter, "Reads and writes of clients that failed, by cause.")
+        text.begin(failures, .counter, "Failed reads and writes of clients, by cause.")
         for cause in StoreError.Cause.allCases {
             text.add(failures, ["cause": cause.rawValue], workers.sum { $0.storeFailures.value(cause) })
         }
         if let reading = metrics.commitTime {
             text.histogram(
                 "token_cache_store_commit_duration_seconds",
-                "Time of a group's transaction, with the sync of the disk.", reading
+                "Time of a group commit, including the sync of the disk.", reading
             )
         }
         if let reading = metrics.syncTime {
@@ -166,19 +166,19 @@ struct MetricsReport {
 
     private mutating func writeExpiry(_ metrics: StoreMetrics) {
         text.single(
-            "token_cache_store_expired_tokens_total", .counter, "Tokens that were dropped because their time was over.",
+            "token_cache_store_expired_tokens_total", .counter, "Expired tokens that were deleted.",
             metrics.expired
         )
         text.single(
             "token_cache_store_expiry_held", .gauge,
-            "1 while no token is dropped because the clock has jumped, otherwise 0.",
+            "1 while expired tokens are kept because the clock has jumped, otherwise 0.",
             UInt64(metrics.isExpiryHeld ? 1 : 0)
         )
     }
 
     private mutating func writeSealing(_ metrics: StoreMetrics) {
         let seals = "token_cache_store_key_seals"
-        text.begin(seals, .gauge, "How often each key has sealed a token, of 4294967296 times that it may.")
+        text.begin(seals, .gauge, "How often each key has sealed a token; the limit is 4294967296.")
         let counts = metrics.keySeals
         for (number, count) in counts {
             text.add(
@@ -188,7 +188,7 @@ struct MetricsReport {
         }
         text.single(
             "token_cache_store_unreadable_reads_total", .counter,
-            "Rows that did not open when they were asked for: changed, or sealed with a key that is not there.",
+            "Reads of rows that cannot be decrypted: changed, or sealed with a missing key.",
             UInt64(max(0, metrics.unreadableReads))
         )
     }

@@ -1,19 +1,19 @@
 package import TokenStore
 
-/// Something that an operator asks of a store: of this process's own, or of a running server's over its control socket.
+/// An operator's request to a store: performed in this process, or sent to a running server over its control socket.
 package protocol StoreRequest: Codable, Sendable {
     associatedtype Reply: Codable & Sendable
 
-    /// The last part of its path on the control socket: `/store/NAME`.
+    /// The last part of the request's path on the control socket: `/store/NAME`.
     static var name: StoreRequestName { get }
-    /// Bytes of memory that its reply may take as JSON, roughly; 0 for a few.
+    /// The approximate largest size of the reply's JSON in bytes; 0 for a small reply.
     static var replySize: Int { get }
 
-    /// Carries it out.
+    /// Performs the request.
     ///
     /// - Parameters:
-    ///   - administrator: Of the store.
-    ///   - progress: Told now and then how far it is, when it takes long.
+    ///   - administrator: The store's administrator.
+    ///   - progress: Called repeatedly with the progress of requests that take long.
     func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply
@@ -23,7 +23,9 @@ extension StoreRequest {
     package static var replySize: Int { 0 }
 }
 
-/// The names of all requests; a request without a case here does not compile, nor does a case without its request.
+/// The names of all requests.
+///
+/// A request needs a case here to compile, and each case needs its request.
 package enum StoreRequestName: String, CaseIterable, Sendable {
     case get, put, delete, page, stats, verify, backup, rekey
     case listKeys = "keys/list"
@@ -48,12 +50,12 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
     }
 }
 
-/// A line of an answer on the control socket: how far the work is, or in the last line its reply or what is wrong.
+/// A line of an answer on the control socket: the progress of the work, or, in the last line, the reply or the error.
 struct ControlLine<Reply: Codable & Sendable>: Codable, Sendable {
     var progress: StoreProgress?
     var reply: Reply?
     var error: String?
 }
 
-/// Stands for no reply at all.
+/// The reply type of lines that contain only progress or an error.
 struct NoReply: Codable, Sendable {}

@@ -24,11 +24,11 @@ package struct FetchToken: StoreRequest {
     }
 }
 
-/// Stores tokens, as they are.
+/// Stores tokens without changing them.
 package struct StoreTokens: StoreRequest {
     package static let name = StoreRequestName.put
     package var tokens: [Entry]
-    /// Leaves tokens alone that were written later; nil is no.
+    /// Whether to keep stored tokens that were written later; nil means no.
     package var keepsNewer: Bool?
 
     package struct Entry: Codable, Sendable {
@@ -43,13 +43,13 @@ package struct StoreTokens: StoreRequest {
             self.writtenAt = writtenAt
         }
 
-        /// The most bytes that it takes in a request.
+        /// The largest number of bytes that the entry takes in a request.
         package var encodedSize: Int {
             // Names, punctuation and the time.
             64 + Self.encodedSize(of: id) + Self.encodedSize(of: tokenInfo)
         }
 
-        /// As JSONEncoder escapes a text.
+        /// The size of a text as JSONEncoder escapes it.
         private static func encodedSize(of text: String) -> Int {
             text.utf8.reduce(0) { size, byte in
                 switch byte {
@@ -63,9 +63,9 @@ package struct StoreTokens: StoreRequest {
 
     package struct Reply: Codable, Sendable {
         package var stored = 0
-        /// Newer ones that were left alone.
+        /// The number of stored tokens that were kept because they are newer.
         package var newer = 0
-        /// Those that were not stored, by their place in the request, and why.
+        /// The errors of tokens that were not stored, by their index in the request.
         package var failures: [Int: String] = [:]
     }
 
@@ -119,9 +119,9 @@ package struct RemoveTokens: StoreRequest {
 package struct ListTokens: StoreRequest {
     package static let name = StoreRequestName.page
     package static let replySize = 16 << 20
-    /// Where to go on: `next` of the page before; nil for the first page.
+    /// The position to continue from: `next` of the previous page; nil for the first page.
     package var after: StoreCursor?
-    /// How many at most; fewer when they are large.
+    /// The largest number of tokens; a page has fewer if they are large.
     package var limit: Int
     package var showsIDs: Bool
     package var showsTokenInfos: Bool
@@ -130,23 +130,23 @@ package struct ListTokens: StoreRequest {
         /// Seconds since 1970.
         package var writtenAt: Int64
         package var expiresAt: Int64?
-        /// Bytes of the token info; nil when the row cannot be opened.
+        /// The size of the token info in bytes; nil if the row cannot be decrypted.
         package var size: Int?
         package var id: String?
         package var tokenInfo: String?
-        /// Why the row cannot be opened.
+        /// Why the row cannot be decrypted.
         package var fault: String?
     }
 
     package struct Reply: Codable, Sendable {
         package var tokens: [Entry]
-        /// Where the next page begins; nil when there is none.
+        /// Where the next page begins; nil after the last page.
         package var next: StoreCursor?
     }
 
     private enum CodingKeys: String, CodingKey {
         case after, limit, showsTokenInfos
-        // Acronyms are not told apart in snake case.
+        // The conversion from snake case does not restore acronyms.
         case showsIDs = "showsIds"
     }
 
@@ -178,17 +178,17 @@ package struct ListTokens: StoreRequest {
     }
 }
 
-/// What clients send, as it is stored.
+/// Applies the contract's tag removal to operators' ids and token infos.
 package enum StoredText {
-    /// An id as clients' ids are stored: with its tags removed.
+    /// An id without its tags, as ids of clients are stored.
     package static func id(_ text: String) throws(StoreError) -> [UInt8] {
         guard let id = TokenService.storedID(Array(text.utf8)) else {
-            throw .refused("the id is empty, longer than \(TokenService.uniqueIDLimit) bytes, or holds a NUL")
+            throw .refused("the id is empty, longer than \(TokenService.uniqueIDLimit) bytes, or contains a NUL")
         }
         return id
     }
 
-    /// A token info as clients' are stored: with its tags removed.
+    /// A token info without its tags, as token infos of clients are stored.
     package static func tokenInfo(_ text: String) -> String {
         String(decoding: TagRemoval.removeTags(from: Array(text.utf8)), as: UTF8.self)
     }

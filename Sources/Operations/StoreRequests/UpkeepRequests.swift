@@ -1,6 +1,6 @@
 package import TokenStore
 
-/// Asks for the store in numbers.
+/// Reads the store's figures.
 package struct StatisticsOfStore: StoreRequest {
     package static let name = StoreRequestName.stats
 
@@ -30,7 +30,7 @@ package struct VerifyStore: StoreRequest {
 /// Writes a copy of the store.
 package struct BackUpStore: StoreRequest {
     package static let name = StoreRequestName.backup
-    /// Absolute, for whoever writes it may be in another folder.
+    /// An absolute path, because the server's working directory may be another one.
     package var path: String
 
     package init(path: String) {
@@ -46,7 +46,7 @@ package struct BackUpStore: StoreRequest {
     }
 }
 
-/// Seals all tokens with the newest key.
+/// Encrypts all tokens with the newest key.
 package struct RekeyStore: StoreRequest {
     package static let name = StoreRequestName.rekey
 
@@ -59,7 +59,7 @@ package struct RekeyStore: StoreRequest {
     }
 }
 
-/// Asks for the numbers of the keys.
+/// Lists the keys, without the keys themselves.
 package struct ListKeys: StoreRequest {
     package static let name = StoreRequestName.listKeys
 
@@ -76,7 +76,7 @@ package struct ListKeys: StoreRequest {
     }
 }
 
-/// Makes a key that seals from now on.
+/// Creates a key that seals from now on.
 package struct AddKey: StoreRequest {
     package static let name = StoreRequestName.addKey
 
@@ -89,7 +89,7 @@ package struct AddKey: StoreRequest {
     }
 }
 
-/// Takes a key out of the ring.
+/// Removes a key from the key ring.
 package struct RetireKey: StoreRequest {
     package static let name = StoreRequestName.retireKey
     package var number: Int

@@ -15,6 +15,16 @@ package final class TLSContext: Sendable {
         var stamps: [FileStamp?]
     }
 
+    /// The TLS library's version, for example `3.0.22`.
+    package static var libraryVersion: String { TLSCredentials.libraryVersion }
+
+    /// Reads a certificate and its key as a listener does, without using them; blocks for as long as that takes.
+    package static func examine(
+        _ pair: TLSFiles.Pair, clientAuthorities: String?
+    ) throws(TLSConfigurationError) -> TLSCertificate {
+        try TLSCredentials.examine(pair, clientAuthorities: clientAuthorities)
+    }
+
     /// Reads the files; blocks for as long as that takes.
     ///
     /// - Parameters:

@@ -86,7 +86,7 @@ extension Connection {
     }
 
     /// Reads once into the free room at the buffer's end; nil if the connection is lost.
-    mutating func receiveNow(on worker: Worker) -> TCPStream.ReceiveResult? {
+    mutating func receiveNow(on worker: Worker) -> ReceiveResult? {
         if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
         let room = reader.makeRoom()
         let result = try? stream.receive(into: &reader.bytes, room: room)

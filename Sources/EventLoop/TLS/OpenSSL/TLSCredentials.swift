@@ -26,6 +26,16 @@ final class TLSCredentials: @unchecked Sendable {
         if contexts.count > 1 { chooseByName() }
     }
 
+    /// OpenSSL's version, for example `3.0.22`.
+    static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
+
+    /// Reads a certificate and its key without using them.
+    static func examine(
+        _ pair: TLSFiles.Pair, clientAuthorities: String?
+    ) throws(TLSConfigurationError) -> TLSCertificate {
+        try TLSServerContext(pair, clientAuthorities: clientAuthorities, applicationProtocols: []).certificate
+    }
+
     /// A new SSL object for the server's side of a connection; nil if memory is short.
     ///
     /// The caller owns it, and keeps `self` during the handshake.

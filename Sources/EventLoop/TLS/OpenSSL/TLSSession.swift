@@ -90,7 +90,7 @@ internal import System
     }
 
     /// Appends what has arrived, as `TCPStream.receive` does.
-    func receive(into buffer: inout [UInt8], room: Int) throws(SystemError) -> TCPStream.ReceiveResult {
+    func receive(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
         OpenSSLErrors.clear()
         var result: Int32 = 0
         buffer.append(addingCapacity: room) { span in

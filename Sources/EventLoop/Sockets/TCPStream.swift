@@ -10,16 +10,6 @@ package struct TCPStream: ~Copyable {
     private let id: RegistrationID
     private var tls: TLSSession?
 
-    /// The outcome of a read.
-    package enum ReceiveResult: Equatable {
-        /// This many bytes, at least one, were appended.
-        case received(Int)
-        /// Nothing has arrived yet: wait until the stream is readable.
-        case wouldBlock
-        /// The peer has closed its sending side, and everything that it sent was read.
-        case endOfInput
-    }
-
     /// Takes over a connected socket that does not block.
     package init(_ descriptor: consuming FileDescriptor, on loop: EventLoop) throws(SystemError) {
         // Answers are written whole: to wait for more data (Nagle) would only add the 40 ms of a delayed ACK.

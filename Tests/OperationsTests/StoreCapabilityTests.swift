@@ -4,7 +4,7 @@ import TokenStore
 
 @testable import Operations
 
-/// What operators hear from a store that cannot do everything.
+/// The answers to operators from a store without optional capabilities.
 struct StoreCapabilityTests {
     private let administrator = MemoryStore(
         MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
@@ -19,7 +19,7 @@ struct StoreCapabilityTests {
         }
     }
 
-    @Test func `what a store cannot do is refused in plain words`() async {
+    @Test func `a request for a capability that the store lacks is refused with the reason`() async {
         #expect(await refusal(of: BackUpStore(path: "/backup")) == .refused(StoreCapability.backup.absence))
         #expect(await refusal(of: VerifyStore()) == .refused(StoreCapability.verification.absence))
         #expect(await refusal(of: ListKeys()) == .refused(StoreCapability.keys.absence))
@@ -28,7 +28,7 @@ struct StoreCapabilityTests {
         #expect(await refusal(of: RekeyStore()) == .refused(StoreCapability.keys.absence))
     }
 
-    @Test func `what every store can do is done`() async throws {
+    @Test func `requests that every store supports are answered`() async throws {
         let entry = StoreTokens.Entry(id: "a", tokenInfo: "1")
         #expect(try await StoreTokens(tokens: [entry]).answer(administrator) { _ in }.stored == 1)
         #expect(try await FetchToken(id: "a").answer(administrator) { _ in }.tokenInfo == "1")

@@ -7,13 +7,14 @@ internal import System
 internal import TokenService
 internal import TokenStore
 
-/// Reads the settings anew while the server runs, and has those take effect that can.
+/// Reads the settings again while the server runs, and applies those that can change without a restart.
 ///
-/// All of them or none: whatever is wrong with one of them, or with a file that they name, nothing changes. Connections that
-/// are open take the new values at their next request; only their certificates stay.
+/// Applies all of them or none: an error in any setting, or in a file that the settings name, leaves everything unchanged.
+/// Open connections use the new values from their next request on, but keep their certificates.
+///
 /// Any thread.
 final class SettingsReloader: Sendable {
-    /// What has settings of its own besides the loops.
+    /// The parts of the server, besides the loops, that depend on settings.
     struct Parts: Sendable {
         let store: any TokenStore
         let log: LogOutput
@@ -29,10 +30,14 @@ final class SettingsReloader: Sendable {
     private let workers: [Worker]
     private let logger: Logger
     private let running: Mutex<Settings>
-    /// The last that was asked for: one at a time, in their order.
+    /// The most recently requested reload; reloads run one at a time, in the order of their requests.
     private let last = Mutex<Task<ReloadOutcome, Never>?>(nil)
 
-    /// - Parameter settings: In force so far.
+    /// - Parameters:
+    ///   - settings: The settings at the start.
+    ///   - loader: Reads the settings at a reload.
+    ///   - parts: The parts that depend on settings.
+    ///   - workers: The loops.
     init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ workers: [Worker]) {
         running = Mutex(settings)
         self.loader = loader
@@ -41,18 +46,18 @@ final class SettingsReloader: Sendable {
         logger = parts.log.logger
     }
 
-    /// What is in force.
+    /// The settings in force.
     var settings: Settings { running.withLock(\.self) }
 
-    /// Which certificates clients refuse, or soon will.
+    /// Warnings about certificates that clients refuse now or within 14 days.
     var certificateWarnings: [String] { (parts.tls?.certificates ?? []).compactMap { $0.warning() } }
 
-    /// Reads everything again: settings, certificates, and the access log's file, which somebody may have renamed.
+    /// Reads settings and certificates again, and reopens the access log's file, which may have been renamed.
     func reload(_ reason: String) async -> ReloadOutcome {
         await last.withLock { last in
-            // A task of its own, as reading files is not for a loop's thread.
-            let task = Task { [former = last] in
-                _ = await former?.value
+            // In a separate task, because the caller's loop must not wait for files.
+            let task = Task { [previous = last] in
+                _ = await previous?.value
                 return await reloadNow(reason)
             }
             last = task
@@ -65,16 +70,16 @@ final class SettingsReloader: Sendable {
             let before = settings
             let change = SettingsChange(from: before, to: try loader.load(), takesTLS: parts.tls != nil)
             let settings = change.settings
-            // Whatever can fail comes before the first change.
+            // All steps that can fail come before the first change.
             let certificates = try parts.tls?.read(TLSFiles(settings))
             let destination = try Self.destination(settings)
             try await parts.store.change(settings.retention)
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
             apply(settings)
-            // With the lower of both levels, so that the line is there for who has just raised it.
+            // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
-            let outcome = tell(reason, change)
+            let outcome = report(reason, change)
             parts.log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome
         } catch let error as TLSConfigurationError {
@@ -96,7 +101,7 @@ final class SettingsReloader: Sendable {
         }
     }
 
-    /// Where the access log goes; its file is opened only when there is one.
+    /// Opens the destination of the access log; standard output if the log is off or no file is set.
     static func destination(_ settings: Settings) throws(StartError) -> LineWriter.Destination {
         let path = settings.accessLog == .off ? "" : settings.accessLogFile
         do throws(SystemError) {
@@ -119,7 +124,7 @@ final class SettingsReloader: Sendable {
         return ReloadOutcome(isReloaded: false, outcome: outcome)
     }
 
-    private func tell(_ reason: String, _ change: SettingsChange) -> ReloadOutcome {
+    private func report(_ reason: String, _ change: SettingsChange) -> ReloadOutcome {
         let made = change.made.isEmpty ? "no setting has changed" : change.made.joined(separator: ", ")
         let expiry = parts.tls.map { "; certificates reloaded, the first expires on \(Self.date($0.earliestExpiry))" }
         var outcome = made + (expiry ?? "")

@@ -43,7 +43,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
         case .openElsewhere(let path, let processID):
             """
             \(path) is open in another program (\(processID.map { "process \($0)" } ?? "fuser \(path) names it")); \
-            end that one first: nobody else may have the database open while it is in use here
+            stop it first: no other program may have the database open while it is in use here
             """
         case .notADatabase(let path, let error):
             """

@@ -24,7 +24,7 @@ extension StoreError {
     static func walLost(path: String) -> StoreError {
         .unavailable(
             StoreFault(
-                "\(path) was removed or cut; the database is being opened anew", cause: .vanished, mayRetry: true
+                "\(path) was removed or cut; the database is being opened again", cause: .vanished, mayRetry: true
             )
         )
     }

@@ -96,7 +96,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .vanished(let path):
             "the store \(path) is gone, clients are told so; put it back, or restart to begin with an empty store"
         case .readsFail(let error):
-            "tokens cannot be read, clients are told so: \(error); the database is opened anew. See token-cache verify"
+            "tokens cannot be read, clients are told so: \(error); the database is being opened again. See token-cache verify"
         case .readsRecovered(let failed): "no read has failed for a while, after \(failed) that did"
         case .returned(let path): "the store \(path) is back"
         case .limitReached(let limit): "\(limit)"
@@ -112,9 +112,9 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             key \(number) has sealed \(count) times of the \(SealCounts.limit) that are allowed, after which no token is stored any \
             more: make a new key with token-cache keys add, then run token-cache rekey and token-cache keys retire \(number)
             """
-        case .expiryGoesOn: "tokens whose time is over are deleted again"
+        case .expiryGoesOn: "expired tokens are deleted again"
         case .own(let notice): notice.text
-        case .expired(let count): "dropped \(count) \(count == 1 ? "token" : "tokens") whose time was over"
+        case .expired(let count): "deleted \(count) expired \(count == 1 ? "token" : "tokens")"
         }
     }
 

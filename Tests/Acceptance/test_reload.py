@@ -166,7 +166,7 @@ def test_retention_can_be_turned_on_changed_and_off(serve):
     log = reload(server, retention={"after_written": "1s"})
     assert "retention.after_written from off to 1s" in log
     assert exchange(server.address, get("a")).body == NOT_FOUND
-    until(lambda: "whose time was over" in server.log(), seconds=5)
+    until(lambda: "expired token" in server.log(), seconds=5)
     reload(server, retention={"after_written": "1h"})
     exchange(server.address, post("a", "kept"))
     time.sleep(2.1)

@@ -40,7 +40,7 @@ def test_a_token_that_was_not_written_for_the_time_is_not_given_and_soon_gone(se
     until(lambda: exchange(server.address, get("a")).body == NOT_FOUND, seconds=5)
     assert exchange(server.address, get("b")).body == found("2")
     until(lambda: '"tokens":0' in printed(server.data, "stats", "--json"), seconds=10)
-    assert "whose time was over" in server.log()
+    assert "expired token" in server.log()
 
 
 EXPIRED = ["2013-08-14T19:24:05.123+0000", "2013-08-14T12:24:05.123-0700", "0001-01-01T00:00:00.000+0000"]

@@ -207,7 +207,7 @@ import Testing
             if isRemoved { try FileManager.default.removeItem(atPath: wal) } else { _ = truncate(wal, 0) }
             // The write finds it out, or the look did before it.
             _ = try? await session.put("perhaps", under: "other")
-            // Between the two of them it is opened anew.
+            // Between the two of them it is opened again.
             for _ in 0..<500 where store.fault != nil { try await Task.sleep(for: .milliseconds(20)) }
             try await session.put("again", under: "me")
             #expect(try await session.get("me") == "again")
@@ -239,7 +239,7 @@ import Testing
         #expect(store.events.all.count == 1)
     }
 
-    @Test("reads that fail count for readiness until none has for a while, and have the database opened anew")
+    @Test("reads that fail count for readiness until none has for a while, and have the database opened again")
     func failedReads() throws {
         let state = store.state
         state.noteFailedRead(.read(StoreFault(SQLiteError(code: 5, message: "database is locked", sql: "SELECT"))))

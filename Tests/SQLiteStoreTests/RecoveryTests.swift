@@ -152,7 +152,7 @@ import Testing
             }
         }
         #expect(store.state.fault != nil)
-        // The database is opened anew for it.
+        // The database is opened again for it.
         try store.store("other", bytes: 1)
         #expect(try reader.integer("SELECT count(*) FROM token") == 1)
         try reader.execute("COMMIT")

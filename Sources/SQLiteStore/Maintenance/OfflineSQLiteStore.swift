@@ -283,26 +283,20 @@ package final class OfflineSQLiteStore: OfflineStore {
         var coder = RowCoder(sealing)
         var done = 0
         do throws(SQLiteError) {
-            let select = try SQLiteStatement(
-                "SELECT slot, key, written_at, key_number, value, expires_at FROM token", on: connection)
+            let select = try SQLiteStatement("SELECT \(StoredRow.columns) FROM token", on: connection)
             while try select.step() {
-                let (slot, key) = (Int64(select.integer(at: 0)), select.blob(at: 1))
-                let times = RowTimes(
-                    writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 5)
-                )
+                let row = StoredRow(select)
                 let token: Result<Token, SealingError>
                 do throws(SealingError) {
                     token = .success(
-                        try select.withBlob(at: 4) { (value) throws(SealingError) in
-                            try coder.token(
-                                of: value, keyNumber: select.integer(at: 3), key: key, slot: slot, times: times
-                            )
+                        try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
+                            try row.token(of: value, &coder)
                         }
                     )
                 } catch {
                     token = .failure(error)
                 }
-                body(token, times.writtenAt)
+                body(token, row.times.writtenAt)
                 done += 1
                 if done % 1_000 == 0 { progress(StoreProgress(done: min(done, total), total: total)) }
             }

@@ -76,7 +76,7 @@ extension SQLiteAdministrator {
         while true {
             let (remaining, total) = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<(Int, Int)> in
                 guard let copy = writer.copy else {
-                    return .refused("the database was opened anew after a fault; begin the backup again")
+                    return .refused("the database was opened again after a fault; start the backup again")
                 }
                 return .success(try copy.step(pages: Self.backupStep))
             }

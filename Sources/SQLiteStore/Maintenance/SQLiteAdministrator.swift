@@ -46,7 +46,9 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         _ connection: SQLiteConnection, _ body: () throws(SQLiteError) -> Result
     ) async throws(StoreError) -> Result {
         let outcome = await connection.interruptible(body)
-        if Task.isCancelled { throw .refused("it was interrupted, as the server ends or nobody waits for it") }
+        if Task.isCancelled {
+            throw .refused("it was interrupted, because the server is stopping or the client has disconnected")
+        }
         return try reading { () throws(SQLiteError) in try outcome.get() }
     }
 

@@ -38,6 +38,14 @@ final class TokenReader {
         coder = RowCoder(state.sealing)
     }
 
+    /// Where the columns of `select` are; it has only those that a read needs.
+    private enum Column {
+        static let value: Int32 = 0
+        static let keyNumber: Int32 = 1
+        static let writtenAt: Int32 = 2
+        static let expiresAt: Int32 = 3
+    }
+
     /// What a read has found.
     enum Found {
         /// There is no row, or it has expired.
@@ -72,11 +80,12 @@ final class TokenReader {
             }
             found = try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) -> Found in
                 guard try select.step(), let (times, deadline) = current() else { return .nothing }
-                guard !select.isNull(at: 0) else { return .longer }
+                guard !select.isNull(at: Column.value) else { return .longer }
                 do throws(SealingError) {
-                    try select.withBlob(at: 0) { (value) throws(SealingError) in
+                    try select.withBlob(at: Column.value) { (value) throws(SealingError) in
                         try coder.appendTokenInfo(
-                            of: value, keyNumber: select.integer(at: 1), key: key.bytes, times: times, to: &tokenInfo
+                            of: value, keyNumber: select.integer(at: Column.keyNumber), key: key.bytes, times: times,
+                            to: &tokenInfo
                         )
                     }
                 } catch {
@@ -96,7 +105,9 @@ final class TokenReader {
 
     /// The times of the current row and when it expires; nil if it has expired but is not yet deleted.
     private func current() -> (times: RowTimes, deadline: Int64)? {
-        let times = RowTimes(writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3))
+        let times = RowTimes(
+            writtenAt: Int64(select.integer(at: Column.writtenAt)),
+            expiresAt: select.optionalInteger(at: Column.expiresAt))
         guard !state.keepsForever else { return (times, .max) }
         let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
         return deadline > Int64(time(nil)) ? (times, deadline) : nil

@@ -13,8 +13,12 @@ struct StoredRow {
 
     /// Where a statement's columns are.
     enum Column {
-        static let (slot, key, keyNumber): (Int32, Int32, Int32) = (0, 1, 2)
-        static let (writtenAt, expiresAt, value): (Int32, Int32, Int32) = (3, 4, 5)
+        static let slot: Int32 = 0
+        static let key: Int32 = 1
+        static let keyNumber: Int32 = 2
+        static let writtenAt: Int32 = 3
+        static let expiresAt: Int32 = 4
+        static let value: Int32 = 5
     }
 
     /// Reads all but the value of the statement's current row.

@@ -32,11 +32,7 @@ extension WriterConnection {
     ///   - coder: Has the newest key.
     func rekey(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> RekeyedRows {
         let select = try SQLiteStatement(
-            """
-            SELECT slot, key, key_number, value, written_at, expires_at FROM token
-            WHERE slot > ?1 ORDER BY slot LIMIT ?2
-            """,
-            on: connection
+            "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
         )
         let update = try SQLiteStatement(
             "UPDATE token SET value = ?1, key_number = ?2 WHERE slot = ?3", on: connection
@@ -54,7 +50,7 @@ extension WriterConnection {
                     break
                 }
                 result.seen += 1
-                result.next = Int64(select.integer(at: 0))
+                result.next = Int64(select.integer(at: StoredRow.Column.slot))
                 switch Self.finding(select, &coder, &bytes) {
                 case .current: break
                 case .unreadable: result.unreadable += 1
@@ -71,24 +67,21 @@ extension WriterConnection {
     }
 
     private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
-        let keyNumber = select.integer(at: 2)
+        let keyNumber = select.integer(at: StoredRow.Column.keyNumber)
         do throws(SealingError) {
             let isCurrent = try coder.isCurrent(keyNumber: keyNumber) { () throws(SealingError) in
-                try select.withBlob(at: 3) { (value) throws(SealingError) in
+                try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
                     bytes += value.count
                     return try TokenSealer.number(of: value)
                 }
             }
             if isCurrent { return .current }
-            let times = RowTimes(writtenAt: Int64(select.integer(at: 4)), expiresAt: select.optionalInteger(at: 5))
-            let key = select.blob(at: 1)
-            let token = try select.withBlob(at: 3) { (value) throws(SealingError) in
+            let row = StoredRow(select)
+            let token = try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
                 bytes += value.count
-                return try coder.token(
-                    of: value, keyNumber: keyNumber, key: key, slot: Int64(select.integer(at: 0)), times: times
-                )
+                return try row.token(of: value, &coder)
             }
-            return .rekeyed(try coder.row(of: token, times))
+            return .rekeyed(try coder.row(of: token, row.times))
         } catch {
             return .unreadable
         }

@@ -30,6 +30,11 @@ package struct FileLock: ~Copyable, Sendable {
         self.descriptor = descriptor
     }
 
+    deinit {
+        // A process that is just being spawned may still have a copy of the descriptor, which would keep the lock.
+        _ = flock(descriptor.number, LOCK_UN)
+    }
+
     private static func open(_ path: String) throws(Failure) -> FileDescriptor {
         do throws(SystemError) {
             // Not through a link: the folder's owner could make one, and root would empty whatever file it leads to.

@@ -4,8 +4,9 @@
 /// before it reports the outcome: in between, a read may find the former token or the new one. Tokens that expire are
 /// not reported, as a read says how long its token may be kept.
 ///
-/// Called on any thread, also while clients read; must return soon.
-package protocol WriteObserver: Sendable {
+/// Called on any thread, also while clients read; must return soon. A class, as a reference to one costs least to copy, which
+/// every group of writes does.
+package protocol WriteObserver: AnyObject, Sendable {
     /// The tokens of these ids are about to be stored, replaced or removed.
     func willWrite(_ ids: [[UInt8]])
 

@@ -17,12 +17,12 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     package var software: StoreSoftware { SQLiteLibrary.software }
 
-    package var fileNames: [String] { SQLiteTokenStore.fileNames }
+    package var fileNames: [String] { DatabaseFileName.all }
 
     package var enforcesLimits: Bool { true }
 
     package var missingPath: String? {
-        let path = directory + "/" + SQLiteTokenStore.fileName
+        let path = directory + "/" + DatabaseFileName.database
         // What this user may not see is reported when the store is opened.
         guard unsafe access(path, F_OK) != 0, errno == ENOENT || errno == ENOTDIR else { return nil }
         return path

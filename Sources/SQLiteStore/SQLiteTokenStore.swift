@@ -1,5 +1,7 @@
 internal import CSQLite
+internal import Metrics
 internal import Synchronization
+internal import System
 package import TokenStore
 
 /// A store in one SQLite database, with one reader for each session and one writer.
@@ -9,10 +11,6 @@ package import TokenStore
 /// or checkpoint at the same instant (the WAL-reset bug, sqlite.org/wal.html), so readers never checkpoint, not even on
 /// closing, and the folder's lock keeps other processes out.
 package final class SQLiteTokenStore: TokenStore, StorePreloader {
-    package static let fileName = "tokens.db"
-    /// Names of the database's files in the data folder; some exist only while a server runs.
-    package static let fileNames = ["", "-wal", "-shm"].map { fileName + $0 }
-
     let directory: DataDirectory
     let path: String
     let options: StoreOptions
@@ -65,6 +63,11 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
 
     package var administrator: any StoreAdministrator { SQLiteAdministrator(self) }
 
+    /// What the administrator works on.
+    fileprivate var database: OpenDatabase {
+        OpenDatabase(directory: directory, path: path, options: options, state: state, writerThread: writerThread)
+    }
+
     package var preloader: (any StorePreloader)? { self }
 
     package var seesAllWrites: Bool { true }
@@ -109,5 +112,29 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         runningPreloader.withLock { $0.take() }?.stop()
         writerThread.close()
         directory.unlock()
+    }
+}
+
+extension SQLiteTokenStore {
+    package var metrics: StoreMetrics {
+        let counted = state.metrics
+        let keys = state.sealing.ring?.keys ?? []
+        return StoreMetrics(
+            writes: counted.writes.value, tokens: counted.tokens.value,
+            queuedBytes: writerThread.admission.waitingBytes,
+            commitTime: counted.commitTime.reading, syncTime: counted.syncTime.reading,
+            groupSize: counted.groupSize.reading, expired: counted.expired.value,
+            isExpiryHeld: counted.expiryHeld.value != 0, databaseBytes: FileStatus.size(of: path),
+            walBytes: FileStatus.size(of: path + "-wal"),
+            keySeals: keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) },
+            unreadableReads: state.unreadableCount.load(ordering: .relaxed)
+        )
+    }
+}
+
+extension SQLiteAdministrator {
+    /// - Parameter store: An open one.
+    package init(_ store: SQLiteTokenStore) {
+        self.init(store.database)
     }
 }

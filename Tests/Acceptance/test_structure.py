@@ -64,15 +64,21 @@ def test_no_two_modules_need_each_other():
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
 def test_no_two_folders_of_a_module_need_each_other(module):
-    """By the names of types, which Swift lets every file of a module use: the compiler does not look at folders."""
+    """By the names of types, which Swift lets every file of a module use: the compiler does not look at folders.
+
+    A folder within another one belongs to that.
+    """
+    def folder(file):
+        return (*file.relative_to(module).parts[:-1], ".")[0]
+
     texts = {file: code(file) for file in module.rglob("*.swift")}
-    owners = {name: file.parent for file, text in texts.items() for name in DECLARATION.findall(text)}
+    owners = {name: folder(file) for file, text in texts.items() for name in DECLARATION.findall(text)}
     uses = defaultdict(set)
     for file, text in texts.items():
         for name in set(re.findall(r"\b[A-Z]\w+\b", text)):
-            owner = owners.get(name, file.parent)
-            if owner != file.parent:
-                uses[str(file.parent.relative_to(module))].add(str(owner.relative_to(module)))
+            owner = owners.get(name, folder(file))
+            if owner != folder(file):
+                uses[folder(file)].add(owner)
     assert circle(uses) == []
 
 

@@ -15,12 +15,11 @@ struct DatabaseFile {
     /// The path of the new file until it replaces the database.
     var new: String { path + ".new" }
 
-    /// The suffix of a WAL's name while a copy of it is made.
-    static let newWALSuffix = ".new"
-
     /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.
     func discardNew() {
-        for suffix in [Self.newWALSuffix, DamagedWALCopies.partialSuffix] { _ = unsafe unlink(path + "-wal" + suffix) }
+        for suffix in [DatabaseFileName.newWALSuffix, DamagedWALCopies.partialSuffix] {
+            _ = unsafe unlink(path + "-wal" + suffix)
+        }
         PrivateFile.discardDatabase(new)
         // The leftover of a backup that was being converted.
         PrivateFile.discardDatabase(new + ".new")

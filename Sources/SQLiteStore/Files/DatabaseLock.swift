@@ -19,7 +19,7 @@ struct DatabaseLock: ~Copyable, Sendable {
     init(in directory: String, expecting database: String? = nil) throws(SQLiteOpenError) {
         let found: FollowedPath
         do throws(LinkError) {
-            found = try FollowedPath(directory + "/" + SQLiteTokenStore.fileName)
+            found = try FollowedPath(directory + "/" + DatabaseFileName.database)
             // SQLite does not follow these either, but its error says less.
             for suffix in ["-wal", "-shm", "-journal"] where FollowedPath.isLink(found.path + suffix) {
                 throw .unexpected(path: found.path + suffix)
@@ -44,7 +44,7 @@ struct DatabaseLock: ~Copyable, Sendable {
     /// folder, otherwise a file beside the database.
     static func file(ofLinked database: String) -> String {
         let folder = Path.folder(of: database)
-        let isStandard = database == folder + "/" + SQLiteTokenStore.fileName
+        let isStandard = database == folder + "/" + DatabaseFileName.database
         return isStandard ? folder + "/" + DataDirectory.lockName : database + ".lock"
     }
 
@@ -52,7 +52,7 @@ struct DatabaseLock: ~Copyable, Sendable {
     ///
     /// - Returns: Nil without a link, when no process has, or it cannot be told.
     static func holder(ofDatabaseIn directory: String) -> Int? {
-        guard let database = try? FollowedPath(directory + "/" + SQLiteTokenStore.fileName), database.isLink else {
+        guard let database = try? FollowedPath(directory + "/" + DatabaseFileName.database), database.isLink else {
             return nil
         }
         return FileLock.process(.wholeFile, file(ofLinked: database.path))

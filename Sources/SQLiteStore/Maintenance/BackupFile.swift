@@ -12,7 +12,7 @@ enum BackupFile {
             let connection = try SQLiteConnection(path: path, mode: .readWrite)
             // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it.
             _ = try connection.text("PRAGMA journal_mode = DELETE")
-            let checked = await connection.interruptible { () throws(SQLiteError) in try check(connection) }
+            let checked = await connection.interruptible { () throws(SQLiteError) in try connection.checkIntegrity() }
             try checked.get()
             tokens = try connection.integer("SELECT tokens FROM store")
         } catch {
@@ -38,10 +38,4 @@ enum BackupFile {
     static let interrupted = StoreError.refused("the backup was interrupted, and what it had written is removed")
 
     private static let signature = Array("SQLite format 3\0".utf8)
-
-    /// Checks the integrity of a database.
-    static func check(_ connection: SQLiteConnection) throws(SQLiteError) {
-        let result = try connection.text("PRAGMA integrity_check(1)")
-        guard result == "ok" else { throw .damaged(result) }
-    }
 }

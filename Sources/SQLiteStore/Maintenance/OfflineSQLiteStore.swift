@@ -108,7 +108,7 @@ package final class OfflineSQLiteStore: OfflineStore {
             throw refusal(of: path, error)
         }
         do throws(SQLiteError) {
-            try BackupFile.check(connection)
+            try connection.checkIntegrity()
         } catch {
             throw .refused("\(path) is damaged: \(error)")
         }
@@ -180,7 +180,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
         if source.mayBeMixed {
             do throws(SQLiteError) {
-                try BackupFile.check(source.writer.connection)
+                try source.writer.connection.checkIntegrity()
             } catch {
                 // Rows that cannot be found would be omitted.
                 throw .unusable(SQLiteOpenError.notADatabase(path: database.path, error).shared)

@@ -39,9 +39,9 @@ extension SQLiteAdministrator {
     private func refuseForeignFile(_ path: String) throws(StoreError) {
         // The database may be a link into another folder, with its files there.
         let own =
-            ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFile.newWALSuffix)", ".new"].map { store.path + $0 }
+            ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFileName.newWALSuffix)", ".new"].map { store.path + $0 }
             + [store.options.keyRing.path, DatabaseLock.file(ofLinked: store.path)]
-        let isOwnName = (DataDirectory.fileNames + SQLiteTokenStore.fileNames).contains { path.hasSuffix("/" + $0) }
+        let isOwnName = (DataDirectory.fileNames + DatabaseFileName.all).contains { path.hasSuffix("/" + $0) }
         let isInOwnFolder = FileIdentity.areSame(Path.folder(of: path), store.directory.path)
         guard !own.contains(where: { $0 == path || FileIdentity.areSame($0, path) }), !(isOwnName && isInOwnFolder)
         else {

@@ -3,11 +3,11 @@ package import TokenStore
 
 /// Administers a SQLite store on a queue of its own, in steps that occupy the writer no longer than clients' groups do.
 package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdministrator, StoreVerifier {
-    let store: SQLiteTokenStore
+    let store: OpenDatabase
     private let executor = BlockingExecutor(label: "administration")
     private var openReader: (reader: TokenReader, generation: UInt64)?
 
-    package init(_ store: SQLiteTokenStore) {
+    init(_ store: OpenDatabase) {
         self.store = store
     }
 

@@ -11,7 +11,7 @@ package struct SQLiteExaminer: StoreExaminer {
         self.directory = directory
     }
 
-    package var path: String { directory + "/" + SQLiteTokenStore.fileName }
+    package var path: String { directory + "/" + DatabaseFileName.database }
 
     package var isUnreadable: Bool {
         unsafe access(directory, R_OK | X_OK) != 0 && errno == EACCES || access(path, R_OK) != 0 && errno == EACCES

@@ -340,7 +340,7 @@ final class RecoveringDatabase {
         if mayBeMixed {
             // Stays so unless the check succeeds.
             access = .unsound
-            try Schema.opening(opener.database) { () throws(SQLiteError) in try BackupFile.check(connection) }
+            try Schema.opening(opener.database) { () throws(SQLiteError) in try connection.checkIntegrity() }
         }
         // Equal keys are not replaced, otherwise rows that were sealed with them meanwhile would be refused.
         if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }

@@ -170,7 +170,7 @@ internal import TokenStore
 
     /// Puts a synced copy of the file's beginning at a path, replacing what is there.
     func copy(_ count: Int, to path: String) throws(SQLiteError) {
-        let new = path + DatabaseFile.newWALSuffix
+        let new = path + DatabaseFileName.newWALSuffix
         do throws(StoreError) {
             try PrivateFile.create(new)
         } catch {

@@ -1,7 +1,7 @@
 internal import Metrics
 internal import Synchronization
 internal import System
-package import TokenStore
+internal import TokenStore
 
 /// The writer's counters; any thread may read them.
 final class WriterMetrics: Sendable {
@@ -33,22 +33,5 @@ extension Histogram {
     /// Counts a time, in nanoseconds.
     func add(_ duration: Duration) {
         add(Nanoseconds(duration).count)
-    }
-}
-
-extension SQLiteTokenStore {
-    package var metrics: StoreMetrics {
-        let counted = state.metrics
-        let keys = state.sealing.ring?.keys ?? []
-        return StoreMetrics(
-            writes: counted.writes.value, tokens: counted.tokens.value,
-            queuedBytes: writerThread.admission.waitingBytes,
-            commitTime: counted.commitTime.reading, syncTime: counted.syncTime.reading,
-            groupSize: counted.groupSize.reading, expired: counted.expired.value,
-            isExpiryHeld: counted.expiryHeld.value != 0, databaseBytes: FileStatus.size(of: path),
-            walBytes: FileStatus.size(of: path + "-wal"),
-            keySeals: keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) },
-            unreadableReads: state.unreadableCount.load(ordering: .relaxed)
-        )
     }
 }

@@ -1,4 +1,4 @@
-/// The outcome of a read.
+/// The outcome of reading from a stream.
 package enum ReceiveResult: Equatable {
     /// This many bytes, at least one, were appended.
     case received(Int)

@@ -1,6 +1,6 @@
 internal import Glibc
 internal import Synchronization
-package import System
+internal import System
 
 /// The server's data folder, locked against other processes for as long as this is held.
 ///
@@ -81,35 +81,5 @@ package final class DataDirectory: Sendable {
     /// - Returns: Nil when no process has, or it cannot be told.
     package static func holder(of path: String) -> Int? {
         FileLock.process(.wholeFile, path + "/" + lockName)
-    }
-}
-
-/// Why a data folder cannot be used; says what to do about it.
-package enum DataDirectoryError: Error, Hashable, CustomStringConvertible {
-    /// It cannot be created, entered or written; with the `errno` of the call.
-    case unusable(path: String, call: String, code: Int32)
-    /// The path exists and is no directory.
-    case notADirectory(path: String)
-    /// Another process has it locked; its process id, if it could be read.
-    case inUse(path: String, processID: Int?)
-    /// A link that is not followed stands in the place of a file.
-    case link(LinkError)
-
-    package var description: String {
-        switch self {
-        case .unusable(let path, let call, let code):
-            """
-            the data directory \(path) cannot be used (\(call): \(SystemError.reason(code))); \
-            give the server's user write access to it, or name another one with --data-directory
-            """
-        case .notADirectory(let path):
-            "the data directory \(path) is not a directory; name another one with --data-directory"
-        case .inUse(let path, let processID):
-            """
-            the data directory \(path) is in use by \(processID.map { "process \($0)" } ?? "another process"); \
-            stop that one first, or name another directory with --data-directory
-            """
-        case .link(let error): "\(error)"
-        }
     }
 }

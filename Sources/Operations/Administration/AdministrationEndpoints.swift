@@ -101,7 +101,7 @@ struct AdministrationEndpoints: Sendable {
             return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
         case .drain:
             server.drain("drain requested by \(requester)")
-            return AdministrationAnswer(json: Draining(draining: true))
+            return AdministrationAnswer(json: DrainReply(draining: true))
         }
     }
 }

@@ -12,7 +12,7 @@ package enum ServerControl {
     }
 
     /// Makes the server answer the requests it has received, and stop; does not wait for that.
-    package static func drain(_ settings: Settings) throws(Failure) -> Draining {
+    package static func drain(_ settings: Settings) throws(Failure) -> DrainReply {
         try ask("/drain", settings)
     }
 

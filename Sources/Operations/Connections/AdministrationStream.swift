@@ -12,9 +12,9 @@ struct AdministrationStream: ~Copyable {
     private var reader: RequestReader
     private var hasRequest = false
     /// The budget for large bodies; nil where only small ones are allowed.
-    private let memory: ControlMemory?
+    private let budget: CommandBudget?
     /// The current body's share of the budget, if the body is large.
-    private var share: ControlMemory.Share?
+    private var share: CommandBudget.Share?
 
     /// Bodies up to this many bytes are not counted against the budget.
     private static let smallBody = 64 << 10
@@ -52,11 +52,11 @@ struct AdministrationStream: ~Copyable {
     ///   - connection: The connection; this value takes over its socket.
     ///   - loop: The calling task's loop.
     ///   - limits: The size limits of requests.
-    ///   - memory: The budget for large bodies.
+    ///   - budget: The budget for large bodies.
     /// - Returns: Nil if the client has already closed the connection.
     init?(
         _ connection: AdministrationConnections.Connection, on loop: EventLoop, limits: RequestLimits,
-        memory: ControlMemory? = nil
+        budget: CommandBudget? = nil
     ) {
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: connection.descriptor), on: loop)
@@ -65,7 +65,7 @@ struct AdministrationStream: ~Copyable {
         }
         self.loop = loop
         self.connection = connection
-        self.memory = memory
+        self.budget = budget
         reader = RequestReader(limits: limits)
     }
 
@@ -88,8 +88,8 @@ struct AdministrationStream: ~Copyable {
             case .sendContinue:
                 guard await send(ResponseEncoder.continueResponse) else { return .closed }
             case .needsMore(let part):
-                if case .body = part, let memory, share == nil, bodySize > Self.smallBody {
-                    share = await memory.share(bodySize, on: loop)
+                if case .body = part, let budget, share == nil, bodySize > Self.smallBody {
+                    share = await budget.share(bodySize, on: loop)
                     guard share != nil else { return .closed }
                     deadline = loop.now + Self.timeout
                 }

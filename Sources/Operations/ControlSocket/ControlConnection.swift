@@ -14,7 +14,7 @@ struct ControlConnection: ~Copyable {
     private let administrator: any StoreAdministrator
     private let endpoints: AdministrationEndpoints
     private let requester: Requester
-    private let memory: ControlMemory
+    private let budget: CommandBudget
 
     private static let limits: RequestLimits = {
         var limits = RequestLimits()
@@ -26,10 +26,10 @@ struct ControlConnection: ~Copyable {
 
     private init(
         _ stream: consuming AdministrationStream, from requester: Requester, on loop: EventLoop,
-        _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
+        _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints, _ budget: CommandBudget
     ) {
         self.requester = requester
-        self.memory = memory
+        self.budget = budget
         self.stream = stream
         self.loop = loop
         self.administrator = administrator
@@ -43,14 +43,14 @@ struct ControlConnection: ~Copyable {
     ///   - loop: The calling task's loop.
     ///   - administrator: Answers requests for the store.
     ///   - endpoints: Answer requests for the server.
-    ///   - memory: The memory budget that all commands share.
+    ///   - budget: The memory budget that all commands share.
     static func serve(
         _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrator: any StoreAdministrator,
-        _ endpoints: AdministrationEndpoints, _ memory: ControlMemory
+        _ endpoints: AdministrationEndpoints, _ budget: CommandBudget
     ) async {
         let requester = Requester(connectedTo: connection.descriptor)
-        guard let stream = AdministrationStream(connection, on: loop, limits: limits, memory: memory) else { return }
-        var connection = ControlConnection(stream, from: requester, on: loop, administrator, endpoints, memory)
+        guard let stream = AdministrationStream(connection, on: loop, limits: limits, budget: budget) else { return }
+        var connection = ControlConnection(stream, from: requester, on: loop, administrator, endpoints, budget)
         await connection.serve()
     }
 
@@ -96,11 +96,11 @@ struct ControlConnection: ~Copyable {
         } catch {
             return await refuse(.badRequest, "the body is not the JSON of this request: \(Self.reason(error))")
         }
-        var share: ControlMemory.Share?
+        var share: CommandBudget.Share?
         if type.replySize > 0 {
             // Released first: commands that wait for memory while holding some could wait for each other for ever.
             stream.releaseShare()
-            share = await memory.share(type.replySize, on: loop)
+            share = await budget.share(type.replySize, on: loop)
             if share == nil { return await refuse(.unavailable, "the server is stopping") }
         }
         // The reply occupies this memory until it has been sent.

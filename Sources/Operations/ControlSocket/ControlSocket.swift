@@ -15,7 +15,7 @@ internal import TokenStore
 final class ControlSocket: Sendable {
     private let listener: AdministrationListener
     private let administrator: any StoreAdministrator
-    private let memory = ControlMemory(limit: ControlSocketAddress.bodyLimit)
+    private let budget = CommandBudget(limit: ControlSocketAddress.bodyLimit)
 
     init(_ store: any TokenStore, directory: String) throws(SystemError) {
         listener = AdministrationListener(
@@ -47,8 +47,8 @@ final class ControlSocket: Sendable {
     func accept(
         on loop: EventLoop, _ endpoints: AdministrationEndpoints, _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {
-        await listener.accept(on: loop, logger, leaving: reserve) { [administrator, memory] connection in
-            await ControlConnection.serve(connection, on: loop, administrator, endpoints, memory)
+        await listener.accept(on: loop, logger, leaving: reserve) { [administrator, budget] connection in
+            await ControlConnection.serve(connection, on: loop, administrator, endpoints, budget)
         }
     }
 }

@@ -7,7 +7,7 @@ internal import System
 /// Checks that the server can listen on the addresses of the settings, or already does.
 enum ListenerCheck {
     static func findings(_ settings: Settings, _ server: RunningServer) -> [Finding] {
-        clashes(settings, server)
+        conflicts(settings, server)
             + settings.listen.flatMap { findings($0, "listen", server, server.facts?.listeners ?? []) }
             + settings.admin.listen.flatMap {
                 findings($0, "admin.listen", server, server.facts?.administration ?? [])
@@ -16,12 +16,12 @@ enum ListenerCheck {
 
     static let topic = "Listeners"
 
-    private static func clashes(_ settings: Settings, _ server: RunningServer) -> [Finding] {
+    private static func conflicts(_ settings: Settings, _ server: RunningServer) -> [Finding] {
         // A running server may use passed sockets in the place of some addresses.
         guard server.facts == nil,
-            let clash = AddressClash.find(listen: settings.listen, administration: settings.admin.listen)
+            let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen)
         else { return [] }
-        return [.problem(topic, clash)]
+        return [.problem(topic, conflict)]
     }
 
     private static func findings(

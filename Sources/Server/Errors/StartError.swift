@@ -10,7 +10,7 @@ package enum StartError: Error, CustomStringConvertible {
     /// An address of `admin.listen` cannot be bound.
     case administration(address: String, isInUse: Bool, reason: String)
     /// Two addresses in the settings exclude each other.
-    case clash(AddressClash)
+    case conflict(AddressConflict)
     case resolution(address: String, reason: String)
     /// The user or group of a Unix socket's file does not exist.
     case owner(path: String, name: String)
@@ -56,7 +56,7 @@ package enum StartError: Error, CustomStringConvertible {
             """
         case .administration(let address, _, let reason):
             "admin.listen: \(address) cannot be listened on: \(reason); choose an address of this machine, or off"
-        case .clash(let clash): "\(clash)"
+        case .conflict(let conflict): "\(conflict)"
         case .resolution(let address, let reason):
             "the address \(address) of --listen cannot be resolved: \(reason)"
         case .owner(let path, let name):

@@ -29,9 +29,9 @@ package struct ClientListeners: Sendable {
         } catch {
             // The program that uses the address may be this one, through an earlier entry of the settings.
             guard error.isAddressInUse,
-                let clash = AddressClash.find(listen: plan.bound, administration: settings.admin.listen)
+                let conflict = AddressConflict.find(listen: plan.bound, administration: settings.admin.listen)
             else { throw error }
-            throw .clash(clash)
+            throw .conflict(conflict)
         }
     }
 

@@ -108,8 +108,8 @@ package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConverti
 
     /// Whether only one of two can be listened on.
     ///
-    /// Port 0 clashes with nothing, and an IPv6 listener leaves IPv4 alone.
-    package func clashes(with other: SocketAddress) -> Bool {
+    /// Port 0 conflicts with nothing, and an IPv6 listener leaves IPv4 alone.
+    package func conflicts(with other: SocketAddress) -> Bool {
         guard !isUnix, family == other.family, port == other.port, port != 0 else { return false }
         return isWildcard || other.isWildcard || description == other.description
     }

@@ -1,4 +1,4 @@
 /// The answer to a request to drain and stop.
-package struct Draining: Codable, Sendable {
+package struct DrainReply: Codable, Sendable {
     package var draining: Bool
 }

@@ -4,7 +4,7 @@ internal import System
 
 /// Two addresses in the settings that cannot both be bound, such as one address written twice, or a wildcard and one of
 /// its addresses.
-package struct AddressClash: Error, Hashable, CustomStringConvertible {
+package struct AddressConflict: Error, Hashable, CustomStringConvertible {
     private let first: Entry
     private let second: Entry
 
@@ -19,16 +19,16 @@ package struct AddressClash: Error, Hashable, CustomStringConvertible {
     /// Finds the first such pair after resolving host names; nil when there is none.
     ///
     /// Skips names that cannot be resolved: `StartError.resolution` reports these.
-    package static func find(listen: [ListenAddress], administration: [ListenAddress]) -> AddressClash? {
+    package static func find(listen: [ListenAddress], administration: [ListenAddress]) -> AddressConflict? {
         var seen: [(entry: Entry, address: SocketAddress?)] = []
         for (key, address) in listen.map({ ("listen", $0) }) + administration.map({ ("admin.listen", $0) }) {
             for (name, resolved) in places(of: address) {
                 let entry = Entry(key: key, name: name, isWildcard: resolved?.isWildcard ?? false)
                 let taken = seen.first { other in
-                    if let resolved, let address = other.address { return resolved.clashes(with: address) }
+                    if let resolved, let address = other.address { return resolved.conflicts(with: address) }
                     return other.entry.name == name
                 }
-                if let taken { return AddressClash(first: taken.entry, second: entry) }
+                if let taken { return AddressConflict(first: taken.entry, second: entry) }
                 seen.append((entry, resolved))
             }
         }

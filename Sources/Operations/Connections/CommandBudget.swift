@@ -6,22 +6,22 @@ internal import System
 /// Counts the bytes of JSON; the decoded values take about four times as much for a while.
 ///
 /// Belongs to its loop's thread.
-final class ControlMemory: @unchecked Sendable {
+final class CommandBudget: @unchecked Sendable {
     // Unchecked: only tasks on the loop access it.
 
     /// A share of the budget, released when this value is destroyed.
     struct Share: ~Copyable {
-        private let memory: ControlMemory
+        private let budget: CommandBudget
         private let bytes: Int
 
-        fileprivate init(_ bytes: Int, of memory: ControlMemory) {
-            memory.taken += bytes
-            self.memory = memory
+        fileprivate init(_ bytes: Int, of budget: CommandBudget) {
+            budget.taken += bytes
+            self.budget = budget
             self.bytes = bytes
         }
 
         deinit {
-            memory.taken -= bytes
+            budget.taken -= bytes
         }
     }
 

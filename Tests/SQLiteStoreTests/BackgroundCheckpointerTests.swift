@@ -49,12 +49,12 @@ import Testing
     }
 
     /// Moves ahead what came before a commit, and waits for its sync.
-    private func moveAhead(before commit: () throws -> Void) async throws {
+    private func checkpointHeldWAL(before commit: () throws -> Void) async throws {
         try writer.holdWAL()
         try commit()
         try await withCheckedThrowingContinuation { continuation in
             do {
-                let moved = try writer.checkpointAhead { continuation.resume() }
+                let moved = try writer.checkpointHeldWAL { continuation.resume() }
                 #expect(moved.map { $0 > 0 && $0 < writer.walSize } == true)
             } catch {
                 continuation.resume(throwing: error)
@@ -67,14 +67,14 @@ import Testing
         try write(1, 1)
         try write(2, 1)
         #expect(try moved() == [0, 0, 0, 0, 0, 0, 0, 0, 0])
-        try await moveAhead { try write(3, 1) }
+        try await checkpointHeldWAL { try write(3, 1) }
         #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
         #expect(writer.checkpointer?.isSynchronizing == false)
         let size = writer.walSize
         try write(4, 1)
         #expect(writer.walSize > size)
         // What has changed again is not moved twice.
-        try await moveAhead { try write(4, 2) }
+        try await checkpointHeldWAL { try write(4, 2) }
         #expect(try moved() == [1, 1, 1, 0, 0, 0, 0, 0, 0])
         try write(1, 3)
         #expect(try writer.checkpoint(.restart) == .complete)
@@ -88,7 +88,7 @@ import Testing
         #expect(try writer.remove([key(10)]) == 1)
         try writer.holdWAL()
         try write(1, 1)
-        #expect(try writer.checkpointAhead { Issue.record("nothing was moved") } == nil)
+        #expect(try writer.checkpointHeldWAL { Issue.record("nothing was moved") } == nil)
         #expect(try writer.checkpoint(.restart) == .complete)
         #expect(try moved() == [1, 0, 0, 0, 0, 0, 0, 0, 0])
     }
@@ -101,7 +101,7 @@ import Testing
         #expect(try writer.checkpoint(.restart, waiting: 0) == .complete)
         #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
         // There is nothing to be moved any more.
-        #expect(try writer.checkpointAhead { Issue.record("nothing was moved") } == nil)
+        #expect(try writer.checkpointHeldWAL { Issue.record("nothing was moved") } == nil)
     }
 
     @Test("after a fault all is moved again, also what was moved ahead and has not reached the disk")
@@ -109,7 +109,7 @@ import Testing
         try write(1, 1)
         try write(2, 1)
         let before = try Data(contentsOf: URL(filePath: opener.database))
-        try await moveAhead { try write(3, 1) }
+        try await checkpointHeldWAL { try write(3, 1) }
         #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
         let file = try FileHandle(forWritingTo: URL(filePath: opener.database))
         try file.write(contentsOf: before)

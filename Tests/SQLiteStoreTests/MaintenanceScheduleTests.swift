@@ -62,7 +62,7 @@ import Testing
     }
 
     /// Moves a WAL of this size ahead, and commits meanwhile.
-    private func moveAhead(_ schedule: inout MaintenanceSchedule, wal: Int, at milliseconds: Int) {
+    private func checkpointHeldWAL(_ schedule: inout MaintenanceSchedule, wal: Int, at milliseconds: Int) {
         #expect(step(schedule, at: milliseconds, wal: wal, isIdle: false) == .holdWAL)
         schedule.noteHold(walSize: wal)
         // Only what came before another commit can be moved.
@@ -70,8 +70,8 @@ import Testing
         #expect(step(schedule, at: milliseconds, wal: wal) == nil)
         let grown = wal + 4_096
         schedule.noteWAL(size: grown, isSynchronizing: false)
-        #expect(step(schedule, at: milliseconds, wal: grown, isIdle: false) == .checkpointAhead)
-        schedule.noteMoveAhead(moved: wal)
+        #expect(step(schedule, at: milliseconds, wal: grown, isIdle: false) == .checkpointHeldWAL)
+        schedule.noteHeldCheckpoint(checkpointed: wal)
         schedule.noteWAL(size: grown, isSynchronizing: true)
         #expect(step(schedule, at: milliseconds, wal: grown) == nil)
         #expect(step(schedule, at: milliseconds, wal: MaintenanceSchedule.largestWAL - 1) == nil)
@@ -83,14 +83,14 @@ import Testing
         var schedule = settled()
         var wal = MaintenanceSchedule.comfortableWAL
         #expect(step(schedule, at: 10, wal: wal - 1) == nil)
-        moveAhead(&schedule, wal: wal, at: 10)
+        checkpointHeldWAL(&schedule, wal: wal, at: 10)
         wal += MaintenanceSchedule.restOfWAL
-        moveAhead(&schedule, wal: wal, at: 20)
+        checkpointHeldWAL(&schedule, wal: wal, at: 20)
         wal += MaintenanceSchedule.restOfWAL - 1
         #expect(step(schedule, at: 20, wal: wal, isIdle: false) == .checkpoint(empties: false))
         schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
         #expect(step(schedule, at: 20, wal: MaintenanceSchedule.comfortableWAL - 1) == nil)
-        moveAhead(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 30)
+        checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 30)
     }
 
     @Test("what could not be moved that far is moved ahead once more, what could not be held at all is not")
@@ -99,7 +99,7 @@ import Testing
         let wal = MaintenanceSchedule.comfortableWAL
         for (moved, next) in [(0, .holdWAL), (nil, .checkpoint(empties: false))] as [(Int?, MaintenanceSchedule.Step)] {
             schedule.noteHold(walSize: wal)
-            schedule.noteMoveAhead(moved: moved)
+            schedule.noteHeldCheckpoint(checkpointed: moved)
             schedule.noteWAL(size: wal, isSynchronizing: false)
             #expect(step(schedule, at: 10, wal: wal) == next)
         }
@@ -108,10 +108,10 @@ import Testing
     @Test("a WAL that has begun anew by itself, or after a fault, is moved ahead as any other")
     func begunAnew() {
         var schedule = settled()
-        moveAhead(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 10)
+        checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 10)
         schedule.noteCheckpoint(isComplete: false, empties: false, at: noted(10))
         schedule.noteWAL(size: 4_096, isSynchronizing: false)
-        moveAhead(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 20)
+        checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 20)
     }
 
     @Test("a very large WAL is moved at once, whatever is being done ahead")
@@ -122,12 +122,12 @@ import Testing
         schedule.noteHold(walSize: wal / 2)
         #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .checkpoint(empties: false))
         schedule.noteWAL(size: wal, isSynchronizing: false)
-        schedule.noteMoveAhead(moved: wal / 2)
+        schedule.noteHeldCheckpoint(checkpointed: wal / 2)
         schedule.noteWAL(size: wal, isSynchronizing: true)
         #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .checkpoint(empties: false))
         // Which ends it.
         schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
-        moveAhead(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 20)
+        checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 20)
     }
 
     @Test("what is held is let go by the checkpoint of a quiet time, and not moved ahead afterwards")
@@ -149,7 +149,7 @@ import Testing
         let wal = MaintenanceSchedule.comfortableWAL
         schedule.noteHold(walSize: wal)
         schedule.noteCommit(at: noted(10))
-        schedule.noteMoveAhead(moved: wal)
+        schedule.noteHeldCheckpoint(checkpointed: wal)
         schedule.noteWAL(size: wal, isSynchronizing: true)
         schedule.noteLookAfterFiles(at: noted(900))
         #expect(step(schedule, at: 1_010, wal: wal) == nil)

@@ -54,7 +54,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
 
     /// Whether the statement had no effect and the connection's state is still valid: the disk is full, or something is
     /// locked.
-    var isOfMoment: Bool {
+    var isTransient: Bool {
         primaryCode == SQLITE_FULL || primaryCode == SQLITE_BUSY || primaryCode == SQLITE_LOCKED
             || primaryCode == SQLITE_NOMEM || isOfOneStatement
     }

@@ -4,7 +4,7 @@ extension StoreFault {
     init(_ error: SQLiteError) {
         self.init(
             "\(error)", cause: error.isDiskFull ? .diskFull : .database,
-            mayRetry: error.isOfMoment && !error.isOfOneStatement, isOfOneToken: error.isOfOneStatement
+            mayRetry: error.isTransient && !error.isOfOneStatement, isOfOneToken: error.isOfOneStatement
         )
     }
 }

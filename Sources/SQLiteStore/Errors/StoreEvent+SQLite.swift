@@ -66,12 +66,12 @@ extension StoreEvent {
         case .some(let commits):
             return """
                 \(cause): what its last \(commits) \(commits == 1 ? "commit" : "commits") stored may be lost, although \
-                clients were told that it is stored; the database goes on with what was moved into it before
+                clients were told that it is stored; the database continues with what was checkpointed before
                 """
         case nil:
             return """
-                the WAL \(path) was cut or removed while it was not open, after a fault: what was stored since it was last moved \
-                into the database may be lost, although clients were told that it is stored
+                the WAL \(path) was cut or removed while it was not open, after a fault: what was stored since the last \
+                checkpoint may be lost, although clients were told that it is stored
                 """
         }
     }

@@ -55,7 +55,7 @@ struct DatabaseFile {
         do throws(SQLiteError) {
             try settleWAL()
         } catch {
-            guard mayBeDamaged, !error.isOfMoment, !error.isRefusal else { throw error }
+            guard mayBeDamaged, !error.isTransient, !error.isRefusal else { throw error }
         }
     }
 

@@ -9,8 +9,8 @@ internal import TokenStore
 /// Sequential reads are many times as fast, and fill the page cache with large folios, in which the kernel finds pages
 /// with less work: with ten million tokens, a GET then takes three to eight per cent less processor time.
 ///
-/// It pauses as long as it reads, so that it takes at most half of a core and of the disk. It skips databases larger
-/// than half of the memory.
+/// After each step it pauses for as long as the step took, so that it takes at most half of a core and of the disk. It
+/// skips databases larger than half of the memory.
 final class Preloader: Sendable {
     private let path: String
     private let memory: Int
@@ -22,7 +22,7 @@ final class Preloader: Sendable {
 
     /// Bytes of one read; SQLite's file system takes no more than 128 KiB.
     private static let pieceLength = 64 << 10
-    /// Pieces between two pauses.
+    /// Pieces of a step, after which it pauses.
     private static let pieces = 16
     /// Time before it begins, in which clients that waited for the start are answered.
     private static let delay = Duration.milliseconds(200)
@@ -52,7 +52,7 @@ final class Preloader: Sendable {
         }
     }
 
-    /// Stops the thread and waits for its end, a moment.
+    /// Stops the thread and waits until it has ended, which takes a moment.
     func stop() {
         isStopping.store(true, ordering: .relaxed)
         stopping.signal()

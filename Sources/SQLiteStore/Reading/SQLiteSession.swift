@@ -3,11 +3,11 @@ internal import TokenStore
 
 /// One thread's reader, and the writes that it has gathered for the writer's thread.
 ///
-/// Reads between two calls of `flush` share one read transaction, which saves them acquiring and releasing the WAL's
-/// read lock. A commit that begins or ends meanwhile ends the transaction, so that a read misses no write that was
-/// acknowledged before it, and none that another read has seen.
+/// Reads between two calls of `flush` share one read transaction, so that they need not acquire and release the WAL's
+/// read lock each. After a commit has begun or ended, the next read begins a new transaction: it finds every write that
+/// was acknowledged before it, or that an earlier read has found.
 final class SQLiteSession: TokenSession, @unchecked Sendable {
-    // Unchecked: it belongs to its thread; the writer uses it only through `deliver`, which runs there.
+    // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
     private typealias Completion = (Result<Void, StoreError>) -> Void
 
@@ -27,10 +27,10 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
     private var reader: TokenReader
     /// The store's generation when the reader was opened.
     private var generation: UInt64
-    /// The store's count of commits when the open read transaction began; nil if none is open.
+    /// The store's `commitCount` when the open read transaction began; nil if none is open.
     ///
-    /// A transaction that began during a commit, with an odd count, is not used again: the commit may become readable
-    /// at any moment, and must then stay so.
+    /// A transaction that began during a commit, with an odd count, serves one read only: the commit may become readable
+    /// at any moment, and what one read has found must not be missing in the next.
     private var snapshot: UInt64?
 
     init(
@@ -46,7 +46,10 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         self.deliver = deliver
     }
 
-    /// Nil: reads end at once, and `WriteAdmission` ends writes that wait for a stalled disk.
+    /// Nil: reads end at once, and the writer ends the waits of writes.
+    ///
+    /// Those in the queue fail when the disk stalls;
+    /// those that are being committed wait for the disk, as they may be stored yet.
     var timeLimit: Duration? { nil }
 
     func fetch(
@@ -71,12 +74,11 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
                     throw error
                 }
             }
-            // The WAL was lost meanwhile; the result may be wrong.
+            // The result may be wrong: the WAL was lost or the database opened again during the read.
         }
     }
 
-    /// Whether the database was opened again since the reader was, or is about to be: what the reader has read may be
-    /// wrong.
+    /// Whether the database was opened again after the reader was, or has to be: what the reader has read may be wrong.
     private var isOutdated: Bool {
         state.generation.load(ordering: .acquiring) != generation || !state.isInPlace.load(ordering: .acquiring)
     }
@@ -96,10 +98,10 @@ final class SQLiteSession: TokenSession, @unchecked Sendable {
         }
     }
 
-    /// Outcomes that are delivered together; between two deliveries the thread does other work.
+    /// Outcomes that are delivered together; between two deliveries the thread can do other work.
     private static let outcomesTogether = 64
 
-    /// Opens the reader again if the database was.
+    /// Opens a new reader if the database was opened again.
     private func refreshReader() throws(StoreError) {
         guard state.isInPlace.load(ordering: .acquiring) else { throw state.fault ?? .vanished(path: path) }
         let current = state.generation.load(ordering: .acquiring)

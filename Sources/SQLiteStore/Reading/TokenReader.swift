@@ -13,7 +13,7 @@ final class TokenReader {
     private let state: StoreState
     private var coder: RowCoder
     private var key = RowKey()
-    /// The bound value of the limit, which stays bound from one read to the next.
+    /// The limit that is bound to `select`; it stays bound from one read to the next.
     private var boundLimit: Int?
 
     init(path: String, state: StoreState) throws(SQLiteError) {
@@ -46,13 +46,13 @@ final class TokenReader {
         static let expiresAt: Int32 = 3
     }
 
-    /// What a read has found.
+    /// The result of a read.
     enum Found {
         /// There is no row, or it has expired.
         case nothing
-        /// The token info was appended; it must not be given from this moment on, in seconds since 1970.
+        /// The token info was appended. It must no longer be returned from `until` on, in seconds since 1970.
         case found(until: Int64)
-        /// The row's value is longer than was asked for, and was not read.
+        /// The row's value is longer than the limit, and was not read.
         case longer
     }
 

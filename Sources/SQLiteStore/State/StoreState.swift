@@ -23,7 +23,7 @@ final class StoreState: Sendable {
     let sealing: Sealing
     private let writeObserver = Mutex<(any WriteObserver)?>(nil)
     private let currentRetention: Mutex<Retention>
-    /// Whether that keeps everything for ever; separate, as each read asks for it.
+    /// Whether `currentRetention` keeps everything for ever; separate, because every read asks for it.
     private let isRetentionUnlimited: Atomic<Bool>
 
     init(sealing: Sealing, retention: Retention) {
@@ -32,7 +32,7 @@ final class StoreState: Sendable {
         isRetentionUnlimited = Atomic(retention.isUnlimited)
     }
 
-    /// Called for all changes to tokens; nil if there is none.
+    /// Is told of all changes to tokens; nil if there is no observer.
     var observer: (any WriteObserver)? {
         get { writeObserver.withLock { $0 } }
         set { writeObserver.withLock { $0 = newValue } }
@@ -48,7 +48,7 @@ final class StoreState: Sendable {
     func change(_ retention: Retention) {
         currentRetention.withLock { $0 = retention }
         isRetentionUnlimited.store(retention.isUnlimited, ordering: .relaxed)
-        // Afterwards, so that reads by the former retention have begun before the call.
+        // Last: no read that begins after this call may use the former retention.
         observer?.didChangeEverything()
     }
 
@@ -67,7 +67,7 @@ final class StoreState: Sendable {
 
     var readFaults: FailedReads? { failedReads.withLock { $0 } }
 
-    /// Counts a failed read for the readiness, unless the cause was a passing one.
+    /// Counts a failed read, which makes the server not ready, unless its cause passes by itself or concerns one token.
     func noteFailedRead(_ error: StoreError) {
         guard case .read(let fault) = error, !fault.mayRetry, !fault.isOfOneToken else { return }
         failedReads.withLock { reads in

@@ -2,14 +2,14 @@ internal import CSQLite
 internal import Dispatch
 internal import Synchronization
 
-/// Checkpoints most of the WAL in the background, so that the checkpoint itself is short.
+/// Syncs most of a checkpoint in the background, so that the checkpoint of the whole WAL is short.
 ///
 /// A checkpoint writes the WAL's pages into the database and syncs it. With thousands of pages of a large store this
 /// takes milliseconds to seconds, during which commits wait, because the same connection does both (see
 /// SQLiteTokenStore). But while a connection reads an earlier state of the WAL, SQLite moves no later page and does not
 /// sync the database (sqlite.org/wal.html, section 2.2; walCheckpoint in its wal.c). So this connection begins to read
-/// before a commit and ends after it: a checkpoint in between moves the pages up to there without a sync. They are then
-/// synced on another thread while commits continue.
+/// before a commit and ends after it: a checkpoint in between copies the pages up to there, on the writer's thread but
+/// without a sync. They are then synced on another thread while commits continue.
 ///
 /// The final checkpoint syncs the database again before the WAL is restarted, and finds little to write. If the earlier
 /// sync has failed, the system may take its pages for written, so the final checkpoint fails as well.
@@ -48,7 +48,7 @@ final class BackgroundCheckpointer: @unchecked Sendable {
         guard isHolding else { return }
         isHolding = false
         try? end.run()
-        // Whatever made COMMIT fail.
+        // Whatever made COMMIT fail, the next transaction must be able to begin.
         if connection.isInTransaction { try? connection.execute("ROLLBACK") }
     }
 

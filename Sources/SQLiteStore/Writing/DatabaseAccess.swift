@@ -1,17 +1,20 @@
 /// Whether the writer's database can be used, and what has to happen before it can.
 enum DatabaseAccess {
     case open(WriterConnection)
-    /// Given up after a fault, to be opened again before the next use.
+    /// Closed after a fault; it must be opened again before the next use.
     case closed(Rescue)
-    /// Pages do not fit together, or some are missing: only a backup helps, for which the server has to be stopped.
+    /// Pages are missing or belong to different commits: only restoring a backup helps, for which the server has to be
+    /// stopped.
     case unsound
 
     /// What has to be saved or checked when the database is opened again.
     struct Rescue {
-        /// The connection whose WAL was removed, until the content of that WAL is in the database: its open file is the only
-        /// copy that nobody can remove.
+        /// The connection whose WAL was removed.
+        ///
+        /// It is kept until that WAL's content is in the database, because its open
+        /// file is the only copy that cannot be removed.
         var stranded: WriterConnection?
-        /// Whether pages may not fit together, as a part of the WAL was lost that had been checkpointed in part.
+        /// Whether pages may belong to different commits, because a lost part of the WAL had been checkpointed in part.
         var mayBeMixed = false
     }
 
@@ -25,7 +28,7 @@ enum DatabaseAccess {
         if case .closed(let rescue) = self { rescue } else { Rescue() }
     }
 
-    /// Closes the connection; the database is to be opened again.
+    /// Closes the connection, so that the next use opens the database again.
     mutating func giveUp() {
         if case .open = self { self = .closed(Rescue()) }
     }

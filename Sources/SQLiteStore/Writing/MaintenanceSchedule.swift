@@ -1,10 +1,11 @@
 internal import TokenStore
 
-/// Decides which maintenance the writer does next: when it is idle, and what cannot wait until it is.
+/// Decides which maintenance the writer does next, and whether it may wait until the writer is idle.
 ///
 /// The WAL is checkpointed one second after the last commit, so that replaced values do not stay in it, and when it has
-/// grown to 16 MiB, so that it stays small. In the second case most of it is checkpointed in the background while
-/// commits continue, unless the database is small. A WAL of 32 MiB is checkpointed at once, as far as readers allow.
+/// grown to 16 MiB, so that it stays small. In the second case most of it is checkpointed first, with a sync in the
+/// background while commits continue, unless the database is small. A WAL of 32 MiB is checkpointed at once, as far as
+/// readers allow.
 ///
 /// Under load the WAL's file is then overwritten from its beginning, because a commit that makes a file longer costs
 /// the file system a commit of its own. One minute after its first commit, and in quiet times, it is truncated.
@@ -12,25 +13,31 @@ internal import TokenStore
 /// A table of times without side effects: callers pass the time, and carry out the steps.
 struct MaintenanceSchedule {
     enum Step: Equatable {
+        /// Checks the files and the clock, and opens the database again if it is closed.
         case lookAfterFiles
-        /// Begins a read of the WAL's present state, so that it can be checkpointed up to there after another commit.
+        /// Begins a read of the WAL's present state; after another commit the WAL can be checkpointed up to that state.
         case holdWAL
-        /// Checkpoints what was held, and syncs the database in the background; see BackgroundCheckpointer.
-        case checkpointAhead
-        /// Checkpoints the whole WAL, and truncates it if it `empties` it.
+        /// Checkpoints up to the state that is held, and syncs the database in the background; see
+        /// BackgroundCheckpointer.
+        case checkpointHeldWAL
+        /// Checkpoints the whole WAL, and then truncates it if `empties` is true.
         case checkpoint(empties: Bool)
         case expire
         case releasePages
     }
 
+    /// Bytes of the WAL at which it is checkpointed although commits continue.
     static let comfortableWAL = 16 << 20
+    /// Bytes of the WAL at which a checkpoint waits for readers.
     static let largestWAL = 32 << 20
-    /// The most that is left to the checkpoint after one in the background.
+    /// The most bytes of the WAL that a checkpoint in the background leaves to the next checkpoint of the whole WAL.
     static let restOfWAL = 4 << 20
     /// Time after the last commit until the WAL is checkpointed.
     private static let quietTime = Duration.seconds(1)
-    /// Pauses after a checkpoint that readers held up; each is twice as long as the one before, as commits may wait
-    /// during every attempt.
+    /// The shortest and the longest pause after a checkpoint that readers held up.
+    ///
+    /// Each pause is twice as long as
+    /// the one before, because commits may wait during every attempt.
     private static let checkpointPauses = Duration.milliseconds(100)...Duration.seconds(3)
     private static let fileInterval = Duration.seconds(1)
     /// The longest time that replaced values stay in the WAL.
@@ -47,18 +54,18 @@ struct MaintenanceSchedule {
     private var quietCheckpoint: ContinuousClock.Instant?
     /// The first commit since the WAL was truncated; nil if there was none.
     private var filledSince: ContinuousClock.Instant?
-    /// What happens in the background before the next checkpoint.
-    private var move = Move.none
+    /// How far the checkpoint in the background is, which precedes that of the whole WAL.
+    private var background = BackgroundCheckpoint.none
     /// Bytes of the WAL when it was held.
     private var heldWAL = 0
     /// Bytes of the WAL that are in the database already.
-    private var movedWAL = 0
+    private var checkpointedWAL = 0
     /// True at first, for pages that an earlier run has left.
     private var releasesPages = true
     /// Whether rows were deleted since the WAL was last truncated because of that.
     private var hasRemoved = false
 
-    private enum Move {
+    private enum BackgroundCheckpoint {
         case none
         /// The WAL is held, and no commit has followed.
         case holding
@@ -79,7 +86,7 @@ struct MaintenanceSchedule {
         quietCheckpoint = now + Self.quietTime
     }
 
-    /// A tenth of the time that tokens are kept is exact enough, and a minute often enough.
+    /// The time between two deletions of expired tokens: a tenth of the time that tokens are kept, at most a minute.
     private static func expiryInterval(_ retention: Retention) -> Duration? {
         [retention.sinceWritten, retention.sinceExpired].compactMap(\.self).min()
             .map { min(max($0 / 10, .milliseconds(100)), .seconds(60)) }
@@ -108,9 +115,9 @@ struct MaintenanceSchedule {
     /// Takes the WAL's state after each step.
     mutating func noteWAL(size: Int, isSynchronizing: Bool) {
         // The WAL was restarted.
-        if size < movedWAL { movedWAL = 0 }
-        if move == .holding && size != heldWAL { move = .due }
-        if move == .synchronizing && !isSynchronizing { move = .none }
+        if size < checkpointedWAL { checkpointedWAL = 0 }
+        if background == .holding && size != heldWAL { background = .due }
+        if background == .synchronizing && !isSynchronizing { background = .none }
     }
 
     /// - Parameter empties: As in the step that was carried out.
@@ -121,26 +128,26 @@ struct MaintenanceSchedule {
         checkpointAllowed = isComplete ? now : now + checkpointPause
         checkpointPause =
             isComplete ? Self.checkpointPauses.lowerBound : min(checkpointPause * 2, Self.checkpointPauses.upperBound)
-        if isComplete { movedWAL = 0 }
-        // A checkpoint ends what was held or being synced.
-        move = .none
+        if isComplete { checkpointedWAL = 0 }
+        // A checkpoint of the whole WAL ends the hold and waits for the sync.
+        background = .none
     }
 
     /// - Parameter walSize: Bytes in the WAL that is held.
     mutating func noteHold(walSize: Int) {
-        (move, heldWAL) = (.holding, walSize)
+        (background, heldWAL) = (.holding, walSize)
     }
 
-    /// - Parameter moved: Bytes of the WAL that are in the database; nil if nothing was checkpointed.
-    mutating func noteMoveAhead(moved: Int?) {
-        (move, movedWAL) = (.synchronizing, moved ?? heldWAL)
+    /// - Parameter checkpointed: Bytes of the WAL that are in the database; nil if nothing was checkpointed.
+    mutating func noteHeldCheckpoint(checkpointed: Int?) {
+        (background, checkpointedWAL) = (.synchronizing, checkpointed ?? heldWAL)
     }
 
     /// - Parameter isDone: Whether no expired row is left for now.
     mutating func noteExpiry(removed: Int, isDone: Bool, at now: ContinuousClock.Instant) {
         nextExpiry = isDone ? expiryInterval.map { now + $0 } : now
         if removed > 0 { (releasesPages, hasRemoved) = (true, true) }
-        // Deleted values stay readable in the WAL until then.
+        // Until a checkpoint, deleted values stay readable in the WAL.
         if isDone && hasRemoved { (quietCheckpoint, hasRemoved) = (now, false) }
     }
 
@@ -157,15 +164,17 @@ struct MaintenanceSchedule {
 
     /// The step that is due; nil when there is none.
     func due(at now: ContinuousClock.Instant, walSize: Int, isIdle: Bool) -> Step? {
-        // During a sync, a checkpoint would wait for it, and commits for the checkpoint.
-        if now >= checkpointAllowed, move != .synchronizing || walSize >= Self.largestWAL {
+        // A checkpoint would wait for a sync in the background, and commits for that checkpoint.
+        if now >= checkpointAllowed, background != .synchronizing || walSize >= Self.largestWAL {
             let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
-            let isMoved = move == .none && walSize - movedWAL < Self.restOfWAL
-            if walSize >= (isMoved ? Self.comfortableWAL : Self.largestWAL) { return .checkpoint(empties: isOld) }
+            let isPrepared = background == .none && walSize - checkpointedWAL < Self.restOfWAL
+            if walSize >= (isPrepared ? Self.comfortableWAL : Self.largestWAL) { return .checkpoint(empties: isOld) }
         }
-        if move == .due { return .checkpointAhead }
-        if move == .none, walSize >= Self.comfortableWAL, walSize - movedWAL >= Self.restOfWAL { return .holdWAL }
+        if background == .due { return .checkpointHeldWAL }
+        if background == .none, walSize >= Self.comfortableWAL, walSize - checkpointedWAL >= Self.restOfWAL {
+            return .holdWAL
+        }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
         return isIdle && releasesPages ? .releasePages : nil
@@ -175,7 +184,7 @@ struct MaintenanceSchedule {
     var next: ContinuousClock.Instant {
         var next = nextFileLook
         if let nextExpiry { next = min(next, nextExpiry) }
-        if let quietCheckpoint, move != .synchronizing {
+        if let quietCheckpoint, background != .synchronizing {
             let old = filledSince.map { $0 + Self.emptyInterval } ?? quietCheckpoint
             next = min(next, max(min(quietCheckpoint, old), checkpointAllowed))
         }

@@ -18,12 +18,13 @@ final class RecoveringDatabase {
     private var lock: DatabaseLock?
     private var files: StoreFiles
     private var access: DatabaseAccess
+    /// Why the database cannot be used; read only while it is closed or unsound.
     private var fault: StoreError
     private var lastAttempt: ContinuousClock.Instant?
-    /// Since writes began to fail; nil while they do not.
+    /// The present period in which writes fail; nil while they work.
     private var failure: WriteFailure?
     private var reportedLimit: StoreLimit?
-    private var isReadFaultTold = false
+    private var isReadFaultReported = false
 
     /// What the success of an operation proves about a disk on which writes have failed.
     enum Proof {
@@ -64,11 +65,11 @@ final class RecoveringDatabase {
         do throws(SQLiteError) {
             try opener.settle(writer)
         } catch {
-            // For example because the disk is full. Reads work all the same; the next write tries again.
+            // For example because the disk is full. Reads work nevertheless; the next write tries again.
             _ = failed(.write(StoreFault(error)), losesConnection: true)
         }
         if mayBeMixed {
-            // The database is opened again and checked before the first write; sessions read what they can meanwhile.
+            // The database is opened again and checked before the first write; until then sessions read what they can.
             access = .closed(DatabaseAccess.Rescue(mayBeMixed: true))
         }
     }
@@ -113,8 +114,8 @@ final class RecoveringDatabase {
     ) throws(StoreError) -> Result {
         let writer = try usableWriter()
         let observer = ids.isEmpty ? nil : state.observer
-        // The order matters: the observer must learn of a write before a session can read it, and of its end only when
-        // no session reads the state before it any more.
+        // The order matters: the observer must learn of a write before any session can read its result, and of its end
+        // only when every new read sees the state after it.
         observer?.willWrite(ids)
         state.commitCount.add(1, ordering: .acquiringAndReleasing)
         defer {
@@ -126,12 +127,12 @@ final class RecoveringDatabase {
         do throws(SQLiteError) {
             result = try body(writer)
         } catch {
-            let error = failed(.write(StoreFault(error)), losesConnection: !error.isOfMoment)
+            let error = failed(.write(StoreFault(error)), losesConnection: !error.isTransient)
             if proof == .none { failure?.needsProbe = true }
             throw error
         }
-        // What was written to files that their paths no longer lead to is lost.
-        if let loss = lookForLoss(writer) { throw loss }
+        // What was written to a file is lost if the file's path no longer leads to it.
+        if let loss = findLoss(writer) { throw loss }
         if let failure, proof == .probe || proof == .group && !failure.needsProbe {
             let synced = writer.connection.syncedBytes - syncedBefore
             if synced > failure.bytes { self.failure?.isOver = true }
@@ -142,14 +143,14 @@ final class RecoveringDatabase {
 
     /// Checks the files' places, opens the database again if it is closed, and reports when a failure is over.
     ///
-    /// Writes are probed for that even if no client writes: a load balancer may keep clients away until the server is
-    /// ready.
+    /// To find out whether writes work again, it writes by itself: a load balancer may keep clients away until the server
+    /// is ready.
     func lookAfterFiles() {
         if let failure, failure.isOver, ContinuousClock.now - failure.last > Self.calmTime {
             opener.report(.writesRecovered(failed: failure.count))
             self.failure = nil
         }
-        if let writer = access.writer, lookForLoss(writer) == nil { lookForFailedReads() }
+        if let writer = access.writer, findLoss(writer) == nil { checkReads() }
         if access.writer == nil || !isLocked {
             // Without the lock a second server may run: nothing is written before the folder is locked again.
             access.giveUp()
@@ -163,9 +164,9 @@ final class RecoveringDatabase {
         do throws(StoreError) {
             _ = try usableWriter()
         } catch {
-            // Otherwise the fault was reported when it occurred.
-            let isTold = state.fault != nil && state.fault != .walLost(path: files.wal)
-            if !isTold { _ = failed(error, losesConnection: true) }
+            // A lost WAL was reported as such, but not that writes fail.
+            let isReported = state.fault != nil && state.fault != .walLost(path: files.wal)
+            if !isReported { _ = failed(error, losesConnection: true) }
         }
     }
 
@@ -196,7 +197,7 @@ final class RecoveringDatabase {
     private func failed(_ error: StoreError, losesConnection: Bool) -> StoreError {
         if losesConnection {
             // The cause may be a WAL that was removed or cut, which only this connection can restore.
-            if let writer = access.writer, let loss = lookForLoss(writer) { return loss }
+            if let writer = access.writer, let loss = findLoss(writer) { return loss }
             access.giveUp()
             fault = error
         }
@@ -210,7 +211,7 @@ final class RecoveringDatabase {
     }
 
     /// Checks that the files are complete and in their places; otherwise closes the connection and returns the fault.
-    private func lookForLoss(_ writer: WriterConnection) -> StoreError? {
+    private func findLoss(_ writer: WriterConnection) -> StoreError? {
         let index = writer.connection.walIndex
         switch files.look(walSize: index?.size ?? 0, databaseSize: index?.databaseSize) {
         case .inPlace: return nil
@@ -232,15 +233,15 @@ final class RecoveringDatabase {
         access.giveUp()
         self.fault = fault
         state.fault = fault
-        let wasInPlace = leavePlace()
+        let wasInPlace = stopReads()
         if wasInPlace { opener.report(event) }
     }
 
-    /// Has sessions stop using the files, and tells the observer.
+    /// Stops the sessions from reading until the database is open again, and tells the observer.
     ///
-    /// - Returns: Whether they used them until now.
-    private func leavePlace() -> Bool {
-        // The order matters: a read that begins after the call of the observer fails.
+    /// - Returns: Whether they could read until now.
+    private func stopReads() -> Bool {
+        // The order matters: a read that begins after the observer was called must fail.
         defer { state.observer?.didChangeEverything() }
         return state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
     }
@@ -252,7 +253,7 @@ final class RecoveringDatabase {
         access.giveUp()
         fault = .walLost(path: files.wal)
         state.fault = fault
-        let wasInPlace = leavePlace()
+        let wasInPlace = stopReads()
         let commits = writer.connection.walCommits
         do throws(SQLiteError) {
             let loss = try writer.connection.repairWAL(files.wal, wasRemoved: wasRemoved)
@@ -272,19 +273,19 @@ final class RecoveringDatabase {
     }
 
     /// Opens the database again if reads fail for no passing reason, and reports when none has failed for a while.
-    private func lookForFailedReads() {
+    private func checkReads() {
         guard let found = state.readFaults else {
-            isReadFaultTold = false
+            isReadFaultReported = false
             return
         }
-        if !isReadFaultTold {
-            isReadFaultTold = true
+        if !isReadFaultReported {
+            isReadFaultReported = true
             opener.report(.readsFail(found.error))
             // New connections may be able to read.
             fault = found.error
             access.giveUp()
         } else if ContinuousClock.now - found.last > Self.calmReadTime {
-            isReadFaultTold = false
+            isReadFaultReported = false
             state.endReadFaults()
             opener.report(.readsRecovered(failed: found.count))
         }
@@ -321,7 +322,7 @@ final class RecoveringDatabase {
             }
             throw fault
         }
-        // The order matters: reads of the former database have begun before the observer is called.
+        // The order matters: after the observer was called, no read of the former database may begin.
         state.generation.add(1, ordering: .releasing)
         state.observer?.didChangeEverything()
         if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
@@ -338,7 +339,7 @@ final class RecoveringDatabase {
             opener.report(.walPutBack(path: files.wal))
         }
         if mayBeMixed {
-            // Stays so unless the check succeeds.
+            // The database stays unsound unless the check succeeds.
             access = .unsound
             try Schema.opening(opener.database) { () throws(SQLiteError) in try connection.checkIntegrity() }
         }
@@ -350,11 +351,11 @@ final class RecoveringDatabase {
         return opened.writer
     }
 
-    /// Whether no other process can have locked what the paths lead to.
+    /// Whether this process still has the locks of the folder and the database that the paths lead to.
     private var isLocked: Bool { directory.isInPlace && lock?.isInPlace == true }
 
     private func lockAgain() throws(SQLiteOpenError) {
-        // The former lock is of no use to anybody.
+        // Released first: it is a lock on a file that the path no longer leads to, or in another folder.
         lock = nil
         do throws(DataDirectoryError) {
             try directory.lockAgain()
@@ -375,6 +376,7 @@ final class RecoveringDatabase {
         }
     }
 
+    /// Reports when a limit of the store is reached, and when no limit is reached any more.
     private func noteLimit() {
         guard let limit = access.writer?.reachedLimit else {
             if reportedLimit.take() != nil { opener.report(.belowLimit) }

@@ -1,7 +1,7 @@
 internal import Synchronization
 internal import TokenStore
 
-/// The table `seal`, which stores for each key a number that its count of seals stays below; see SealCounts.
+/// The table `seal`, which stores an upper bound of how often each key has sealed; see SealCounts.
 ///
 /// Used on its connection's thread.
 struct SealTable {
@@ -63,7 +63,7 @@ struct SealTable {
         }
     }
 
-    /// Whether the table has other numbers than were counted.
+    /// Whether a stored number differs from its key's count.
     var isAhead: Bool { keys.contains { $0.stored != $0.count.value } }
 
     /// The transaction was committed.
@@ -83,6 +83,7 @@ struct SealTable {
         keys[index].written = seals
     }
 
+    /// Adds the keys that `seals` has counted for the first time since the last call.
     private mutating func refresh() {
         let current = seals.version.load(ordering: .acquiring)
         guard current != version else { return }

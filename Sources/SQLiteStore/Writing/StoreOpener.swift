@@ -30,7 +30,7 @@ struct StoreOpener: Sendable {
         let opened = try open(.readWriteCreate, options.retention)
         // Earlier versions kept the WAL's index in a file; no other program can have it open now.
         _ = unsafe unlink(Path.resolved(database) + "-shm")
-        // The disk with the tokens may not be mounted.
+        // A key ring without tokens suggests that the disk with the tokens is not mounted.
         if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
         return opened
     }
@@ -57,7 +57,7 @@ struct StoreOpener: Sendable {
         try writer.connection.forgetMovedPages()
         try DatabaseFile(path: database).rewriteWAL()
         guard try writer.connection.checkpoint(.passive, waiting: 0) == .complete else {
-            throw SQLiteError(code: SQLITE_BUSY, message: "readers do not let go of the WAL", sql: "checkpoint")
+            throw SQLiteError(code: SQLITE_BUSY, message: "readers still use the WAL", sql: "checkpoint")
         }
         // A reader kept the WAL from being truncated, perhaps for long. Frames of a failed group after the last commit
         // would be taken for damage once commits are written before them.
@@ -109,7 +109,7 @@ struct StoreOpener: Sendable {
     /// frames, which would be checkpointed.
     ///
     /// - Parameter mode: How the database is to be opened.
-    /// - Returns: Whether a damaged one was accepted.
+    /// - Returns: Whether a damaged WAL was accepted.
     private func examineWAL(_ mode: SQLiteConnection.Mode) throws(SQLiteOpenError) -> Bool {
         let path = Path.resolved(database) + "-wal"
         let found = try Schema.opening(database) { () throws(SQLiteError) in try WALExaminer.damage(of: path) }
@@ -128,9 +128,9 @@ struct StoreOpener: Sendable {
         return true
     }
 
-    /// Opens the database, after converting it if that needs a copy.
+    /// Opens the database; first converts one of an early version, which is done by copying it.
     ///
-    /// A new one has version 0.
+    /// A new database has version 0.
     private func connect(
         _ mode: SQLiteConnection.Mode
     ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, version: Int, mayBeMixed: Bool) {
@@ -155,7 +155,8 @@ struct StoreOpener: Sendable {
         return (connection, version, mayBeMixed)
     }
 
-    /// SQLite gives the `-wal` file the mode of the database, so this one is created before SQLite does.
+    /// Creates the database's file if it is missing, so that no other user can read it: SQLite would choose another mode,
+    /// and gives the `-wal` file the mode of the database.
     private func createPrivateFile() throws(SQLiteOpenError) {
         do throws(SystemError) {
             _ = try FileDescriptor(openingOrCreating: database)
@@ -179,7 +180,7 @@ struct StoreOpener: Sendable {
             throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL", sql: "journal_mode")
         }
         try connection.execute("PRAGMA synchronous = FULL")
-        // As for readers: a page must be read before it can be changed.
+        // Larger than SQLite's default, as for readers: a page must be read before it can be changed.
         try connection.execute("PRAGMA cache_size = -8192")
     }
 

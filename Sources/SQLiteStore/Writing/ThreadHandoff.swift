@@ -8,7 +8,7 @@ final class ThreadHandoff<Value>: @unchecked Sendable {
         self.value = value
     }
 
-    /// Once.
+    /// Returns the value; to be called once.
     func take() -> Value {
         guard let taken = value.take() else { preconditionFailure("a value is handed over once") }
         return taken

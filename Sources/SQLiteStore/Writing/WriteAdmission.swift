@@ -71,7 +71,7 @@ final class WriteAdmission: Sendable {
         let since = busySince.load(ordering: .sequentiallyConsistent)
         guard since != 0, now > since, Duration.nanoseconds(now - since) > timeLimit else { return nil }
         isStalled.store(true, ordering: .sequentiallyConsistent)
-        // A step that ended meanwhile could not reset it.
+        // If the step ended just before the flag was set, the writer did not see the flag and has not reset it.
         if busySince.load(ordering: .sequentiallyConsistent) != since { isStalled.store(false, ordering: .relaxed) }
         return stall
     }

@@ -10,7 +10,7 @@ extension WriterConnection {
 
     /// Removes some expired rows, the oldest first.
     ///
-    /// - Returns: How many; less than the step's size when none is left.
+    /// - Returns: How many rows were removed, and whether no expired row is left.
     func expire(_ horizon: Retention.Horizon) throws(SQLiteError) -> (removed: Int, isDone: Bool) {
         var removed = 0
         try transaction { () throws(SQLiteError) in
@@ -74,7 +74,7 @@ extension WriterConnection {
 
     private static let smallDatabase = 8 << 20
 
-    /// Begins a read of the WAL's present state, which lasts until `checkpointAhead` or a checkpoint.
+    /// Begins a read of the WAL's present state, which lasts until `checkpointHeldWAL` or `checkpoint`.
     ///
     /// If that is impossible, for example without a free descriptor, or not worthwhile, the next checkpoint does all
     /// the work. Throws the error of an earlier sync.
@@ -94,8 +94,8 @@ extension WriterConnection {
     /// Checkpoints up to the state that is held, and syncs the database in the background.
     ///
     /// - Parameter whenDone: Called on another thread when it is synced.
-    /// - Returns: Bytes of the WAL that are in the database now; nil when nothing was held.
-    func checkpointAhead(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) -> Int? {
+    /// - Returns: Bytes of the WAL that are in the database now; nil if no state was held.
+    func checkpointHeldWAL(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) -> Int? {
         guard let checkpointer, checkpointer.isHolding else { return nil }
         defer { checkpointer.release() }
         _ = try connection.checkpoint(.passive, waiting: 0)
@@ -110,15 +110,15 @@ extension WriterConnection {
     /// - Parameters:
     ///   - mode: What happens to the WAL afterwards.
     ///   - milliseconds: How long readers are waited for.
-    ///   - insists: Whether readers that are in the way of the moving itself are waited for as well. Without new commits
-    ///     each of them is so for no longer than its loop's turn; under constant load there is always another one.
+    ///   - insists: Whether to wait also for readers that keep pages from being copied into the database. Without new
+    ///     commits each of them does so until its loop's turn ends; under constant load another one always follows.
     func checkpoint(
         _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
         try checkpointer?.finish()
-        // The first call moves the pages while readers continue; only the second waits, briefly, for readers.
-        let isMoved = try connection.checkpoint(.passive, waiting: 0) == .complete
-        guard isMoved || insists else { return .heldUp }
+        // The first call copies the pages while readers continue; only the second waits, briefly, for readers.
+        let isCopied = try connection.checkpoint(.passive, waiting: 0) == .complete
+        guard isCopied || insists else { return .heldUp }
         return try connection.checkpoint(mode, waiting: milliseconds)
     }
 }

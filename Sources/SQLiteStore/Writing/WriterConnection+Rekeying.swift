@@ -2,7 +2,8 @@ internal import TokenStore
 
 /// Rekeying, step by step: whenever it is interrupted, each row is sealed with the old key or with the new one.
 ///
-/// Times are kept. Those of rows in the earlier form are taken as found, as nothing tells whether they were changed.
+/// Rows keep their times. In rows of the earlier form the times are not authenticated, so it is unknown whether they
+/// were changed.
 extension WriterConnection {
     /// The result of one step.
     struct RekeyedRows: Sendable {
@@ -24,12 +25,12 @@ extension WriterConnection {
         case rekeyed(Row)
     }
 
-    /// Seals some rows with the newest key, those that another one has sealed.
+    /// Reads some rows, and seals those again that are not sealed with the newest key in the present form.
     ///
     /// - Parameters:
     ///   - row: The row after which to begin.
-    ///   - count: Rows to look at; fewer when they are large.
-    ///   - coder: Has the newest key.
+    ///   - count: The most rows to read; fewer are read when they are large.
+    ///   - coder: Seals with the newest key.
     func rekey(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> RekeyedRows {
         let select = try SQLiteStatement(
             "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection

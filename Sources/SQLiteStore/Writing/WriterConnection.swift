@@ -48,13 +48,13 @@ final class WriterConnection {
     ///
     /// - Parameters:
     ///   - rows: The rows.
-    ///   - isAccepted: Whether a row's key is still there; the others fail.
+    ///   - isAccepted: Whether the key that a row was sealed with may still be used; otherwise the row fails.
     /// - Returns: An outcome for each row.
     func commit(
         _ rows: [Row], _ isAccepted: (Row) -> Bool = { _ in true }
     ) throws(SQLiteError) -> [Result<Void, StoreError>] {
         try transaction { () throws(SQLiteError) in
-            try lookAtLimits()
+            try checkLimits()
             var outcomes: [Result<Void, StoreError>] = []
             outcomes.reserveCapacity(rows.count)
             for row in rows { outcomes.append(isAccepted(row) ? try outcome(of: row) : .failure(.staleKey)) }
@@ -138,7 +138,7 @@ final class WriterConnection {
 
     /// Removes the rows of some keys.
     ///
-    /// - Returns: How many there were.
+    /// - Returns: How many rows were removed.
     func remove(_ keys: [RowKey]) throws(SQLiteError) -> Int {
         try transaction { () throws(SQLiteError) in
             var removed = 0
@@ -148,7 +148,7 @@ final class WriterConnection {
         }
     }
 
-    private func lookAtLimits() throws(SQLiteError) {
+    private func checkLimits() throws(SQLiteError) {
         if let limit = options.tokenLimit, tokenCount >= limit {
             reachedLimit = .tokens(limit)
         } else if let limit = options.byteLimit, try usedBytes() >= limit {

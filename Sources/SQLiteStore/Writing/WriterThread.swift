@@ -10,15 +10,18 @@ struct WriteBatch: Sendable {
     let rows: [Row]
     /// Bytes that `WriteAdmission` has counted for them.
     var admittedBytes = 0
-    /// Takes an outcome for each row; called on the writer's thread, or on another one if that has stalled.
+    /// Takes an outcome for each row.
+    ///
+    /// Usually called on the writer's thread; on another one if the writer has stalled or
+    /// is closed.
     let finish: @Sendable ([Result<Void, StoreError>]) -> Void
 }
 
 /// The one thread that commits.
 ///
 /// It takes all batches that wait and commits them in one transaction: while one commit is on its way to the disk the
-/// next group gathers, so groups grow with the load, and a single write never waits for others. Between groups it does
-/// maintenance and operators' requests, one small step at a time.
+/// next group gathers, so groups grow with the load. It never waits for a group to grow: a write that finds it idle is
+/// committed at once. Between groups it does maintenance and operators' requests, one small step at a time.
 final class WriterThread: Sendable {
     typealias Job = @Sendable (RecoveringDatabase) -> Void
 
@@ -55,23 +58,23 @@ final class WriterThread: Sendable {
             // By now the database is closed.
             finished.signal()
         }
-        lookForStalls()
+        checkForStalls()
     }
 
     /// Checks once a second whether the disk has stalled, for as long as this writer exists.
-    private func lookForStalls() {
-        stallQueue.asyncAfter(deadline: .now() + Self.stallLook) { [weak self] in
+    private func checkForStalls() {
+        stallQueue.asyncAfter(deadline: .now() + Self.stallCheckInterval) { [weak self] in
             self?.withdrawStalled()
-            self?.lookForStalls()
+            self?.checkForStalls()
         }
     }
 
     /// Time between two checks for a stalled disk.
-    private static let stallLook = DispatchTimeInterval.seconds(1)
+    private static let stallCheckInterval = DispatchTimeInterval.seconds(1)
 
     /// Queues a batch.
     ///
-    /// Its outcomes come through its `finish`.
+    /// The outcomes are passed to the batch's `finish`.
     func submit(_ batch: WriteBatch) {
         if !enqueue({ $0.batches.append(batch) }) { fail(batch, .closed) }
     }
@@ -241,12 +244,12 @@ final class WriterThread: Sendable {
                 try database.perform { (writer) throws(SQLiteError) in
                     try writer.holdWAL()
                 }
-            case .checkpointAhead:
-                schedule.noteMoveAhead(moved: nil)
-                let moved = try database.perform { (writer) throws(SQLiteError) in
-                    try writer.checkpointAhead { [available] in available.signal() }
+            case .checkpointHeldWAL:
+                schedule.noteHeldCheckpoint(checkpointed: nil)
+                let checkpointed = try database.perform { (writer) throws(SQLiteError) in
+                    try writer.checkpointHeldWAL { [available] in available.signal() }
                 }
-                schedule.noteMoveAhead(moved: moved)
+                schedule.noteHeldCheckpoint(checkpointed: checkpointed)
             case .checkpoint(let empties):
                 var outcome = SQLiteConnection.CheckpointOutcome.heldUp
                 // After an error, the checkpoint is tried again later.

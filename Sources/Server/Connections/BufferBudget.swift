@@ -1,7 +1,7 @@
 internal import Synchronization
 
-/// Counts the bytes of requests, answers and tokens that wait, within `limits.buffers`: for clients that are slow to send or to
-/// read, and for the store.
+/// Counts the bytes of requests, answers and tokens that wait for a slow client or for the store, and keeps them within
+/// `limits.buffers`.
 ///
 /// Any thread.
 package final class BufferBudget: Sendable {

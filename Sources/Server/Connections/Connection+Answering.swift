@@ -67,8 +67,8 @@ extension Connection {
     mutating func write(_ response: consuming Response, on worker: Worker) {
         isLastWritten = !summary.keepsAlive || worker.loop.isDraining && !hasFurtherInput(on: worker)
         encode(response, closes: isLastWritten, on: worker)
-        if hasLeftRequest {
-            hasLeftRequest = false
+        if hasDroppedRequest {
+            hasDroppedRequest = false
             worker.metrics.noteWait(worker.loop.now - waitBegan, of: summary.method)
         } else {
             reader.finishRequest()

@@ -3,7 +3,7 @@ internal import HTTP
 internal import System
 internal import TokenService
 
-/// Closing a connection with its last answer.
+/// Sending a connection's last answer and closing it.
 extension Connection {
     /// Answers a request that cannot be read further, and closes the connection.
     mutating func refuse(_ refusal: Refusal, on worker: Worker) async {

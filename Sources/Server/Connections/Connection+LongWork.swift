@@ -43,7 +43,7 @@ extension Connection {
             if case .pieces = longWork { shrinkBuffers(on: worker) } else { releaseRoom() }
             return waitForTurn(.long, on: worker)
         }
-        // The client is gone. Other connections in the queue need not wait for its work.
+        // The connection is lost, so the others in the queue need not wait for its work.
         if stream.isBroken { return .end }
         mayWorkLong = false
         var work = LongWork.none
@@ -98,7 +98,7 @@ extension Connection {
     /// - Returns: Nil if the refusal was written as an answer.
     private mutating func refuse(_ answer: PendingAnswer, on worker: Worker) -> Pause? {
         // Once the request is dropped only the contract's answer is possible: a refusal needs the request's head.
-        guard hasLeftRequest else { return .refusal(.outOfBuffers) }
+        guard hasDroppedRequest else { return .refusal(.outOfBuffers) }
         write(answer.refuse(), on: worker)
         return nil
     }

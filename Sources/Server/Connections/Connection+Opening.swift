@@ -33,13 +33,13 @@ extension Connection {
                 return false
             }
         }
-        worker.noteClosed("its PROXY protocol header is not of a trusted proxy")
+        worker.noteClosed("its peer must send a PROXY protocol header, but is not a trusted proxy")
         return false
     }
 
     /// Performs the TLS handshake.
     ///
-    /// - Returns: False if it failed; the client has then been told what can be told.
+    /// - Returns: False if it failed; a client that can still be answered has then received a refusal or an alert.
     mutating func startTLS(_ context: TLSContext, on worker: Worker) async -> Bool {
         do throws(TLSError) {
             try await stream.startTLS(context, until: worker.loop.now + settings.deadlines.handshake)

@@ -48,7 +48,7 @@ extension Connection {
                 // Input that arrives between two requests is in time, however late the loop looks at it.
                 return worker.loop.now < deadline || isBetweenRequests ? nil : timedOut()
             case .wouldBlock: return waitForInput(on: worker, for: driver)
-            // Closed in the middle of a request, or lost: nobody is left to be answered.
+            // The client has closed the connection, perhaps in the middle of a request, or it is lost.
             case .endOfInput, nil: return .end
             }
         case .timedOut where !isBetweenRequests: return timedOut()

@@ -9,7 +9,8 @@ extension Connection {
 
     /// Sends the gathered output.
     ///
-    /// - Returns: Nil if the socket has taken all of it, `.output` if the rest has to wait.
+    /// - Returns: Nil if the socket has taken all of the output, `.output` if the rest has to wait for the client, `.end` if
+    ///   the connection is lost or `limits.buffers` leaves no room for the rest.
     mutating func send(on worker: Worker) -> Pause? {
         while sent < output.count {
             guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else {
@@ -38,7 +39,7 @@ extension Connection {
         return nil
     }
 
-    /// A client that did not read this will not read more.
+    /// Drops the unsent output and all further work: a client that did not read this will not read more.
     private mutating func dropOutput() {
         output.removeAll(keepingCapacity: true)
         sent = 0
@@ -46,7 +47,7 @@ extension Connection {
         longWork = .none
     }
 
-    /// Sends the rest of the output after a pause for it.
+    /// Sends the rest of the output, which the socket did not take at once.
     ///
     /// - Returns: False if the client does not read it; then nothing more is sent.
     mutating func flush(on worker: Worker) async -> Bool {

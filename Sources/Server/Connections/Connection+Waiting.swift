@@ -9,13 +9,13 @@ extension Connection {
     mutating func begin(_ answer: PendingAnswer, on worker: Worker, for driver: ConnectionDriver) -> Pause? {
         // Answers to earlier requests need not wait for this one. What the socket does not take is sent with this one.
         if !output.isEmpty, case .end? = send(on: worker) { return .end }
-        guard leaveRequest(for: answer, on: worker) else {
+        guard dropRequest(for: answer, on: worker) else {
             write(answer.refuse(), on: worker)
             return nil
         }
         if let answer = answer.begin(for: driver) {
             if let pause = handle(answer, on: worker, for: driver) { return pause }
-            letOthersGoOn()
+            endTurn()
             return nil
         }
         pending = answer
@@ -29,7 +29,7 @@ extension Connection {
         stream.endWait()
         pending = nil
         if let pause = handle(answer, on: worker, for: driver) { return pause }
-        letOthersGoOn()
+        endTurn()
         return proceed(after: nil, in: .usual, on: worker, for: driver)
     }
 
@@ -41,23 +41,23 @@ extension Connection {
         guard let answer = pending else { preconditionFailure("a wait for an answer has one") }
         switch reason {
         case .ready:
-            // The client has disconnected. What was begun runs to its end.
+            // The client has disconnected. The read or write that was begun still runs to its end.
             answer.abandon()
             pending = nil
             return .end
         case .timedOut, .draining, .abandoned:
-            // A store without a time limit answers soon by itself, so this wait goes on even if the loop has ended all waits.
+            // A store without a time limit always answers, so this wait continues even if the loop has ended all waits.
             guard answer.timeLimit != nil else { return .answer }
             pending = nil
             write(answer.timeOut(), on: worker)
-            letOthersGoOn()
+            endTurn()
             return nil
         }
     }
 
-    /// Ends the connection's turn: a store gives many answers at a time, and each connection goes on with what else its client
-    /// has sent after the others have written theirs.
-    private mutating func letOthersGoOn() {
+    /// Ends the connection's turn: a store delivers many answers at a time, and all of them are written before a connection
+    /// continues with further requests of its client.
+    private mutating func endTurn() {
         // Without further input there is no need to wait for a turn, but the next receive ends this one.
         stepsInTurn = reader.hasFurtherBytes ? Self.stepLimit : Self.stepLimit - 1
     }
@@ -66,16 +66,16 @@ extension Connection {
     /// comes.
     ///
     /// - Returns: False if `limits.buffers` leaves no room for that memory; then nothing is dropped.
-    private mutating func leaveRequest(for answer: PendingAnswer, on worker: Worker) -> Bool {
+    private mutating func dropRequest(for answer: PendingAnswer, on worker: Worker) -> Bool {
         let isLarge = reader.bytes.capacity > 2 * BufferPool.bufferSize
         // The buffers go back to the pool at once, unless they hold further requests, unsent answers or a large body, which is
         // dropped below.
         let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
         guard account(for: answer.bytes + (keepsBuffers ? waitingBytes : 0), on: worker) else { return false }
-        if !hasLeftRequest {
+        if !hasDroppedRequest {
             if settings.accessLog != nil { pendingEntry = logEntry() }
             reader.finishRequest()
-            hasLeftRequest = true
+            hasDroppedRequest = true
             waitBegan = worker.loop.now
         }
         releaseBuffers(to: worker)

@@ -3,7 +3,7 @@ internal import HTTP
 internal import System
 internal import TokenService
 
-/// One client's connection: receives requests, has them answered and sends the answers in order.
+/// One client's connection: receives requests, passes them to the service, and sends the answers in order.
 ///
 /// Work that comes with nearly every request is plain function calls from one wait to the next. Rare work that waits in the
 /// middle, such as a handshake or sending to a slow client, is async. This file has the connection's state and `proceed`,
@@ -49,7 +49,7 @@ struct Connection: ~Copyable {
     /// When the wait for the answer of a dropped request began.
     var waitBegan = MonotonicTime.never
     /// Whether the current request has been dropped from the buffer although its answer is still to come.
-    var hasLeftRequest = false
+    var hasDroppedRequest = false
     /// The access log's entry for a request that was dropped.
     var pendingEntry: AccessLog.Entry?
     /// Long work to be done next.
@@ -101,7 +101,7 @@ struct Connection: ~Copyable {
         after reason: WakeReason?, in part: TurnPart, on worker: Worker, for driver: ConnectionDriver
     ) -> Pause {
         // After a reload, before the next request.
-        if settings !== worker.connectionSettings, reader.isBetweenRequests, !hasLeftRequest {
+        if settings !== worker.connectionSettings, reader.isBetweenRequests, !hasDroppedRequest {
             takeSettings(of: worker)
         }
         if let reason {

@@ -31,8 +31,8 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     /// Serves the connection from its first byte to its last.
     ///
     /// - Parameters:
-    ///   - listener: Where the client came in.
-    ///   - isRefused: Whether it is one connection too many, to be answered with 503 and closed.
+    ///   - listener: The listener that accepted the connection.
+    ///   - isRefused: Whether the connection exceeds the limit, and is to be answered with 503 and closed.
     func start(through listener: ClientListener, isRefused: Bool) {
         guard listener.requiresProxyProtocol || listener.tls != nil || isRefused else { return proceed(after: nil) }
         perform { [self] in

@@ -4,7 +4,7 @@ internal import Settings
 internal import System
 internal import TokenService
 
-/// The settings that the connections of one loop go by, with the service that they ask.
+/// The settings of one loop's connections, and the service that answers their requests.
 ///
 /// A reload replaces them as a whole; a connection takes over new ones between two requests. Constants of a class are read
 /// without a check at run time.

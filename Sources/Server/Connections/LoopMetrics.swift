@@ -13,7 +13,7 @@ package final class LoopMetrics: Sendable {
     /// The time of GET requests, from the event that announced the request to the end of the turn that answered it.
     ///
     /// By then the answer, or the first piece of a long one, has been passed to the socket. All GETs of a turn are measured with
-    /// one look at the clock and count with the longest of their times. The wait in the queue of long work is not included. A GET
+    /// one reading of the clock and count with the longest of their times. The wait in the queue of long work is not included. A GET
     /// whose answer was pending counts with the time of that wait.
     package let getTime = Histogram.latency()
     /// The time of POST requests that reached the store, from the turn that read the request to the turn that sends its answer.
@@ -48,7 +48,7 @@ package final class LoopMetrics: Sendable {
         case .post: postTime.add(duration.count)
         case .get where duration.count > 0:
             getTime.add(duration.count)
-            // Not with its turn as well.
+            // Otherwise `endTurn` would measure it again.
             measured.add()
         case .get, .head, .put, .patch, .delete, .options, .trace, .connect, .other: break
         }
@@ -69,7 +69,7 @@ package final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable
     private let keys = Array(Key.allCases)
     private let counts: [Single]
 
-    /// A class, for a counter cannot lie in an array.
+    /// A class, because a counter cannot be an array's element.
     private final class Single: Sendable {
         let count = Counter()
     }
@@ -89,7 +89,7 @@ package final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable
 }
 
 extension TLSError {
-    /// Why handshakes fail, without the words of OpenSSL, which a client could make many of.
+    /// Why handshakes fail, without OpenSSL's texts, of which clients could cause any number.
     package enum Cause: String, CaseIterable, Sendable {
         case plainRequest = "plain_request"
         case closed

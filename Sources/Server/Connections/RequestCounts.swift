@@ -39,7 +39,7 @@ package final class RequestCounts: Sendable {
         }
     }
 
-    /// All GET together.
+    /// All GET requests, whatever their answers.
     let gets = Counter()
     private let counts = InlineArray<160, Counter> { _ in Counter() }
 
@@ -54,7 +54,7 @@ package final class RequestCounts: Sendable {
         precondition(Row.allCases.count * Self.columns <= counts.count, "the table has room for each row and column")
     }
 
-    /// Counts an answer, on the thread that this belongs to.
+    /// Counts an answer; called on the one thread that writes.
     @inline(__always)
     func note(_ response: borrowing Response, to method: Method) {
         // Patterns, as `==` of another module's type is a call that is looked up at run time.
@@ -90,14 +90,14 @@ package final class RequestCounts: Sendable {
         }
     }
 
-    /// The column of a status other than 200, where there is time to search.
+    /// The column of a status other than 200; rare enough for a search.
     @inline(never)
     private static func column(of status: Status) -> Int {
         guard let index = otherStatuses.firstIndex(of: status) else { preconditionFailure("each status has a column") }
         return ErrorCode.allCases.count + index
     }
 
-    /// Adds what was counted to a table of all rows and columns.
+    /// Adds the counts to a table of all rows and columns.
     package func add(to table: inout [UInt64]) {
         for index in table.indices { table[index] += counts[index].value }
     }

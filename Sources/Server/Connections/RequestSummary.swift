@@ -1,6 +1,6 @@
 internal import HTTP
 
-/// What is kept of a request to answer and count it.
+/// The parts of a request's head that are needed to answer and count the request.
 ///
 /// A few bytes, so that the request's head, which is ten times as large, need not be kept until the answer comes.
 struct RequestSummary {

@@ -39,8 +39,8 @@ package final class Worker: @unchecked Sendable {
     package let connectionCount = Atomic<Int>(0)
     /// The connections of all loops.
     private let totalCount: ConnectionCount
-    /// Resumed when the last connection ends.
-    private var whenOver: CheckedContinuation<Void, Never>?
+    /// The caller of `waitForConnections`, resumed when the last connection ends.
+    private var connectionsWaiter: CheckedContinuation<Void, Never>?
 
     init(
         settings: Settings, store: any TokenStore, answers: AnswerCache?, accessLog: AccessLog?,
@@ -105,8 +105,8 @@ package final class Worker: @unchecked Sendable {
     /// - Parameters:
     ///   - descriptor: A connected socket that this call owns.
     ///   - peer: The client.
-    ///   - listener: Where the client came in.
-    ///   - isRefused: Whether it is one connection too many, to be answered with 503 and closed.
+    ///   - listener: The listener that accepted the connection.
+    ///   - isRefused: Whether the connection exceeds the limit, and is to be answered with 503 and closed.
     func serve(_ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, isRefused: Bool) {
         let stream: TCPStream
         do throws(SystemError) {
@@ -131,13 +131,13 @@ package final class Worker: @unchecked Sendable {
     /// Counts a connection that has ended.
     func noteEnd() {
         totalCount.subtract()
-        if connectionCount.subtract(1, ordering: .relaxed).newValue == 0 { whenOver.take()?.resume() }
+        if connectionCount.subtract(1, ordering: .relaxed).newValue == 0 { connectionsWaiter.take()?.resume() }
     }
 
-    /// Returns when all connections have ended; no connection may begin meanwhile.
+    /// Returns when all connections have ended; no further connection may begin after the call.
     func waitForConnections() async {
         if connectionCount.load(ordering: .relaxed) == 0 { return }
-        await withCheckedContinuation { whenOver = $0 }
+        await withCheckedContinuation { connectionsWaiter = $0 }
     }
 
     // MARK: - Shared by the connections

@@ -1,7 +1,7 @@
 package import Metrics
 internal import Synchronization
 
-/// What the loops have counted, added up.
+/// The sums of the loops' metrics.
 extension [Worker] {
     package func sum(_ value: (LoopMetrics) -> UInt64) -> UInt64 {
         reduce(0) { $0 + value($1.metrics) }
@@ -15,7 +15,7 @@ extension [Worker] {
         reduce(0) { $0 + UInt64(Swift.max(0, $1.connectionCount.load(ordering: .relaxed))) }
     }
 
-    /// A row for each method, as `RequestCounts` has it.
+    /// The requests by method and outcome, in the layout of `RequestCounts.table`.
     package var requestTable: [UInt64] {
         var table = RequestCounts.table
         for worker in self { worker.metrics.requests.add(to: &table) }

@@ -52,7 +52,7 @@ internal import System
     /// - Parameter timeoutInMilliseconds: 0 returns at once, -1 waits without limit.
     mutating func wait(timeoutInMilliseconds: Int32) -> Int {
         if let count = waitOnce(timeoutInMilliseconds) { return count }
-        // A signal ends the wait even if events have arrived meanwhile, but for the caller 0 means that there are none.
+        // A signal ends the wait even if events have arrived, but for the caller 0 means that there are none.
         return waitOnce(0) ?? 0
     }
 

@@ -67,7 +67,7 @@ extension EventLoop {
         return await Waiter.suspend { begin(.task($0), for: direction, of: id, until: deadline, isIdle: isIdle) }
     }
 
-    /// The same for a handler, which is called when the wait ends.
+    /// Begins the same wait for a handler, which is called when the wait ends.
     ///
     /// - Returns: The reason why there is no wait, in which case the handler is not called; nil if the wait has begun.
     func wait(

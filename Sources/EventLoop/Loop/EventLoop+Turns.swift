@@ -1,9 +1,9 @@
 internal import Synchronization
 package import System
 
-/// How long one part of a turn may go on before others have theirs.
+/// The time that one part of a turn may take before the next part begins.
 ///
-/// The parts are jobs, handlers that continue from the turn before, long work, events and timers. Whatever clients ask for, a
+/// The parts are jobs, queued handlers, queued long work, events and timers. Whatever clients ask for, a
 /// turn takes at most the five budgets plus one step in each, so that timers, new connections, other clients and the
 /// watchdog never wait for long.
 package struct TurnBudget {
@@ -13,12 +13,12 @@ package struct TurnBudget {
         end = began + (part == .usual ? Self.usual : Self.long)
     }
 
-    // The first is several times the second: a loop with more long work than it can do must still keep up with new
+    // `usual` is several times `long`: a loop with more long work than it can do must still keep up with new
     // connections and many short requests.
     private static let usual = Nanoseconds(.milliseconds(8))
     private static let long = Nanoseconds(.milliseconds(2))
 
-    /// Looks at the clock.
+    /// Whether the time is over; reads the clock.
     package var isSpent: Bool { MonotonicTime.now >= end }
 }
 
@@ -46,13 +46,14 @@ extension EventLoop {
         hasQueued.store(true, ordering: .relaxed)
     }
 
-    /// Notes that the current step takes longer than most: the clock is looked at before the next event is delivered.
+    /// Notes that the current step takes longer than most: the loop then reads the clock before it delivers the next event.
     ///
     /// On the loop's thread.
     package func noteLongStep() {
         hasWorkedLong.store(true, ordering: .relaxed)
     }
 
+    /// Whether `noteLongStep` was called since the last call of this.
     func takeHasWorkedLong() -> Bool {
         guard hasWorkedLong.load(ordering: .relaxed) else { return false }
         hasWorkedLong.store(false, ordering: .relaxed)

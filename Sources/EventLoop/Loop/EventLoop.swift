@@ -127,7 +127,7 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
         }
     }
 
-    /// Work that a turn leaves to the next one.
+    /// The jobs and events that a turn leaves to the next one.
     ///
     /// Not fields of the loop, which Swift would guard against overlapping accesses at run time.
     private struct LeftOver {

@@ -68,7 +68,7 @@ struct Registration {
     mutating func wait(
         _ waiter: ReadinessWaiter, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
     ) -> Bool {
-        precondition(self.waiter == nil, "one at a time waits on a descriptor")
+        precondition(self.waiter == nil, "a descriptor has one wait at a time")
         self.waiter = waiter
         interest = direction
         self.isIdle = isIdle
@@ -78,7 +78,7 @@ struct Registration {
         return true
     }
 
-    /// The same, unless the descriptor is ready already or `mayBegin` is false.
+    /// Calls `wait`, unless the descriptor is ready already or `mayBegin` is false.
     mutating func waitUnlessReady(
         _ waiter: ReadinessWaiter, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool,
         mayBegin: Bool

@@ -5,7 +5,7 @@
 ///
 /// Belongs to its loop's thread.
 @safe final class RegistrationTable {
-    /// All initialized.
+    /// All rows are initialized.
     private var rows: UnsafeMutableBufferPointer<Registration>
 
     init() {

@@ -1,7 +1,7 @@
 internal import Synchronization
 internal import System
 
-/// What the TLS connections of a listener share: certificates, keys, rules.
+/// What the TLS connections of all listeners share: certificates, keys, rules.
 ///
 /// Any thread. Connections keep the certificates that they began with; a reload affects later connections.
 package final class TLSContext: Sendable {
@@ -51,7 +51,7 @@ package final class TLSContext: Sendable {
     /// Blocks for as long as reading takes.
     package func reload() throws(TLSConfigurationError) {
         let reading = try read(state.withLock(\.files))
-        // Meanwhile other files may have been chosen and read.
+        // If the settings have named other files in the meantime, those stay in use.
         state.withLock { if $0.files == reading.state.files { $0 = reading.state } }
     }
 

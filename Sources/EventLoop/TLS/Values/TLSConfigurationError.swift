@@ -4,7 +4,7 @@
 package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
     /// What is wrong with the file.
     package enum Problem: Hashable, Sendable {
-        /// The system does not let us read it; the system's reason.
+        /// The file cannot be opened; the system's reason.
         case unreadable(String)
         case noCertificate
         case noPrivateKey
@@ -18,7 +18,7 @@ package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
     /// The path as configured.
     package let file: String
     package let problem: Problem
-    /// OpenSSL's short reason, empty when it was not asked.
+    /// OpenSSL's short reason; empty if the error does not come from OpenSSL.
     package let reason: String
 
     package var description: String {
@@ -32,7 +32,7 @@ package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
             case .noPrivateKey:
                 "holds no usable private key; give an unencrypted PEM file"
             case .encryptedPrivateKey:
-                "is encrypted with a passphrase, which nobody can type in here; store it with "
+                "is encrypted with a passphrase, which cannot be entered here; store it with "
                     + "\"openssl pkey -in FILE -out NEW\" and let only the server's user read it"
             case .keyMismatch(let certificate):
                 "does not belong to the certificate in \(certificate); put the pair in place together"

@@ -15,7 +15,7 @@ package struct TLSFiles: Hashable, Sendable {
         }
     }
 
-    /// For clients that name no server, or none of ours.
+    /// For clients that ask for no server name, or for one that no certificate has.
     package let standard: Pair
     /// Chosen by the names in their certificates; a name that repeats belongs to the earlier pair.
     package let others: [Pair]

@@ -70,8 +70,8 @@ package protocol TokenSession: AnyObject {
     /// Takes the outcome of a read that is not known at once.
     typealias FetchCompletion = (Result<Fetched, StoreError>) -> Void
 
-    /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that ends every
-    /// wait by itself.
+    /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that gives every
+    /// outcome by itself, as soon as it is known.
     var timeLimit: Duration? { get }
 
     /// Reads the token info of an id, now or later.
@@ -98,6 +98,6 @@ package protocol TokenSession: AnyObject {
     )
 
     /// Hands over the writes gathered since the last call, to be made durable together. Call it before waiting for
-    /// anything else: until then nobody works on them.
+    /// anything else: until then no thread works on them.
     func flush()
 }

@@ -1,7 +1,7 @@
 /// Learns of every change to a store's tokens, so that caches drop them in time.
 ///
 /// A store calls `willWrite` before it commits a change and `didWrite` when the change is committed or has failed,
-/// before it reports the outcome: in between, a read may find the former token or the new one. Tokens that expire are
+/// before it reports the outcome. Between the two calls a read may find the former token or the new one. Tokens that expire are
 /// not reported, as a read says how long its token may be kept.
 ///
 /// Called on any thread, also while clients read; must return soon. A class, as a reference to one costs least to copy, which

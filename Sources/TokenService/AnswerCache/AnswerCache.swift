@@ -3,13 +3,14 @@ internal import TokenStore
 
 /// The answers to recent requests by unique id, in memory and within a limit of bytes.
 ///
-/// An answer from here is never older than what the store would give. A write removes its id's answer before the store
-/// commits it, and keeps new ones out until the commit is over; an answer that was made of a read gets in only if no write
-/// has begun since before that read. Writes are counted per shard. Memory is overwritten when an answer leaves it.
+/// An answer from here is never older than what the store would return. A write removes the answer to its id before the
+/// store commits it, and no answer is inserted until the commit is over. An answer made from a read is inserted only if no
+/// write has begun since a moment before that read. A write keeps answers to all ids of its shard from being inserted. The
+/// memory of an answer is overwritten when the answer is removed.
 ///
 /// Any thread.
 package final class AnswerCache: Sendable {
-    /// Proof of the moment before a read, without which the answer made of that read does not get in.
+    /// The state of a shard before the store is read, which shows later whether a write has begun since.
     struct Ticket {
         let hash: UInt64
         let version: UInt64
@@ -41,7 +42,7 @@ package final class AnswerCache: Sendable {
         shards = (0..<(1 << Self.shardBits)).map { _ in Shard(limit: limit >> Int(Self.shardBits)) }
     }
 
-    /// The hash of an id, with a seed that only this process knows: nobody can choose ids that collide.
+    /// The hash of an id, with a seed that only this process knows, so that no client can choose ids that collide.
     private static func hash(of id: Span<UInt8>) -> UInt64 {
         var hasher = Hasher()
         unsafe id.withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
@@ -104,7 +105,7 @@ package final class AnswerCache: Sendable {
 }
 
 extension AnswerCache: WriteObserver {
-    /// Removes the answers to ids, and keeps new ones out until `didWrite`.
+    /// Removes the answers to ids; until `didWrite` no answer is inserted in their shards.
     package func willWrite(_ ids: [[UInt8]]) {
         for id in ids {
             let hash = Self.hash(of: id.span)
@@ -125,7 +126,7 @@ extension AnswerCache: WriteObserver {
         }
     }
 
-    /// Removes all answers, and keeps those out that are made of what is being read just now.
+    /// Removes all answers; those made from reads that have begun already will not be inserted.
     package func didChangeEverything() {
         for shard in shards {
             shard.table.withLock { table in

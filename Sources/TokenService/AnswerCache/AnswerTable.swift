@@ -1,6 +1,6 @@
 internal import TokenStore
 
-/// One shard of the answer cache: a hash table that evicts the answers that have not been asked for of late (the clock
+/// One shard of the answer cache: a hash table that evicts answers which were not asked for recently (the clock
 /// algorithm).
 ///
 /// Used under its shard's lock.
@@ -13,14 +13,14 @@ struct AnswerTable: ~Copyable {
         var deadline: Int64 = 0
         var idLength: UInt32 = 0
         var isTaken = false
-        /// It was found since the hand last passed.
+        /// Whether the entry was found since `hand` last passed it.
         var isUsed = false
     }
 
     /// Bytes that an entry takes beside its id and its answer: its slot, up to three free ones, and the allocation's header.
     private static let overhead = 160
 
-    /// Grows when a write begins and when it ends.
+    /// Grows when a write begins, when it ends, and when everything may have changed.
     var version: UInt64 = 0
     /// The number of writes under way.
     var writers = 0

@@ -24,7 +24,7 @@ package class PendingAnswer {
 
     /// Bytes of memory that are held until the answer comes.
     package let bytes: Int
-    /// How long the client waits; nil if the answer always comes in time.
+    /// How long the client waits; nil if it waits until the answer comes.
     package let timeLimit: Duration?
     /// Whether `begin` may take some milliseconds.
     package let takesLong: Bool

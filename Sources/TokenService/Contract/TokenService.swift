@@ -219,7 +219,7 @@ package final class TokenService {
         session.store(tokenInfo, under: id, completion: completion)
     }
 
-    /// How long a client waits for the store; nil when the store ends every wait by itself.
+    /// How long a client waits for the store; nil if it waits until the store gives the outcome.
     var timeLimit: Duration? { session.timeLimit }
 
     var stored: Response { answer(.stored) }

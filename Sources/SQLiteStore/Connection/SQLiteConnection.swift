@@ -13,7 +13,8 @@ internal import Metrics
     private(set) var walPages = 0
     /// Pages of the WAL that were in the database after this connection's last checkpoint.
     private(set) var movedPages = 0
-    /// Commits since all of the WAL was in the database, once `countWALPages` was called; nil before it ever was.
+    /// Commits since the last complete checkpoint, counted once `countWALPages` was called; nil before the first such
+    /// checkpoint.
     private(set) var walCommits: Int?
 
     enum Mode {

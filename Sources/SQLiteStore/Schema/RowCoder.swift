@@ -15,7 +15,7 @@ struct Row: Sendable {
     let key: RowKey
     /// The token info, sealed by `TokenSealer` in a sealed store.
     let value: [UInt8]
-    /// The key that sealed the value; 0 for none.
+    /// The number of the key that sealed the value; 0 in the clear.
     let keyNumber: Int
     /// Authenticated together with a sealed value.
     var times: RowTimes
@@ -52,7 +52,7 @@ struct RowCoder: ~Copyable {
 
     /// Makes the key that finds an id's row.
     ///
-    /// - Returns: The index key that was used; asked for separately, it could be a later one.
+    /// - Returns: The index key that was used. A caller that read it separately could get a later one.
     @discardableResult
     mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
         let hash = try refresh()
@@ -100,7 +100,7 @@ struct RowCoder: ~Copyable {
     ///   - keyNumber: The key that it was sealed with.
     ///   - key: The row's key.
     ///   - slot: Where the row lies.
-    ///   - times: Those of the row.
+    ///   - times: The row's times.
     mutating func token(
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64, times: RowTimes
     ) throws(SealingError) -> Token {

@@ -51,7 +51,7 @@ struct SchemaConversion {
 
     private func copy() throws(SQLiteError) {
         let connection = try SQLiteConnection(path: file.new, mode: .readWrite)
-        // The copy is not used before it is complete and synced; what a crash leaves is discarded.
+        // The copy is not used before it is complete and synced; after a crash an incomplete one is discarded.
         try connection.prepareForBulkWriting()
         try Schema.create(connection)
         let attach = try SQLiteStatement("ATTACH CAST(?1 AS TEXT) AS old", on: connection)
@@ -67,7 +67,7 @@ struct SchemaConversion {
 
     private static let difference = "its table and its index do not hold the same tokens"
 
-    /// Rows that are copied between two looks at the clock.
+    /// Rows that are copied between two readings of the clock.
     static let rowsBetweenLooks = 1_024
 
     /// Returns how many there were.

@@ -1,6 +1,6 @@
 internal import TokenStore
 
-/// A row of the table of tokens, as a statement that selects `columns` has it.
+/// A row of the table of tokens, as a statement that selects `columns` returns it.
 struct StoredRow {
     let slot: Int64
     let key: [UInt8]

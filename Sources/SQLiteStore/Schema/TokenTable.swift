@@ -33,7 +33,7 @@ final class TokenTable {
 
     /// Replaces the row with the same key.
     ///
-    /// - Returns: False if there is none, or if it is newer and must be kept.
+    /// - Returns: False if there is no such row, or if it is newer and must be kept.
     func replace(_ row: Row) throws(SQLiteError) -> Bool {
         try write(row, in: row.key.firstSlot, with: row.keepsNewer ? updateUnlessNewer : update)
     }
@@ -45,11 +45,11 @@ final class TokenTable {
         }
     }
 
-    /// Tries one slot of a row after the other.
+    /// Tries the slots that a row may lie in, one after the other.
     ///
     /// - Parameters:
-    ///   - first: The first of them.
-    ///   - add: Adds the row there, and returns false when the slot is taken.
+    ///   - first: The first of these slots.
+    ///   - add: Adds the row in a slot; returns false if the slot is taken.
     static func inFreeSlot(
         from first: Int64, _ add: (_ slot: Int64) throws(SQLiteError) -> Bool
     ) throws(SQLiteError) {

@@ -3,7 +3,7 @@ package import Synchronization
 /// How often the keys of a ring have sealed.
 ///
 /// With random nonces of 96 bits a key of AES-GCM may seal 2^32 times (NIST SP 800-38D, section 8.3): by then the chance
-/// that a nonce was used twice, which would give both texts away, is one in 2^32.
+/// that a nonce was used twice, which would reveal both texts, is one in 2^32.
 ///
 /// A seal is counted here before it is made. The store keeps larger counts: now and then, a commit also stores a count
 /// that the next seals stay below. So every stored row is counted, a crash counts up to `step` seals too many, and
@@ -19,7 +19,7 @@ package final class SealCounts: Sendable {
     package static let step: Int64 = 1 << 16
 
     private struct Contents {
-        /// Of the ring that is counted; nil before the first.
+        /// The index key of the ring whose seals are counted; nil before the first `load`.
         package var index: SecretKey?
         package var counts: [Int: SealCount] = [:]
     }

@@ -7,25 +7,25 @@ internal import System
 /// Belongs to the loop's thread.
 @safe final class TLSSession {
     private let handle: OpaquePointer
-    // The handshake calls back into them.
+    // Kept because OpenSSL calls back into them during the handshake.
     private let credentials: TLSCredentials
     private let loop: EventLoop
     private let id: RegistrationID
 
-    /// Bytes have been received that no read has given out yet: the socket's readiness says nothing about them.
+    /// Whether OpenSSL holds received bytes that no read has returned yet; the socket's readiness does not show them.
     private(set) var hasPending = false
-    /// What the socket must be for reading to go on: usually readable, writable in the middle of a key update.
+    /// What the socket must be ready for before reading can continue: usually reading, during a key update writing.
     private(set) var readingNeeds = Readiness.readable
-    /// The same for writing.
+    /// What the socket must be ready for before writing can continue.
     private(set) var writingNeeds = Readiness.writable
-    /// After an error of the protocol or the socket nothing more may be sent (SSL_get_error(3)).
+    /// Whether the protocol or the socket has failed: nothing more may be sent then (SSL_get_error(3)).
     private var isBroken = false
 
-    /// `errno` of the last call on the socket, 0 when that went well.
+    /// `errno` of the last call on the socket, 0 if it succeeded.
     private(set) var fault: Int32 = 0
-    /// The peer has closed its sending side, with or without close_notify.
+    /// Whether the peer has closed its sending side, with or without close_notify.
     private(set) var hasEnded = false
-    /// Bytes received since the handshake or the last byte for us; nil until the handshake is over.
+    /// Bytes received since the handshake or since the last byte of application data; nil until the handshake is over.
     private var unusedBytes: Int?
     /// While only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control of turns and deadlines.
     ///
@@ -56,7 +56,7 @@ internal import System
 
     enum HandshakeResult {
         case done
-        /// Continues when the socket is ready for this.
+        /// The handshake continues when the socket is ready for this direction.
         case needs(Readiness)
         case failed(TLSError)
     }
@@ -103,7 +103,7 @@ internal import System
         readingNeeds = .readable
         if result > 0 {
             unusedBytes = 0
-            // Also true for part of a record, which the next read finds out.
+            // Also true if only a part of a record is there; the next read then returns nothing.
             hasPending = unsafe SSL_has_pending(handle) == 1
             return .received(Int(result))
         }
@@ -142,10 +142,10 @@ internal import System
         }
     }
 
-    /// Tells the peer that nothing more will come (RFC 8446, section 6.1), once, if it can still be told.
+    /// Tells the peer once that nothing more will be sent (RFC 8446, section 6.1), unless the connection has failed.
     ///
-    /// If the kernel has no room for these few bytes they are left out: to wait for a client that does not read is not worth
-    /// it, and the framing of the protocol above says where the data ends.
+    /// If the kernel has no room for these few bytes, they are not sent: waiting for a client that does not read is not worth
+    /// it, and the framing of the protocol above shows where the data ends.
     func sendCloseNotify() {
         guard !isBroken, unsafe SSL_get_shutdown(handle) & SSL_SENT_SHUTDOWN == 0 else { return }
         OpenSSLErrors.clear()
@@ -161,7 +161,7 @@ internal import System
         case failed(Int32)
     }
 
-    /// The outcome of a call that did not succeed; must be asked for right after it.
+    /// The outcome of a call that did not succeed; to be called right after that call.
     private func outcome(of result: Int32) -> Outcome {
         switch unsafe SSL_get_error(handle, result) {
         case SSL_ERROR_WANT_READ: return .needs(.readable)

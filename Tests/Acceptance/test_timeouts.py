@@ -166,11 +166,11 @@ def test_a_flood_that_is_read_late_is_answered_completely(plain):
 def test_a_client_that_takes_nothing_of_its_answer_is_given_up(serve):
     server = serve({"loops": 1, "timeouts": {"send": "500ms"}})
     unique_id, _ = large_answer(server, 900_000)
-    before = server.open_descriptors()
+    before = server.open_sockets()
     with Connection(server.address, receive_buffer=4096) as stuck:
         stuck.send(get(unique_id) * 10)
-        until(lambda: server.open_descriptors() == before + 1)
-        until(lambda: server.open_descriptors() == before)
+        until(lambda: server.open_sockets() == before + 1)
+        until(lambda: server.open_sockets() == before)
 
 
 def test_a_client_that_reads_slowly_but_steadily_gets_its_whole_answer(serve):

@@ -40,13 +40,13 @@ def descriptors(watched):
     for _ in range(4):
         exchange(watched.address, get("nobody"))
         exchange(watched.address, post("somebody", "a"))
-    before = watched.open_descriptors()
+    before = watched.open_sockets()
     yield
-    until(lambda: watched.open_descriptors() <= before)
+    until(lambda: watched.open_sockets() <= before)
     with Connection(watched.address) as connection:
         assert connection.exchange(get("nobody")).body == NOT_FOUND
         assert connection.exchange(post(fresh_id(), "a")).body == STORED
-    until(lambda: watched.open_descriptors() <= before)
+    until(lambda: watched.open_sockets() <= before)
 
 
 @pytest.mark.usefixtures("descriptors")

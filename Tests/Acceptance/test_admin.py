@@ -466,6 +466,22 @@ def test_the_command_takes_no_other_program_for_ours(server):
     assert status == 1 and "is not token-cache" in printed
 
 
+@pytest.mark.parametrize("part", [b"x" * 4096, b"X: y\r\n" * 512], ids=["no line", "no end of the head"])
+def test_the_command_does_not_read_without_end(server, part):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        def answer():
+            connection, _ = other.accept()
+            with connection, contextlib.suppress(OSError):
+                while True:
+                    connection.sendall(part)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        status, printed, _ = health(server, at=f"127.0.0.1:{other.getsockname()[1]}")
+        thread.join()
+    assert status == 1 and "is not token-cache" in printed
+
+
 def command(server, name, *flags):
     done = run(name, "--data-directory", str(server.data), *flags)
     return done.returncode, done.stdout.strip(), done.stderr.strip()

@@ -31,6 +31,8 @@ struct ServerClient: Sendable {
     /// The limit for connecting and for each wait for bytes; nil for none.
     var timeoutInSeconds: Int?
 
+    /// The largest head of an answer, in bytes: another program may answer, and without end.
+    private static let headLimit = 64 << 10
     /// The largest body of an answer that is read as a whole, in bytes.
     private static let answerLimit = 1 << 20
 
@@ -102,10 +104,12 @@ struct ServerClient: Sendable {
             self.socket = socket
         }
 
-        /// Skips the answer's head; returns false if the connection ends before the end of the head.
+        /// Skips the answer's head; returns false if the connection ends before the end of the head, or if that is too large.
         mutating func skipHead() -> Bool {
-            while let line = line() {
+            var room = ServerClient.headLimit
+            while room > 0, let line = line(upTo: room) {
                 if line.isEmpty { return true }
+                room -= line.count
             }
             return false
         }
@@ -120,7 +124,9 @@ struct ServerClient: Sendable {
         }
 
         /// The next line without its newline; nil if the connection ends before the end of the line.
-        mutating func line() -> Data? {
+        ///
+        /// - Parameter limit: Bytes that may arrive without a newline; after more, the line has no end.
+        mutating func line(upTo limit: Int = .max) -> Data? {
             var searched = buffer.startIndex
             while true {
                 if let end = buffer[searched...].firstIndex(of: UInt8(ascii: "\n")) {
@@ -130,7 +136,7 @@ struct ServerClient: Sendable {
                     return Data(line)
                 }
                 searched = buffer.endIndex
-                guard let chunk = receive() else { return nil }
+                guard buffer.count < limit, let chunk = receive() else { return nil }
                 buffer.append(chunk)
             }
         }

@@ -84,7 +84,7 @@ def test_the_doctor_tells_of_it_and_of_what_is_kept(crashed):
     assert any("tokens.db-wal is damaged" in text for text in findings(crashed))
     assert not kept_logs(crashed), "the doctor changes nothing"
     start(crashed)
-    assert any(f"{kept_logs(crashed)[0]} is kept" in text for text in findings(crashed))
+    assert any(f"{kept_logs(crashed)[0]} is a copy of a damaged WAL" in text for text in findings(crashed))
 
 
 @pytest.mark.parametrize("flags, settings", [(["--accept-damaged-wal"], {}),
@@ -99,7 +99,7 @@ def test_it_is_dropped_when_that_is_accepted(serve, crashed, flags, settings):
     assert exchange(server.address, get("id0")).body == found("x" * 5_000)
     assert exchange(server.address, get("id9")).body == NOT_FOUND
     assert exchange(server.address, post("id9", "new")).body == STORED
-    assert f"{kept} is kept" in printed(crashed, "verify")
+    assert f"{kept} is a copy of a damaged WAL" in printed(crashed, "verify")
     server.kill()
     again = serve(data=crashed)
     assert exchange(again.address, get("id9")).body == found("new")

@@ -180,7 +180,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
         if source.mayBeMixed {
             do throws(SQLiteError) {
-                try source.writer.connection.checkIntegrity()
+                try source.writer.connection.checkForMixedPages()
             } catch {
                 // Rows that cannot be found would be omitted.
                 throw .unusable(SQLiteOpenError.notADatabase(path: database.path, error).shared)

@@ -341,7 +341,7 @@ final class RecoveringDatabase {
         if mayBeMixed {
             // The database stays unsound unless the check succeeds.
             access = .unsound
-            try Schema.opening(opener.database) { () throws(SQLiteError) in try connection.checkIntegrity() }
+            try Schema.opening(opener.database) { () throws(SQLiteError) in try connection.checkForMixedPages() }
         }
         // Equal keys are not replaced, otherwise rows that were sealed with them meanwhile would be refused.
         if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }

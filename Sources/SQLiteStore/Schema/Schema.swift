@@ -17,7 +17,7 @@ enum Schema {
     ///
     /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
     /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at` and no table `seal`.
-    static let version = 4
+    static let version = firstInPlace + additions.count
 
     private static let tables = """
         CREATE TABLE token (
@@ -78,20 +78,19 @@ enum Schema {
     /// The first version that is upgraded in place; earlier ones are copied, see `SchemaConversion`.
     static let firstInPlace = 3
 
-    /// Adds what version 3 lacks.
+    /// The SQL that makes each version, from `firstInPlace` on, the next one: one more entry is one more version.
+    private static let additions = [
+        "ALTER TABLE store ADD COLUMN looked_at INTEGER; \(sealTable)"
+    ]
+
+    /// Makes an earlier version, from `firstInPlace` on, this one.
     ///
     /// No row is touched, so this takes a moment whatever the store's size.
-    static func upgrade(_ connection: SQLiteConnection) throws(SQLiteError) {
+    static func upgrade(_ connection: SQLiteConnection, from earlier: Int) throws(SQLiteError) {
         do throws(SQLiteError) {
-            try connection.execute(
-                """
-                BEGIN IMMEDIATE;
-                ALTER TABLE store ADD COLUMN looked_at INTEGER;
-                \(sealTable);
-                PRAGMA user_version = \(version);
-                COMMIT
-                """
-            )
+            try connection.execute("BEGIN IMMEDIATE")
+            for addition in additions[(earlier - firstInPlace)...] { try connection.execute(addition) }
+            try connection.execute("PRAGMA user_version = \(version); COMMIT")
         } catch {
             // SQLite has already rolled back after some errors.
             if connection.isInTransaction { try? connection.execute("ROLLBACK") }

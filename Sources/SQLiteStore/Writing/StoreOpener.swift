@@ -86,7 +86,7 @@ struct StoreOpener: Sendable {
             case 0: try Schema.create(connection)
             case Schema.version: break
             default:
-                try Schema.upgrade(connection)
+                try Schema.upgrade(connection, from: version)
                 report(.upgraded(path: database, from: version, to: Schema.version))
             }
             try Schema.enableRelease(connection)

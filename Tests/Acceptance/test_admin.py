@@ -466,14 +466,17 @@ def test_the_command_takes_no_other_program_for_ours(server):
     assert status == 1 and "is not token-cache" in printed
 
 
-@pytest.mark.parametrize("part", [b"x" * 4096, b"X: y\r\n" * 512], ids=["no line", "no end of the head"])
-def test_the_command_does_not_read_without_end(server, part):
+@pytest.mark.parametrize(
+    ("part", "pause"), [(b"x" * 4096, 0), (b"X: y\r\n" * 512, 0), (b"x", 0.5)],
+    ids=["no line", "no end of the head", "a byte now and then"])
+def test_the_command_does_not_read_without_end(server, part, pause):
     with socket.create_server(("127.0.0.1", 0)) as other:
         def answer():
             connection, _ = other.accept()
             with connection, contextlib.suppress(OSError):
                 while True:
                     connection.sendall(part)
+                    time.sleep(pause)
 
         thread = threading.Thread(target=answer)
         thread.start()

@@ -28,7 +28,7 @@ struct ServerClient: Sendable {
     }
 
     let place: Place
-    /// The limit for connecting and for each wait for bytes; nil for none.
+    /// The limit for connecting, for each wait for bytes, and for an answer that is read as a whole; nil for none.
     var timeoutInSeconds: Int?
 
     /// The largest head of an answer, in bytes: another program may answer, and without end.
@@ -43,6 +43,8 @@ struct ServerClient: Sendable {
     ///   - path: Such as `/readyz`.
     func answer<Answer: Decodable>(_ method: String, _ path: String) throws(Failure) -> Answer {
         var connection = try connect(sending: Self.head(method, path, ["Connection: close"]))
+        // A program that sends a byte now and then would otherwise keep the command for as long as it likes.
+        if let timeoutInSeconds { connection.deadline = .now + Nanoseconds(.seconds(timeoutInSeconds)) }
         var body = Data()
         guard connection.skipHead() else { throw connection.hasReceived ? .unreadable : .noAnswer }
         while body.count < Self.answerLimit, let chunk = connection.next() { body.append(chunk) }
@@ -99,6 +101,8 @@ struct ServerClient: Sendable {
         /// Received bytes that have not been read yet.
         private var buffer = Data()
         private(set) var hasReceived = false
+        /// When reading ends, whatever has arrived by then.
+        var deadline = MonotonicTime.never
 
         init(_ socket: consuming BlockingSocket) {
             self.socket = socket
@@ -142,7 +146,7 @@ struct ServerClient: Sendable {
         }
 
         private mutating func receive() -> Data? {
-            guard let chunk = socket.receive() else { return nil }
+            guard MonotonicTime.now < deadline, let chunk = socket.receive() else { return nil }
             hasReceived = true
             return chunk
         }

@@ -41,20 +41,26 @@ struct SettingsFile {
             // Without O_NONBLOCK, open(2) would wait for the writer of a pipe.
             let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
             let status = try FileStatus.read(descriptor.number)
-            guard let fault = fault(status) else {
-                return try BlockingIO.read(from: descriptor.number, limit: status.size)
+            if let fault = fault(status) {
+                reason = fault
+            } else {
+                // Not by the file's size, which some file systems report as 0 for files with contents.
+                let bytes = try BlockingIO.read(from: descriptor.number, limit: largestInBytes + 1)
+                if bytes.count <= largestInBytes { return bytes }
+                reason = tooLarge
             }
-            reason = fault
         } catch {
             reason = Self.reason(error.code)
         }
         throw .unreadableFile(path: path, reason: reason)
     }
 
+    private static let tooLarge = "it is larger than 1 MiB"
+
     /// Why a file cannot hold settings; nil if it can.
     private static func fault(_ status: FileStatus) -> String? {
         switch status.kind {
-        case .file: status.size <= largestInBytes ? nil : "it is larger than 1 MiB"
+        case .file: status.size <= largestInBytes ? nil : tooLarge
         case .folder: "it is a folder"
         default: "it is no regular file, but a pipe or a device; write the settings into one"
         }

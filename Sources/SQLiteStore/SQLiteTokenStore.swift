@@ -4,7 +4,7 @@ internal import Synchronization
 internal import System
 package import TokenStore
 
-/// A store in one SQLite database, with one reader for each session and one writer.
+/// A store in one SQLite database, with one reader for each handle and one writer.
 ///
 /// The database uses a WAL with `synchronous=FULL`: a commit is on disk when it returns. All commits and checkpoints
 /// use the writer's one connection. SQLite 3.7.0 to 3.51.2 can lose an acknowledged commit when two connections commit
@@ -76,11 +76,11 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         state.observer = observer
     }
 
-    package func makeSession(
+    package func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
-    ) throws(StoreError) -> any TokenSession {
+    ) throws(StoreError) -> any StoreHandle {
         do throws(SQLiteError) {
-            return try SQLiteSession(path: path, state: state, writerThread: writerThread, deliver: deliver)
+            return try SQLiteStoreHandle(path: path, state: state, writerThread: writerThread, deliver: deliver)
         } catch {
             throw .read(StoreFault(error))
         }

@@ -1,6 +1,6 @@
 /// Where token infos live, by unique id.
 ///
-/// A token that `store` has reported as stored is what every later `fetch` gives, in every session and after a crash; a
+/// A token that `store` has reported as stored is what every later `fetch` gives, in every handle and after a crash; a
 /// write that fails leaves the previous value in place. `StoreConformance` in Tests/StoreConformance says all that with
 /// examples, and the tests of each store run it.
 ///
@@ -33,21 +33,21 @@ package protocol TokenStore: Sendable {
 
     /// Reports every change to an observer from now on.
     ///
-    /// To be called once at most, before the first session is made and before anything is written.
+    /// To be called once at most, before the first handle is made and before anything is written.
     func report(writesTo observer: any WriteObserver)
 
-    /// Opens a session for one thread.
+    /// Opens a handle for one thread.
     ///
-    /// - Parameter deliver: Runs a closure on the session's thread, soon; called from any thread. Stores that finish
+    /// - Parameter deliver: Runs a closure on the handle's thread, soon; called from any thread. Stores that finish
     ///   their work elsewhere bring the outcome back with it, one call for many writes.
-    func makeSession(
+    func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
-    ) throws(StoreError) -> any TokenSession
+    ) throws(StoreError) -> any StoreHandle
 
     /// Puts another retention into force: tokens that it has expired are no longer fetched.
     func change(_ retention: Retention) async throws(StoreError)
 
-    /// Finishes the writes that were handed over, and closes the store. Blocks the calling thread until then. Sessions
+    /// Finishes the writes that were handed over, and closes the store. Blocks the calling thread until then. Handles
     /// must not be used afterwards.
     func close()
 }
@@ -66,7 +66,7 @@ package enum Fetched: Sendable {
 /// One thread's way to the store.
 ///
 /// Belongs to that thread.
-package protocol TokenSession: AnyObject {
+package protocol StoreHandle: AnyObject {
     /// Takes the outcome of a read that is not known at once.
     typealias FetchCompletion = (Result<Fetched, StoreError>) -> Void
 

@@ -21,7 +21,7 @@ import Testing
         #expect(throws: SQLiteOpenError.notSealed(path: path)) { try SQLiteTokenStore(at: data) }
         let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
         defer { store.close() }
-        #expect(try await ConformanceSession.open(store).get("a") == "1")
+        #expect(try await ConformanceHandle.open(store).get("a") == "1")
         let administrator = SQLiteAdministrator(store)
         #expect(try await administrator.page(after: nil, limit: 9).entries.map(\.writtenAt) == [77])
         #expect(try await administrator.statistics().tokens == 1)
@@ -52,9 +52,9 @@ import Testing
                     $1.writtenAt == $0 && $1.expiresAt == ($0 == 0 && !isFirst ? nil : Int64($0) + 9)
                 }
             )
-            let session = try await ConformanceSession.open(store)
-            #expect(try await session.get("id\(count - 1)") == "info\(count - 1)")
-            try await session.put("info0", under: "id0")
+            let handle = try await ConformanceHandle.open(store)
+            #expect(try await handle.get("id\(count - 1)") == "info\(count - 1)")
+            try await handle.put("info0", under: "id0")
             #expect(try await administrator.statistics().tokens == count)
             _ = await administrator.store([(Token(id: Array("id0".utf8), info: Array("info0".utf8)), 0)])
             store.close()
@@ -128,7 +128,7 @@ import Testing
                 }
             }
             let store = try SQLiteTokenStore(at: folder) { $0.isSealed = false }
-            #expect(try await ConformanceSession.open(store).get("id19") == "info19")
+            #expect(try await ConformanceHandle.open(store).get("id19") == "info19")
             store.close()
             let files = try FileManager.default.contentsOfDirectory(atPath: folder)
             #expect(files.allSatisfy { !$0.contains("new") }, "\(files)")

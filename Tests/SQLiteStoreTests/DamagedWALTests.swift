@@ -141,15 +141,15 @@ import Testing
         let store = try SQLiteTokenStore(directory: crashed, options: accepting) { events.add($0) }
         let isTold = events.all.contains { $0.says("the operator has accepted that") && $0.severity == .fault }
         #expect(isTold)
-        let session = try await ConformanceSession.open(store)
-        #expect(try await session.get("one") != nil)
-        #expect(try await session.get("two") == nil)
-        try await session.put("1", under: "new")
+        let handle = try await ConformanceHandle.open(store)
+        #expect(try await handle.get("one") != nil)
+        #expect(try await handle.get("two") == nil)
+        try await handle.put("1", under: "new")
         #expect(try await SQLiteAdministrator(store).verify { _ in }.keptCopies == [crashed + "/" + kept[0]])
         store.close()
         // Nothing is left of the damage.
         let again = try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
-        #expect(try await ConformanceSession.open(again).get("new") == "1")
+        #expect(try await ConformanceHandle.open(again).get("new") == "1")
         again.close()
         #expect(try keptCopies() == kept)
     }
@@ -246,10 +246,10 @@ import Testing
             $0.acceptsDamagedWAL = true
         }
         defer { store.close() }
-        let session = try await ConformanceSession.open(store)
-        await #expect(throws: StoreError.self) { try await session.put("1", under: "id") }
+        let handle = try await ConformanceHandle.open(store)
+        await #expect(throws: StoreError.self) { try await handle.put("1", under: "id") }
         #expect(store.fault?.description.contains("is not a usable database") == true)
-        #expect(try await session.get("old0") != nil, "what can be read is")
+        #expect(try await handle.get("old0") != nil, "what can be read is")
         #expect(events.all.contains { $0.says("the operator has accepted that") })
     }
 

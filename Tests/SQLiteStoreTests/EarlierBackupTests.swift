@@ -26,12 +26,12 @@ import Testing
                 try replacing { (store) throws(StoreError) in try store.convert(isSealed: true) { _ in } }.tokens == 100
             )
             let store = try SQLiteTokenStore(at: data)
-            #expect(try await ConformanceSession.open(store).get("id99") == "info99")
+            #expect(try await ConformanceHandle.open(store).get("id99") == "info99")
             #expect(try await SQLiteAdministrator(store).verify { _ in }.isSound)
             store.close()
             #expect(try replacing { (store) throws(StoreError) in try store.restore(backup) { _ in } }.tokens == 100)
             let restored = try SQLiteTokenStore(at: data) { $0.isSealed = false }
-            #expect(try await ConformanceSession.open(restored).get("id99") == "info99")
+            #expect(try await ConformanceHandle.open(restored).get("id99") == "info99")
             #expect(try await SQLiteAdministrator(restored).verify { _ in }.isSound)
             restored.close()
         }

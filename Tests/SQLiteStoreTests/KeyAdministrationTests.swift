@@ -99,20 +99,20 @@ import Testing
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: data + "/keys") == file.path)
     }
 
-    @Test("a session seals with the new key from then on and opens what either has sealed")
-    func keysOfSessions() async throws {
+    @Test("a handle seals with the new key from then on and opens what either has sealed")
+    func keysOfHandles() async throws {
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
-        let session = try await ConformanceSession.open(store)
-        try await session.put("one", under: "1")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("one", under: "1")
         _ = try await administrator.addKey()
-        try await session.put("two", under: "2")
-        #expect(try await session.get("1") == "one")
-        #expect(try await session.get("2") == "two")
+        try await handle.put("two", under: "2")
+        #expect(try await handle.get("1") == "one")
+        #expect(try await handle.get("2") == "two")
         _ = try await administrator.rekey { _ in }
         try await administrator.retireKey(numbered: 1)
-        #expect(try await session.get("1") == "one")
+        #expect(try await handle.get("1") == "one")
     }
 
     @Test("a row of a key that is being retired, or of another ring, is not written any more")

@@ -193,24 +193,24 @@ import Testing
         #expect(try ids() == ["first"])
     }
 
-    @Test("sessions go on over a WAL that is cut or removed", arguments: [false, true])
-    func sessions(_ isRemoved: Bool) async throws {
+    @Test("handles go on over a WAL that is cut or removed", arguments: [false, true])
+    func handles(_ isRemoved: Bool) async throws {
         let events = Events()
         let data = folder.path + "/other"
         let wal = data + "/tokens.db-wal"
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await ConformanceSession.open(store)
+        let handle = try await ConformanceHandle.open(store)
         for round in 0..<5 {
-            try await session.put("\(round)", under: "me")
-            #expect(try await session.get("me") == "\(round)")
+            try await handle.put("\(round)", under: "me")
+            #expect(try await handle.get("me") == "\(round)")
             if isRemoved { try FileManager.default.removeItem(atPath: wal) } else { _ = truncate(wal, 0) }
             // The write finds it out, or the look did before it.
-            _ = try? await session.put("perhaps", under: "other")
+            _ = try? await handle.put("perhaps", under: "other")
             // Between the two of them it is opened again.
             for _ in 0..<500 where store.fault != nil { try await Task.sleep(for: .milliseconds(20)) }
-            try await session.put("again", under: "me")
-            #expect(try await session.get("me") == "again")
+            try await handle.put("again", under: "me")
+            #expect(try await handle.get("me") == "again")
         }
         #expect(try await SQLiteAdministrator(store).verify { _ in }.isSound)
         #expect(!events.all.contains { if case .vanished = $0 { true } else { false } })

@@ -38,17 +38,17 @@ import Testing
     func vanishing() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await ConformanceSession.open(store)
-        try await session.put("1", under: "a")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
         try FileManager.default.moveItem(atPath: data, toPath: data + ".away")
         for _ in 0..<5 {
-            await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
-            await #expect(throws: StoreError.self) { try await session.get("a") }
+            await #expect(throws: StoreError.self) { try await handle.put("2", under: "a") }
+            await #expect(throws: StoreError.self) { try await handle.get("a") }
         }
         try FileManager.default.moveItem(atPath: data + ".away", toPath: data)
-        try await eventually { try await session.put("3", under: "b") }
-        #expect(try await session.get("b") == "3")
-        #expect(["1", "2"].contains(try await session.get("a")))
+        try await eventually { try await handle.put("3", under: "b") }
+        #expect(try await handle.get("b") == "3")
+        #expect(["1", "2"].contains(try await handle.get("a")))
         let path = data + "/tokens.db"
         #expect(events.all.dropFirst() == [.vanished(path: path), .returned(path: path)])
     }
@@ -57,11 +57,11 @@ import Testing
     func vanishingUnnoticed() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await ConformanceSession.open(store)
-        try await session.put("1", under: "a")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
         try FileManager.default.removeItem(atPath: data)
         try await until { events.all.contains(.vanished(path: data + "/tokens.db")) }
-        await #expect(throws: StoreError.vanished(path: data + "/tokens.db")) { try await session.get("a") }
+        await #expect(throws: StoreError.vanished(path: data + "/tokens.db")) { try await handle.get("a") }
         // Nothing is made anew behind the operator's back.
         #expect(!FileManager.default.fileExists(atPath: data))
     }
@@ -70,8 +70,8 @@ import Testing
     func removedLock() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await ConformanceSession.open(store)
-        try await session.put("1", under: "a")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
         try FileManager.default.removeItem(atPath: data + "/lock")
         try await until { FileManager.default.fileExists(atPath: data + "/lock") }
         #expect(throws: SQLiteOpenError.directory(.inUse(path: data, processID: Int(getpid())))) {
@@ -80,12 +80,12 @@ import Testing
         try FileManager.default.removeItem(atPath: data + "/lock")
         let other = try SQLiteTokenStore(at: data)
         try await until { events.all.contains { if case .writesFail = $0 { true } else { false } } }
-        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
+        await #expect(throws: StoreError.self) { try await handle.put("2", under: "a") }
         #expect(store.fault != nil)
-        try await ConformanceSession.open(other).put("3", under: "a")
+        try await ConformanceHandle.open(other).put("3", under: "a")
         other.close()
-        try await eventually { try await session.put("4", under: "b") }
-        #expect(try await session.get("a") == "3")
+        try await eventually { try await handle.put("4", under: "b") }
+        #expect(try await handle.get("a") == "3")
         try await until { store.fault == nil }
     }
 
@@ -95,7 +95,7 @@ import Testing
     )
     func replacement(_ isSealed: Bool) async throws {
         let other = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
-        try await ConformanceSession.open(other).put("other", under: "a")
+        try await ConformanceHandle.open(other).put("other", under: "a")
         other.close()
         try FileManager.default.moveItem(atPath: data, toPath: data + ".other")
         if isSealed {
@@ -105,17 +105,17 @@ import Testing
         }
         let store = try SQLiteTokenStore(at: data, events: events) { $0.isSealed = isSealed }
         defer { store.close() }
-        let session = try await ConformanceSession.open(store)
-        try await session.put("1", under: "a")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
         try FileManager.default.removeItem(atPath: data)
-        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
+        await #expect(throws: StoreError.self) { try await handle.put("2", under: "a") }
         try FileManager.default.moveItem(atPath: data + ".other", toPath: data)
-        // Without a session of the new store in between: what is acknowledged can be read, whatever it was made with.
-        try await eventually { try await session.put("3", under: "b") }
-        #expect(try await session.get("b") == "3")
-        #expect(try await session.get("a") == "other")
-        try await session.put("4", under: "a")
-        #expect(try await session.get("a") == "4")
+        // Without a handle of the new store in between: what is acknowledged can be read, whatever it was made with.
+        try await eventually { try await handle.put("3", under: "b") }
+        #expect(try await handle.get("b") == "3")
+        #expect(try await handle.get("a") == "other")
+        try await handle.put("4", under: "a")
+        #expect(try await handle.get("a") == "4")
         let verification = try await SQLiteAdministrator(store).verify { _ in }
         #expect(verification.isSound && verification.tokens == 2)
     }
@@ -124,16 +124,16 @@ import Testing
     func locked() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let session = try await ConformanceSession.open(store)
-        try await session.put("1", under: "a")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
         let intruder = try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
         try intruder.execute("BEGIN IMMEDIATE")
-        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
-        await #expect(throws: StoreError.self) { try await session.put("2", under: "a") }
-        #expect(try await session.get("a") == "1")
+        await #expect(throws: StoreError.self) { try await handle.put("2", under: "a") }
+        await #expect(throws: StoreError.self) { try await handle.put("2", under: "a") }
+        #expect(try await handle.get("a") == "1")
         try intruder.execute("ROLLBACK")
-        try await session.put("3", under: "a")
-        #expect(try await session.get("a") == "3")
+        try await handle.put("3", under: "a")
+        #expect(try await handle.get("a") == "3")
         // Told when nothing has failed for a second.
         try await until { events.all.contains(.writesRecovered(failed: 2)) }
         #expect(events.all.filter { if case .writesFail = $0 { true } else { false } }.count == 1)
@@ -178,15 +178,15 @@ import Testing
         #expect(try await SQLiteAdministrator(kept).statistics().tokens == 1_002)
         kept.close()
         let byWriting = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceWritten: .seconds(3_600)) }
-        let session = try await ConformanceSession.open(byWriting)
-        #expect(try await session.get("old999") == nil)
-        #expect(try await session.get("expired") == expired)
+        let handle = try await ConformanceHandle.open(byWriting)
+        #expect(try await handle.get("old999") == nil)
+        #expect(try await handle.get("expired") == expired)
         try await until { try await SQLiteAdministrator(byWriting).statistics().tokens == 2 }
         byWriting.close()
         let byExpiration = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(60)) }
         defer { byExpiration.close() }
         try await until { try await SQLiteAdministrator(byExpiration).statistics().tokens == 1 }
-        #expect(try await ConformanceSession.open(byExpiration).get("new") == lasting)
+        #expect(try await ConformanceHandle.open(byExpiration).get("new") == lasting)
         #expect(try await SQLiteAdministrator(byExpiration).verify { _ in }.isSound)
     }
 

@@ -112,30 +112,30 @@ import Testing
     @Test("a token whose first slot is another one's is found, replaced and removed", arguments: [true, false])
     func displaced(_ isSealed: Bool) async throws {
         var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
-        let first = try await ConformanceSession.open(store)
+        let first = try await ConformanceHandle.open(store)
         for number in 0..<20 { try await first.put("info\(number)", under: "id\(number)") }
         store.close()
         try displace(by: 3)
         store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         defer { store.close() }
-        let session = try await ConformanceSession.open(store)
-        for number in 0..<20 { #expect(try await session.get("id\(number)") == "info\(number)") }
-        try await session.put("new", under: "id3")
-        #expect(try await session.get("id3") == "new")
+        let handle = try await ConformanceHandle.open(store)
+        for number in 0..<20 { #expect(try await handle.get("id\(number)") == "info\(number)") }
+        try await handle.put("new", under: "id3")
+        #expect(try await handle.get("id3") == "new")
         let administrator = SQLiteAdministrator(store)
         #expect(try await administrator.statistics().tokens == 40)
         #expect(try await administrator.remove([Array("id4".utf8)]) == 1)
-        #expect(try await session.get("id4") == nil)
-        try await session.put("again", under: "id4")
-        #expect(try await session.get("id4") == "again")
+        #expect(try await handle.get("id4") == nil)
+        try await handle.put("again", under: "id4")
+        #expect(try await handle.get("id4") == "again")
         #expect(try await administrator.statistics().tokens == 40)
-        #expect(try await session.get("id5") == "info5")
+        #expect(try await handle.get("id5") == "info5")
     }
 
     @Test("a look at everything finds tokens that are there twice, and rows where none belongs")
     func doubles() async throws {
         var store = try SQLiteTokenStore(at: data)
-        try await ConformanceSession.open(store).put("info", under: "id")
+        try await ConformanceHandle.open(store).put("info", under: "id")
         store.close()
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
             """
@@ -156,12 +156,12 @@ import Testing
         "a row that was moved out of its slots is no token, and a look at everything says so", arguments: [true, false])
     func misplaced(_ isSealed: Bool) async throws {
         var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
-        try await ConformanceSession.open(store).put("info", under: "id")
+        try await ConformanceHandle.open(store).put("info", under: "id")
         store.close()
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute("UPDATE token SET slot = slot + 15")
         store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         defer { store.close() }
-        #expect(try await ConformanceSession.open(store).get("id") == nil)
+        #expect(try await ConformanceHandle.open(store).get("id") == nil)
         let found = try await SQLiteAdministrator(store).verify { _ in }
         #expect(found.unreadable == ["\(SealingError.misplaced)": 1] && !found.isSound)
     }

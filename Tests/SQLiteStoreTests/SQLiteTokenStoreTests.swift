@@ -30,10 +30,10 @@ import Testing
     @Test("a closed store refuses writes and leaves one file without a WAL")
     func closes() async throws {
         let store = try open()
-        let session = try await ConformanceSession.open(store)
-        try await session.put("1", under: "a")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
         store.close()
-        await #expect(throws: StoreError.closed) { try await session.put("2", under: "a") }
+        await #expect(throws: StoreError.closed) { try await handle.put("2", under: "a") }
         let size = try FileManager.default.attributesOfItem(atPath: "\(folder.path)/data/tokens.db-wal")[.size] as? Int
         #expect(size == 0)
     }
@@ -43,8 +43,8 @@ import Testing
     @Test("the folder and its files are the owner's alone, also below folders that are made on the way")
     func permissions() async throws {
         let store = try open("new/deeper/data")
-        let session = try await ConformanceSession.open(store)
-        try await session.put("1", under: "a")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
         #expect(try mode("new") == 0o700)
         #expect(try mode("new/deeper/data") == 0o700)
         for file in ["tokens.db", "tokens.db-wal", "lock"] {

@@ -99,24 +99,24 @@ import Testing
     func limit() async throws {
         let events = Events()
         let first = try SQLiteTokenStore(at: data)
-        var session = try await ConformanceSession.open(first)
-        for number in 0..<5 { try await session.put("\(number)", under: "id") }
+        var handle = try await ConformanceHandle.open(first)
+        for number in 0..<5 { try await handle.put("\(number)", under: "id") }
         #expect(try await SQLiteAdministrator(first).keys().map(\.seals) == [5])
         first.close()
         #expect(try stored() == 5)
         try setStored(SealCounts.limit - 2)
         let second = try SQLiteTokenStore(at: data, events: events)
-        session = try await ConformanceSession.open(second)
+        handle = try await ConformanceHandle.open(second)
         let administrator = SQLiteAdministrator(second)
-        for number in 5..<7 { try await session.put("\(number)", under: "id") }
-        await #expect(throws: StoreError.sealing(.exhausted(keyNumber: 1))) { try await session.put("7", under: "id") }
+        for number in 5..<7 { try await handle.put("\(number)", under: "id") }
+        await #expect(throws: StoreError.sealing(.exhausted(keyNumber: 1))) { try await handle.put("7", under: "id") }
         await #expect(throws: StoreError.sealing(.exhausted(keyNumber: 1))) { try await administrator.rekey { _ in } }
-        #expect(try await session.get("id") == "6")
+        #expect(try await handle.get("id") == "6")
         for _ in 0..<1_000 where events.all.isEmpty { try await Task.sleep(for: .milliseconds(10)) }
         #expect(events.all == [.manySeals(keyNumber: 1, count: SealCounts.limit)])
         #expect(try await administrator.addKey().seals == 0)
-        try await session.put("8", under: "id")
-        try await session.put("9", under: "other")
+        try await handle.put("8", under: "id")
+        try await handle.put("9", under: "other")
         #expect(try await administrator.rekey { _ in }.rekeyed == 0)
         #expect(try await administrator.keys().map(\.seals) == [SealCounts.limit, 2])
         second.close()
@@ -144,7 +144,7 @@ import Testing
         #expect(try stored() == 5 * SealCounts.step)
         let restored = try SQLiteTokenStore(at: data)
         defer { restored.close() }
-        #expect(try await ConformanceSession.open(restored).get("A") != nil)
+        #expect(try await ConformanceHandle.open(restored).get("A") != nil)
     }
 
     @Test("a number in the table that nothing can have sealed stops no write")
@@ -154,8 +154,8 @@ import Testing
             store.close()
             try setStored(wild)
             let again = try SQLiteTokenStore(at: data)
-            let session = try await ConformanceSession.open(again)
-            if wild < 0 { try await session.put("1", under: "id") }
+            let handle = try await ConformanceHandle.open(again)
+            if wild < 0 { try await handle.put("1", under: "id") }
             again.close()
             #expect(try self.stored() == stored)
         }

@@ -31,8 +31,8 @@ import Testing
         #expect(try await administrator.keys().map(\.bindsTimes) == [false])
         var verification = try await administrator.verify { _ in }
         #expect(verification.isSound && verification.unbound == count)
-        let session = try await ConformanceSession.open(store)
-        try await session.put("new", under: "id0")
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("new", under: "id0")
         #expect(try await administrator.verify { _ in }.unbound == count - 1)
         if addsKey { #expect(try await administrator.addKey().bindsTimes) }
         let rekeying = try await administrator.rekey { _ in }
@@ -42,7 +42,7 @@ import Testing
         #expect(verification.isSound && verification.unbound == 0 && verification.tokens == count)
         if addsKey { try await administrator.retireKey(numbered: 1) }
         #expect(try await administrator.keys().map(\.bindsTimes) == [addsKey])
-        #expect(try await session.get("id7") == "info7")
+        #expect(try await handle.get("id7") == "info7")
         let times = try await administrator.page(after: nil, limit: count).entries.map(\.writtenAt)
         #expect(times.filter { $0 == 7 }.count == count - 1)
         store.close()
@@ -70,7 +70,7 @@ import Testing
             try SQLiteConnection(path: path, mode: .readWrite).execute(
                 "UPDATE token SET value = x'\(value)', key_number = \(number)")
             let forged = try SQLiteTokenStore(at: data)
-            await #expect(throws: StoreError.sealing(error)) { try await ConformanceSession.open(forged).get("A") }
+            await #expect(throws: StoreError.sealing(error)) { try await ConformanceHandle.open(forged).get("A") }
             forged.close()
         }
     }
@@ -95,7 +95,7 @@ import Testing
         _ = consume replacement
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
-        #expect(try await ConformanceSession.open(store).get("A") == "B")
+        #expect(try await ConformanceHandle.open(store).get("A") == "B")
         let verification = try await SQLiteAdministrator(store).verify { _ in }
         #expect(verification.isSound && verification.unbound == 0)
     }

@@ -44,10 +44,10 @@ package final class MemoryStore: TokenStore {
         state.withLock { $0.observer = observer }
     }
 
-    package func makeSession(
+    package func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
-    ) throws(StoreError) -> any TokenSession {
-        MemorySession(self, readsLater: readsLater, deliver: deliver)
+    ) throws(StoreError) -> any StoreHandle {
+        MemoryStoreHandle(self, readsLater: readsLater, deliver: deliver)
     }
 
     package func change(_ retention: Retention) {
@@ -58,7 +58,7 @@ package final class MemoryStore: TokenStore {
         state.withLock { $0.isClosed = true }
     }
 
-    // MARK: - For sessions and the administrator
+    // MARK: - For handles and the administrator
 
     func fetch(_ id: [UInt8], upTo limit: Int = .max) -> Fetched {
         let retention = state.withLock(\.retention)

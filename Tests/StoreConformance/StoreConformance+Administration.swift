@@ -4,12 +4,12 @@ extension StoreConformance {
     static let administration = [
         Behaviour("removed tokens are gone and counted, the others stay") { open in
             let store = try open { _ in }
-            let session = try await ConformanceSession.open(store)
-            for id in ["a", "b", "c"] { try await session.put("value of \(id)", under: id) }
+            let handle = try await ConformanceHandle.open(store)
+            for id in ["a", "b", "c"] { try await handle.put("value of \(id)", under: id) }
             let removed = try await store.administrator.remove([bytes("a"), bytes("nobody"), bytes("c")])
             try expectEqual(removed, 2, "the number of removed tokens")
-            try expectEqual(try await session.get("a"), nil, "a removed token")
-            try expectEqual(try await session.get("b"), "value of b", "a token that stays")
+            try expectEqual(try await handle.get("a"), nil, "a removed token")
+            try expectEqual(try await handle.get("b"), "value of b", "a token that stays")
             try expectEqual(try await store.administrator.statistics().tokens, 1, "the number of tokens")
             store.close()
         },
@@ -59,12 +59,12 @@ extension StoreConformance {
         },
         Behaviour("operators and clients see one another's tokens, and writes are counted") { open in
             let store = try open { _ in }
-            let session = try await ConformanceSession.open(store)
-            try await session.put("1", under: "a")
+            let handle = try await ConformanceHandle.open(store)
+            try await handle.put("1", under: "a")
             try expectEqual(try await store.administrator.fetch(bytes("a")), bytes("1"), "a client's token")
             try await store.administrator.store([(Token(id: bytes("b"), info: bytes("2")), nil)], keepsNewer: false)[0]
                 .get()
-            try expectEqual(try await session.get("b"), "2", "an operator's token")
+            try expectEqual(try await handle.get("b"), "2", "an operator's token")
             try expectEqual(try await store.administrator.fetch(bytes("c")), nil, "an id without a token")
             try expectEqual(store.metrics.writes, 2, "the number of writes")
             try expect(store.fault == nil, "a sound store has a fault")

@@ -5,29 +5,29 @@ extension StoreConformance {
         Behaviour("a write beyond the queue's limit fails at once, may be retried, and leaves the former value") {
             open in
             let store = try open { $0.queueLimit = 4_096 }
-            let session = try await ConformanceSession.open(store)
-            try await session.put("1", under: "a")
+            let handle = try await ConformanceHandle.open(store)
+            try await handle.put("1", under: "a")
             let long = String(repeating: "x", count: 8_192)
-            let error = try await error { try await session.put(long, under: "a") }
+            let error = try await error { try await handle.put(long, under: "a") }
             try expectEqual(error.cause, .overloaded, "the cause")
             try expect(error.mayRetry, "the error says that a retry cannot help")
-            try expectEqual(try await session.get("a"), "1", "the value")
-            try await session.put("2", under: "a")
-            try expectEqual(try await session.get("a"), "2", "the value after a write that fits")
+            try expectEqual(try await handle.get("a"), "1", "the value")
+            try await handle.put("2", under: "a")
+            try expectEqual(try await handle.get("a"), "2", "the value after a write that fits")
             store.close()
         },
         Behaviour("at the limit of tokens new ids are refused and known ones are not, until one is removed") { open in
             let store = try open { $0.tokenLimit = 2 }
-            let session = try await ConformanceSession.open(store)
-            try await session.put("1", under: "a")
-            try await session.put("1", under: "b")
-            let error = try await error { try await session.put("1", under: "c") }
+            let handle = try await ConformanceHandle.open(store)
+            try await handle.put("1", under: "a")
+            try await handle.put("1", under: "b")
+            let error = try await error { try await handle.put("1", under: "c") }
             try expectEqual(error, .full(.tokens(2)), "the error")
-            try expectEqual(try await session.get("c"), nil, "the refused token")
-            try await session.put("2", under: "a")
+            try expectEqual(try await handle.get("c"), nil, "the refused token")
+            try await handle.put("2", under: "a")
             _ = try await store.administrator.remove([bytes("b")])
-            try await session.put("1", under: "c")
-            try expectEqual(try await session.get("c"), "1", "the token after a removal")
+            try await handle.put("1", under: "c")
+            try expectEqual(try await handle.get("c"), "1", "the token after a removal")
             store.close()
         },
     ]

@@ -3,46 +3,46 @@ import TokenStore
 
 extension StoreConformance {
     static let writing = [
-        Behaviour("writes of many sessions at once are all kept, also when the store is opened again") { open in
+        Behaviour("writes of many handles at once are all kept, also when the store is opened again") { open in
             let store = try open { _ in }
-            let sessions = [try await ConformanceSession.open(store), try await ConformanceSession.open(store)]
+            let handles = [try await ConformanceHandle.open(store), try await ConformanceHandle.open(store)]
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<200 {
-                    group.addTask { try await sessions[number % 2].put("\(number)", under: "id \(number)") }
+                    group.addTask { try await handles[number % 2].put("\(number)", under: "id \(number)") }
                 }
                 try await group.waitForAll()
             }
             store.close()
             let again = try open { _ in }
-            let session = try await ConformanceSession.open(again)
+            let handle = try await ConformanceHandle.open(again)
             for number in 0..<200 {
-                try expectEqual(try await session.get("id \(number)"), "\(number)", "id \(number)")
+                try expectEqual(try await handle.get("id \(number)"), "\(number)", "id \(number)")
             }
             again.close()
         },
         Behaviour("each completion is called once, after the flush, in the order of the writes") { open in
             let store = try open { _ in }
-            let session = try await ConformanceSession.open(store)
+            let handle = try await ConformanceHandle.open(store)
             let writes = (0..<300).map { (id: "id \($0 % 7)", value: "\($0)") }
-            try expectEqual(try await session.begin(writes), [], "the completions before the flush")
-            await session.flush()
-            for _ in 0..<1_000 where await session.outcomes.count < writes.count {
+            try expectEqual(try await handle.begin(writes), [], "the completions before the flush")
+            await handle.flush()
+            for _ in 0..<1_000 where await handle.outcomes.count < writes.count {
                 try await Task.sleep(for: .milliseconds(10))
             }
             // Some time for those that come twice.
             try await Task.sleep(for: .milliseconds(50))
-            try expectEqual(await session.outcomes, Array(0..<300), "the completions")
-            try expectEqual(try await session.get("id 0"), "294", "the last of several values in one flush")
+            try expectEqual(await handle.outcomes, Array(0..<300), "the completions")
+            try expectEqual(try await handle.get("id 0"), "294", "the last of several values in one flush")
             store.close()
         },
         Behaviour("a closed store refuses writes and keeps what it had") { open in
             let store = try open { _ in }
-            let session = try await ConformanceSession.open(store)
-            try await session.put("1", under: "a")
+            let handle = try await ConformanceHandle.open(store)
+            try await handle.put("1", under: "a")
             store.close()
-            try expectEqual(try await error { try await session.put("2", under: "a") }, .closed, "the error")
+            try expectEqual(try await error { try await handle.put("2", under: "a") }, .closed, "the error")
             let again = try open { _ in }
-            try expectEqual(try await ConformanceSession.open(again).get("a"), "1", "the value from before")
+            try expectEqual(try await ConformanceHandle.open(again).get("a"), "1", "the value from before")
             again.close()
         },
         Behaviour("an observer learns of each write before it begins and after it has ended") { open in
@@ -50,8 +50,8 @@ extension StoreConformance {
             guard store.seesAllWrites else { return store.close() }
             let observer = Observer()
             store.report(writesTo: observer)
-            let session = try await ConformanceSession.open(store)
-            try await session.put("1", under: "a")
+            let handle = try await ConformanceHandle.open(store)
+            try await handle.put("1", under: "a")
             for outcome in await store.administrator.store([(Token(id: bytes("b"), info: []), nil)], keepsNewer: false)
             {
                 try outcome.get()

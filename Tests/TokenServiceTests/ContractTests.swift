@@ -34,7 +34,7 @@ import TokenStore
         var fetches = 0
         for _ in 0..<200 {
             let harness = ServiceHarness()
-            harness.session.echoesIDs = true
+            harness.handle.echoesIDs = true
             let value = (0..<Int.random(in: 0...5, using: &random)).map { _ in
                 parts.randomElement(using: &random) ?? ""
             }
@@ -42,8 +42,8 @@ import TokenStore
                 await harness.get("unique_id=" + value.joined()), await harness.get("unique_id=" + value.joined()),
             ]
             #expect(answers[0] == answers[1], "\(value)")
-            #expect(harness.answers.counts.hits == harness.session.fetched.count, "\(value)")
-            fetches += harness.session.fetched.count
+            #expect(harness.answers.counts.hits == harness.handle.fetched.count, "\(value)")
+            fetches += harness.handle.fetched.count
         }
         #expect(fetches > 50)
     }
@@ -58,16 +58,16 @@ import TokenStore
     )
     func idsAtTheEdge(query: String, ids: [String]) async {
         let harness = ServiceHarness()
-        harness.session.echoesIDs = true
+        harness.handle.echoesIDs = true
         for _ in 0..<2 { _ = await harness.get("unique_id=\(query)") }
-        #expect(harness.session.fetched == ids.map { Array($0.utf8) })
+        #expect(harness.handle.fetched == ids.map { Array($0.utf8) })
         #expect(harness.answers.counts.hits == ids.count)
     }
 
     @Test("what is in the cache is the answer, whole and by itself")
     func cached() async {
         let harness = ServiceHarness()
-        harness.session.tokens = [
+        harness.handle.tokens = [
             Array("a".utf8): Array("a long answer".utf8), Array("é".utf8): Array("short".utf8),
         ]
         for _ in 0..<2 {
@@ -75,7 +75,7 @@ import TokenStore
                 #expect(await harness.get("unique_id=\(query)") == #"{"status":"true","token_info":"\#(info)"}"#)
             }
         }
-        #expect(harness.session.fetched.count == 2)
+        #expect(harness.handle.fetched.count == 2)
     }
 
     @Test("other paths are not found, whatever the method")
@@ -101,14 +101,14 @@ import TokenStore
         var reported: [StoreError] = []
         let harness = ServiceHarness { reported.append($0) }
         #expect(await harness.post("unique_id=a&token_info=1") == stored)
-        harness.session.failure = .closed
+        harness.handle.failure = .closed
         #expect(
             await harness.post("unique_id=a&token_info=2")
                 == #"{"status":"false","errorCode":"50001","errorMessage":"Could not write file contents."}"#
         )
         #expect(await harness.get("unique_id=a") == unknown)
         #expect(reported == [.closed, .closed])
-        harness.session.failure = nil
+        harness.handle.failure = nil
         #expect(await harness.get("unique_id=a") == #"{"status":"true","token_info":"1"}"#)
     }
 

@@ -4,7 +4,7 @@ import TokenStore
 
 /// A service with a thread of its own, as far as the store can tell: an actor that hands writes over at once.
 actor ServiceActor {
-    private var session: (any TokenSession)?
+    private var handle: (any StoreHandle)?
     private var service: TokenService?
 
     static func open(_ store: any TokenStore, _ answers: AnswerCache) async throws -> ServiceActor {
@@ -14,10 +14,10 @@ actor ServiceActor {
     }
 
     private func start(_ store: any TokenStore, _ answers: AnswerCache) throws {
-        let session = try store.makeSession { work in Task { await self.run(work) } }
-        self.session = session
+        let handle = try store.makeHandle { work in Task { await self.run(work) } }
+        self.handle = handle
         service = TokenService(
-            settings: TokenService.Settings(), session: session, answers: answers, report: { _, _ in }
+            settings: TokenService.Settings(), handle: handle, answers: answers, report: { _, _ in }
         )
     }
 
@@ -45,6 +45,6 @@ actor ServiceActor {
     }
 
     func flush() {
-        session?.flush()
+        handle?.flush()
     }
 }

@@ -57,14 +57,14 @@ private final class Taker: AnswerTaker {
 
 /// The service with a store in memory, driven with requests as text.
 struct ServiceHarness {
-    let session = MemorySession()
+    let handle = MemoryStoreHandle()
     let answers = AnswerCache(limit: 1 << 20)
     let service: TokenService
 
     init(readsJSON: Bool = false, report: @escaping (StoreError) -> Void = { _ in }) {
-        session.observer = answers
+        handle.observer = answers
         service = TokenService(
-            settings: TokenService.Settings(readsJSON: readsJSON), session: session, answers: answers,
+            settings: TokenService.Settings(readsJSON: readsJSON), handle: handle, answers: answers,
             report: { error, _ in report(error) }
         )
     }

@@ -1,13 +1,13 @@
 internal import Synchronization
 internal import TokenStore
 
-/// State that the writer, the sessions and the administrator of a store share.
+/// State that the writer, the handles and the administrator of a store share.
 ///
 /// Any thread.
 final class StoreState: Sendable {
     /// Incremented when a commit begins and when it ends, before its outcome is reported: odd during a commit.
     let commitCount = Atomic<UInt64>(0)
-    /// How often the database was opened; sessions open their reader again when it changes.
+    /// How often the database was opened; handles open their reader again when it changes.
     let generation = Atomic<UInt64>(1)
     /// False while the store's files are missing or being repaired.
     let isInPlace = Atomic<Bool>(true)

@@ -69,7 +69,7 @@ final class RecoveringDatabase {
             _ = failed(.write(StoreFault(error)), losesConnection: true)
         }
         if mayBeMixed {
-            // The database is opened again and checked before the first write; until then sessions read what they can.
+            // The database is opened again and checked before the first write; until then handles read what they can.
             access = .closed(DatabaseAccess.Rescue(mayBeMixed: true))
         }
     }
@@ -114,7 +114,7 @@ final class RecoveringDatabase {
     ) throws(StoreError) -> Result {
         let writer = try usableWriter()
         let observer = ids.isEmpty ? nil : state.observer
-        // The order matters: the observer must learn of a write before any session can read its result, and of its end
+        // The order matters: the observer must learn of a write before any handle can read its result, and of its end
         // only when every new read sees the state after it.
         observer?.willWrite(ids)
         state.commitCount.add(1, ordering: .acquiringAndReleasing)
@@ -237,7 +237,7 @@ final class RecoveringDatabase {
         if wasInPlace { opener.report(event) }
     }
 
-    /// Stops the sessions from reading until the database is open again, and tells the observer.
+    /// Stops the handles from reading until the database is open again, and tells the observer.
     ///
     /// - Returns: Whether they could read until now.
     private func stopReads() -> Bool {

@@ -18,7 +18,7 @@ package final class Worker: @unchecked Sendable {
     let loop: EventLoop
     /// The settings for connections and requests that begin from now on.
     private(set) var connectionSettings: ConnectionSettings
-    private let session: any TokenSession
+    private let handle: any StoreHandle
     private let answers: AnswerCache?
     private let failures: RateLimitedLog
     /// Shared by all loops.
@@ -49,19 +49,19 @@ package final class Worker: @unchecked Sendable {
         let loop = try EventLoop()
         let metrics = LoopMetrics()
         self.metrics = metrics
-        let session = try store.makeSession { work in loop.execute(work) }
+        let handle = try store.makeHandle { work in loop.execute(work) }
         self.loop = loop
-        self.session = session
+        self.handle = handle
         self.answers = answers
         self.failures = failures
         self.bufferBudget = bufferBudget
         self.totalCount = totalCount
         self.logger = logger
         (connectionSettings, encoder) = Self.connectionSettings(
-            settings, session, answers, accessLog, failures, metrics)
+            settings, handle, answers, accessLog, failures, metrics)
         // The writes of one turn share a commit, which begins only now.
         loop.endOfTurn = {
-            session.flush()
+            handle.flush()
             metrics.endTurn(began: loop.lastWait)
         }
     }
@@ -71,16 +71,16 @@ package final class Worker: @unchecked Sendable {
     /// Applies settings to connections and requests that begin from now on; Strict-Transport-Security changes in all answers.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
         (connectionSettings, encoder) = Self.connectionSettings(
-            settings, session, answers, accessLog, failures, metrics)
+            settings, handle, answers, accessLog, failures, metrics)
     }
 
     private static func connectionSettings(
-        _ settings: Settings, _ session: any TokenSession, _ answers: AnswerCache?, _ accessLog: AccessLog?,
+        _ settings: Settings, _ handle: any StoreHandle, _ answers: AnswerCache?, _ accessLog: AccessLog?,
         _ failures: RateLimitedLog, _ metrics: LoopMetrics
     ) -> (ConnectionSettings, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
-            session: session, answers: answers,
+            handle: handle, answers: answers,
             report: { error, requestID in
                 metrics.storeFailures.add(error.cause)
                 // The store itself reports when writes begin to fail and when they work again.

@@ -2,7 +2,7 @@ internal import Glibc
 package import HTTP
 package import TokenStore
 
-/// The contract of `token.php`: answers requests by one session of the store.
+/// The contract of `token.php`: answers requests by one handle of the store.
 ///
 /// Belongs to one loop's thread.
 package final class TokenService {
@@ -24,7 +24,7 @@ package final class TokenService {
 
     private let paths: [[UInt8]]
     private let readsJSON: Bool
-    private let session: any TokenSession
+    private let handle: any StoreHandle
     /// Nil without a cache.
     private let answers: AnswerCache?
     /// Called for every failed read and write; the client only gets the contract's code.
@@ -42,17 +42,17 @@ package final class TokenService {
 
     /// - Parameters:
     ///   - settings: What the operator decides.
-    ///   - session: The loop's.
-    ///   - answers: An observer of the session's store; nil for a store that does not see all writes.
+    ///   - handle: The loop's.
+    ///   - answers: An observer of the handle's store; nil for a store that does not see all writes.
     ///   - report: Called for every failed read and write.
     ///   - noteRead: Called for every read of the store that a GET begins.
     package init(
-        settings: Settings, session: any TokenSession, answers: AnswerCache?,
+        settings: Settings, handle: any StoreHandle, answers: AnswerCache?,
         report: @escaping (StoreError, _ requestID: RequestID) -> Void, noteRead: @escaping () -> Void = {}
     ) {
         paths = settings.paths.map { Array($0.utf8) }
         readsJSON = settings.readsJSON
-        self.session = session
+        self.handle = handle
         self.answers = answers
         self.report = report
         self.noteRead = noteRead
@@ -156,7 +156,7 @@ package final class TokenService {
         let ticket = answers?.ticket(for: id.span)
         var pending: PendingRead?
         do throws(StoreError) {
-            let fetched = try session.fetch(id, upTo: Self.shortTokenInfo) {
+            let fetched = try handle.fetch(id, upTo: Self.shortTokenInfo) {
                 let read = PendingRead(self, id, ticket, requestID)
                 pending = read
                 return { read.finish($0) }
@@ -194,9 +194,9 @@ package final class TokenService {
     }
 
     /// Reads a long token info, which takes some milliseconds for each MiB.
-    func fetchLong(_ id: [UInt8], completion: @escaping TokenSession.FetchCompletion) {
+    func fetchLong(_ id: [UInt8], completion: @escaping StoreHandle.FetchCompletion) {
         do throws(StoreError) {
-            if let fetched = try session.fetch(id, upTo: .max, orLater: { completion }) {
+            if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) {
                 completion(.success(fetched))
             }
         } catch {
@@ -216,11 +216,11 @@ package final class TokenService {
 
     /// Hands a token info to the store.
     func store(_ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void) {
-        session.store(tokenInfo, under: id, completion: completion)
+        handle.store(tokenInfo, under: id, completion: completion)
     }
 
     /// How long a client waits for the store; nil if it waits until the store gives the outcome.
-    var timeLimit: Duration? { session.timeLimit }
+    var timeLimit: Duration? { handle.timeLimit }
 
     var stored: Response { answer(.stored) }
 

@@ -1,4 +1,4 @@
-/// What operators do with an open store, beside what clients do through sessions.
+/// What operators do with an open store, beside what clients do through handles.
 ///
 /// It holds up clients no longer than other clients do. What only some stores can do is nil for the others; see
 /// `StoreCapability`.

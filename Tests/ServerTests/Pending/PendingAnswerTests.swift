@@ -21,15 +21,15 @@ import TokenStore
         client.get("a")
         try await harness.waitUntilAsked("read a")
         #expect(harness.budget.takenBytes > 0)
-        harness.session.finishRead("a", found: "1")
+        harness.handle.finishRead("a", found: "1")
         #expect(try await client.answer().body == found("1"))
         client.post("a")
         try await harness.waitUntilAsked("read a", "write a")
-        harness.session.finishWrite("a")
+        harness.handle.finishWrite("a")
         #expect(try await client.answer().body == stored)
         client.get("b")
         try await harness.waitUntilAsked("read a", "write a", "read b")
-        harness.session.finishRead("b", .failure(.closed))
+        harness.handle.finishRead("b", .failure(.closed))
         #expect(try await client.answer().body == unknown)
         client.leave()
         try await harness.waitUntilClosed()
@@ -47,12 +47,12 @@ import TokenStore
         writer.post("a")
         #expect(try await client.answer().body == unknown)
         #expect(try await writer.answer().body == failed)
-        harness.session.timeLimit = nil
-        harness.session.finishRead("a", found: "late")
-        harness.session.finishWrite("a")
+        harness.handle.timeLimit = nil
+        harness.handle.finishRead("a", found: "late")
+        harness.handle.finishWrite("a")
         client.get("b")
         try await harness.waitUntilAsked("read a", "write a", "read b")
-        harness.session.finishRead("b", found: "2")
+        harness.handle.finishRead("b", found: "2")
         #expect(try await client.answer().body == found("2"))
     }
 
@@ -66,13 +66,13 @@ import TokenStore
         client.get("c")
         try await harness.waitUntilAsked("read a")
         #expect(try await client.isSilent)
-        harness.session.finishRead("a", found: "1")
+        harness.handle.finishRead("a", found: "1")
         #expect(try await client.answer().body == found("1"))
         try await harness.waitUntilAsked("read a", "write b")
-        harness.session.finishWrite("b")
+        harness.handle.finishWrite("b")
         #expect(try await client.answer().body == stored)
         try await harness.waitUntilAsked("read a", "write b", "read c")
-        harness.session.finishRead("c", found: "3")
+        harness.handle.finishRead("c", found: "3")
         #expect(try await client.answer().status == 200)
     }
 
@@ -87,7 +87,7 @@ import TokenStore
             clients.append(client)
             try await harness.waitUntilAskedFor(clients.count)
         }
-        for id in ids.reversed() { harness.session.finishRead(id, found: "of \(id)") }
+        for id in ids.reversed() { harness.handle.finishRead(id, found: "of \(id)") }
         for (id, client) in zip(ids, clients) { #expect(try await client.answer().body == found("of \(id)")) }
     }
 
@@ -104,12 +104,12 @@ import TokenStore
         writer.leave()
         try await harness.waitUntilClosed()
         #expect(harness.budget.takenBytes == 0)
-        harness.session.finishRead("a", found: "1")
-        harness.session.finishWrite("b")
+        harness.handle.finishRead("a", found: "1")
+        harness.handle.finishWrite("b")
         let other = try harness.connect()
         other.get("c")
         try await harness.waitUntilAskedFor(3)
-        harness.session.finishRead("c", found: "3")
+        harness.handle.finishRead("c", found: "3")
         #expect(try await other.answer().body == found("3"))
     }
 
@@ -120,7 +120,7 @@ import TokenStore
         client.get("a")
         client.finishSending()
         try await harness.waitUntilAsked("read a")
-        harness.session.finishRead("a", found: "1")
+        harness.handle.finishRead("a", found: "1")
         #expect(try await client.answer().body == found("1"))
         try await client.end()
     }
@@ -134,7 +134,7 @@ import TokenStore
         harness.worker.loop.beginDraining()
         harness.worker.loop.endIdleWaits()
         #expect(try await client.isSilent)
-        harness.session.finishWrite("a")
+        harness.handle.finishWrite("a")
         #expect(try await client.answer() == TestClient.Answer(status: 200, body: stored, closes: true))
         try await client.end()
     }
@@ -150,7 +150,7 @@ import TokenStore
         harness.worker.loop.abandon()
         if !hasLimit {
             #expect(try await client.isSilent)
-            harness.session.finishWrite("a")
+            harness.handle.finishWrite("a")
         }
         #expect(try await client.answer().body == (hasLimit ? failed : stored))
         try await client.end()
@@ -165,8 +165,8 @@ import TokenStore
         #expect(try await client.answer().body == failed)
         client.get("a")
         #expect(try await client.answer().body == unknown)
-        #expect(harness.session.asked == ["read a"])
-        harness.session.finishRead("a", found: "nobody waits")
+        #expect(harness.handle.asked == ["read a"])
+        harness.handle.finishRead("a", found: "nobody waits")
         #expect(harness.budget.takenBytes == 0)
     }
 
@@ -176,16 +176,16 @@ import TokenStore
         let client = try harness.connect()
         client.get("a")
         try await harness.waitUntilAsked("read a")
-        harness.session.finishRead("a", .success(.longer))
+        harness.handle.finishRead("a", .success(.longer))
         try await harness.waitUntilAsked("read a", "read a")
         let info = String(repeating: "x", count: 700_000)
-        harness.session.finishRead("a", found: info)
+        harness.handle.finishRead("a", found: info)
         #expect(try await client.answer().body == found(info))
         client.get("b")
         try await harness.waitUntilAskedFor(3)
-        harness.session.finishRead("b", .success(.longer))
+        harness.handle.finishRead("b", .success(.longer))
         try await harness.waitUntilAskedFor(4)
-        harness.session.finishRead("b", .success(.nothing))
+        harness.handle.finishRead("b", .success(.nothing))
         #expect(try await client.answer().body == unknown)
         client.leave()
         try await harness.waitUntilClosed()
@@ -200,7 +200,7 @@ import TokenStore
         try await harness.waitUntilAsked("write a")
         client.send(stray)
         try await Task.sleep(for: .milliseconds(20))
-        harness.session.finishWrite("a")
+        harness.handle.finishWrite("a")
         #expect(try await client.answer() == TestClient.Answer(status: 200, body: stored, closes: true))
         try await client.end()
     }

@@ -5,8 +5,8 @@ import TokenStore
 /// A store that is far away: an outcome comes when the test says so, or never.
 final class RemoteStore: TokenStore {
     let timeLimit: Duration?
-    private let session = Mutex<RemoteSession?>(nil)
-    /// For everything but sessions.
+    private let handle = Mutex<RemoteStoreHandle?>(nil)
+    /// For everything but handles.
     private let memory = MemoryStore(
         MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
     )
@@ -27,29 +27,29 @@ final class RemoteStore: TokenStore {
 
     func report(writesTo observer: any WriteObserver) {}
 
-    func makeSession(
+    func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
-    ) throws(StoreError) -> any TokenSession {
-        let made = RemoteSession(timeLimit: timeLimit, deliver: deliver)
-        session.withLock { $0 = made }
+    ) throws(StoreError) -> any StoreHandle {
+        let made = RemoteStoreHandle(timeLimit: timeLimit, deliver: deliver)
+        handle.withLock { $0 = made }
         return made
     }
 
     func close() {}
 
-    /// The one session.
-    var opened: RemoteSession {
+    /// The one handle.
+    var opened: RemoteStoreHandle {
         get throws {
-            guard let session = session.withLock({ $0 }) else { throw StoreError.closed }
-            return session
+            guard let handle = handle.withLock({ $0 }) else { throw StoreError.closed }
+            return handle
         }
     }
 }
 
-/// The session of a `RemoteStore`.
+/// The handle of a `RemoteStore`.
 ///
 /// Unchecked: the completions are touched on the loop's thread alone.
-final class RemoteSession: TokenSession, @unchecked Sendable {
+final class RemoteStoreHandle: StoreHandle, @unchecked Sendable {
     private let limit: Mutex<Duration?>
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var reads: [String: [FetchCompletion]] = [:]

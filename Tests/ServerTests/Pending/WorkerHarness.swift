@@ -12,7 +12,7 @@ import Testing
 /// A worker on a thread of its own, over a store whose outcomes the test gives.
 final class WorkerHarness {
     let worker: Worker
-    let session: RemoteSession
+    let handle: RemoteStoreHandle
     let budget: BufferBudget
     private let listener: ClientListener
     private let peer: SocketAddress
@@ -25,7 +25,7 @@ final class WorkerHarness {
             settings: Settings(), store: store, answers: nil, accessLog: nil, bufferBudget: budget,
             totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger, .error), logger: logger
         )
-        session = try store.opened
+        handle = try store.opened
         peer = try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0]
         listener = ClientListener(listener: try Listener(binding: peer), requiresProxyProtocol: false, tls: nil)
         let loop = worker.loop
@@ -49,14 +49,14 @@ final class WorkerHarness {
 
     /// Waits until the store was asked for all of these, in this order.
     func waitUntilAsked(_ expected: String...) async throws {
-        try await wait { self.session.asked == expected }
-        #expect(session.asked == expected)
+        try await wait { self.handle.asked == expected }
+        #expect(handle.asked == expected)
     }
 
     /// Waits until the store was asked so many times.
     func waitUntilAskedFor(_ count: Int) async throws {
-        try await wait { self.session.asked.count >= count }
-        #expect(session.asked.count == count)
+        try await wait { self.handle.asked.count >= count }
+        #expect(handle.asked.count == count)
     }
 
     /// Waits until no connection is open.

@@ -6,7 +6,7 @@ internal import TokenStore
 /// Reads between two calls of `flush` share one read transaction, so that they need not acquire and release the WAL's
 /// read lock each. After a commit has begun or ended, the next read begins a new transaction: it finds every write that
 /// was acknowledged before it, or that an earlier read has found.
-final class SQLiteSession: TokenSession, @unchecked Sendable {
+final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
     private typealias Completion = (Result<Void, StoreError>) -> Void

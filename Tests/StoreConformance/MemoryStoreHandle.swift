@@ -1,9 +1,9 @@
 import TokenStore
 
-/// A session of a `MemoryStore`: writes are gathered until `flush`, and their outcomes delivered.
+/// A handle of a `MemoryStore`: writes are gathered until `flush`, and their outcomes delivered.
 ///
 /// Unchecked: it belongs to its thread; what is sent elsewhere comes back through `deliver`.
-final class MemorySession: TokenSession, @unchecked Sendable {
+final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     private let store: MemoryStore
     private let readsLater: Bool
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
@@ -50,7 +50,7 @@ final class MemorySession: TokenSession, @unchecked Sendable {
         }
     }
 
-    /// Something of the session's thread, on its way back there.
+    /// Something of the handle's thread, on its way back there.
     private struct Handover<Value>: @unchecked Sendable {
         let value: Value
 

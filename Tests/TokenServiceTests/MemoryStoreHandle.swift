@@ -1,7 +1,7 @@
 import TokenStore
 
 /// A store in a dictionary, or one that always fails.
-final class MemorySession: TokenSession {
+final class MemoryStoreHandle: StoreHandle {
     var tokens: [[UInt8]: [UInt8]] = [:]
     var failure: StoreError?
     /// Learns of all writes.

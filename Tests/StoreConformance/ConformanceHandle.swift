@@ -1,39 +1,39 @@
 import TokenStore
 
-/// A session with a thread of its own, as far as the store can tell: an actor that hands writes over at once.
-package actor ConformanceSession {
-    private var session: (any TokenSession)?
+/// A handle with a thread of its own, as far as the store can tell: an actor that hands writes over at once.
+package actor ConformanceHandle {
+    private var handle: (any StoreHandle)?
     /// The numbers of writes, in the order of their outcomes.
     private var finished: [Int] = []
 
-    package static func open(_ store: any TokenStore) async throws -> ConformanceSession {
-        let actor = ConformanceSession()
+    package static func open(_ store: any TokenStore) async throws -> ConformanceHandle {
+        let actor = ConformanceHandle()
         try await actor.start(store)
         return actor
     }
 
     private func start(_ store: any TokenStore) throws {
-        session = try store.makeSession { work in Task { await self.run(work) } }
+        handle = try store.makeHandle { work in Task { await self.run(work) } }
     }
 
     private func run(_ work: @Sendable () -> Void) {
         work()
     }
 
-    private var opened: any TokenSession {
+    private var opened: any StoreHandle {
         get throws {
-            guard let session else { throw StoreError.closed }
-            return session
+            guard let handle else { throw StoreError.closed }
+            return handle
         }
     }
 
     package func fetch(_ id: [UInt8], upTo limit: Int = .max) async throws -> Fetched {
-        let session = try opened
+        let handle = try opened
         // As at the end of a turn: nothing stays open.
-        defer { session.flush() }
+        defer { handle.flush() }
         let outcome: Result<Fetched, StoreError> = await withCheckedContinuation { continuation in
             do throws(StoreError) {
-                let found = try session.fetch(id, upTo: limit) { { continuation.resume(returning: $0) } }
+                let found = try handle.fetch(id, upTo: limit) { { continuation.resume(returning: $0) } }
                 if let found { continuation.resume(returning: .success(found)) }
             } catch {
                 continuation.resume(returning: .failure(error))
@@ -53,11 +53,11 @@ package actor ConformanceSession {
     }
 
     package func put(_ value: [UInt8], under id: [UInt8]) async throws {
-        let session = try opened
+        let handle = try opened
         // Runs as soon as the call below waits, like a loop's end of turn.
         Task { self.flush() }
         let outcome = await withCheckedContinuation { continuation in
-            session.store(value, under: id) { continuation.resume(returning: $0) }
+            handle.store(value, under: id) { continuation.resume(returning: $0) }
         }
         try outcome.get()
     }
@@ -66,17 +66,17 @@ package actor ConformanceSession {
     ///
     /// - Returns: The outcomes that came at once, by the writes' numbers.
     package func begin(_ writes: [(id: String, value: String)]) throws -> [Int] {
-        let session = try opened
+        let handle = try opened
         finished = []
         for (number, write) in writes.enumerated() {
-            session.store(Array(write.value.utf8), under: Array(write.id.utf8)) { _ in self.finished.append(number) }
+            handle.store(Array(write.value.utf8), under: Array(write.id.utf8)) { _ in self.finished.append(number) }
         }
         return finished
     }
 
     /// Hands over what was begun.
     package func flush() {
-        session?.flush()
+        handle?.flush()
     }
 
     /// The numbers of the writes that have ended, once for each completion.

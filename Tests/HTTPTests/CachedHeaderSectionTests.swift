@@ -12,6 +12,8 @@ import Testing
         "X-Forwarded-Proto: http\r\nForwarded: for=192.0.2.2\r\nX-Forwarded-Proto: https\r\nHost:\r\n\r\n",
         "X-Forwarded-For:\r\nForwarded: for=a\r\nX-Forwarded-For: 192.0.2.1\r\nHost:\r\nForwarded:\r\n\r\n",
         "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\nHost:\r\nX-Forwarded-Proto:\r\nForwarded:\r\n\r\n",
+        "Host: a.example\r\nAuthorization: Bearer tcs_1\r\nIf-Match: \"1\"\r\n\r\n",
+        "Authorization: Bearer tcs_2\r\nHost: a.example\r\nAuthorization: Bearer tcs_3\r\n\r\n",
         "Host: a.example\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nbody",
         "Host: a.example\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nelse",
         "Host: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -53,11 +55,14 @@ import Testing
             head.methodName, head.target, head.path, head.query, head.authority, head.fields.contentType ?? .empty,
             forwarding.requestID, body,
         ]
-        let lines = [forwarding.protos(in: bytes), forwarding.addresses(in: bytes), forwarding.elements(in: bytes)]
+        let lines = [
+            forwarding.protos(in: bytes), forwarding.addresses(in: bytes), forwarding.elements(in: bytes),
+            head.fields.authorization.values(named: "authorization", in: bytes), head.values(of: .ifMatch, in: bytes),
+        ]
         var texts: [[String]] = []
         for ranges in [ranges] + lines { texts.append(ranges.map { bytes.text($0) }) }
         return """
-            \(texts) \(head.minorVersion) \(head.fields.contentType == nil) \(head.framing) \(forwarding.isPresent) \
+            \(texts) \(head.minorVersion) \(head.fields.contentType == nil) \(head.framing) \(forwarding.isPresent) \(head.fields.hasPreconditions) \
             \(head.expectsContinue) \(head.keepsAlive) \(head.length)
             """
     }

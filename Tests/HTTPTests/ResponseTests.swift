@@ -53,6 +53,29 @@ import Testing
         #expect(!text.contains("Content-Length"))
     }
 
+    @Test
+    func `an answer shows its version, and one without a body as well`() {
+        #expect(
+            encoded(Response(body: Array("{}".utf8), version: 0x1f)).hasSuffix(
+                "Content-Length: 2\r\nETag: \"1f\"\r\n\r\n{}"))
+        let unchanged = encoded(Response(status: .notModified, body: [], version: 10))
+        #expect(unchanged.hasSuffix("GMT\r\nETag: \"a\"\r\n\r\n"))
+    }
+
+    @Test
+    func `an answer says what is missing, and when to come again`() {
+        var response = Response(status: .unauthorized, body: [])
+        response.challenge = .invalidToken
+        #expect(encoded(response).contains("\r\nWWW-Authenticate: Bearer error=\"invalid_token\"\r\n"))
+        response = Response(status: .tooManyRequests, body: [])
+        response.retryAfter = 17
+        #expect(encoded(response).contains("\r\nRetry-After: 17\r\n"))
+        response = Response(status: .methodNotAllowed, body: [])
+        #expect(encoded(response).contains("\r\nAllow: GET, HEAD, POST\r\n"))
+        response.allowedMethods = "DELETE"
+        #expect(encoded(response).contains("\r\nAllow: DELETE\r\n"))
+    }
+
     @Test(arguments: [0, 7, 9, 10, 99, 100, 101, 1_234_567_890])
     func `a length is written in decimal`(number: Int) {
         var output: [UInt8] = []

@@ -2,7 +2,7 @@
 ///
 /// A proxy that adds a line of its own keeps the client's. As there is nearly always only one line, further ones are searched
 /// for when they are needed, and take no memory before.
-struct FieldLines: Hashable, Sendable {
+package struct FieldLines: Hashable, Sendable {
     private enum Count {
         case none, one, several
     }
@@ -10,6 +10,12 @@ struct FieldLines: Hashable, Sendable {
     private var count = Count.none
     /// The value of the only line, or all from the first line's value to the end of the last one's.
     private var range = ByteRange.empty
+
+    /// Whether there is no line.
+    package var isEmpty: Bool { count == .none }
+
+    /// The value of the only line; nil if there is none, or several.
+    package var only: ByteRange? { count == .one ? range : nil }
 
     mutating func add(_ value: ByteRange) {
         if count == .none {

@@ -97,6 +97,8 @@ struct HeadParser {
             try once(.contentType, else: .repeatedContentType)
             head.fields.contentType = value
         case .transferEncoding: try readTransferEncoding(value, of: bytes)
+        case .authorization: head.fields.authorization.add(value)
+        case .ifMatch, .ifNoneMatch: head.fields.hasPreconditions = true
         case .origin: head.fields.mentionsPage = true
         case .fetchSite: if RequestHead.isOtherSite(value, in: bytes) { head.fields.mentionsPage = true }
         case .forwarded:

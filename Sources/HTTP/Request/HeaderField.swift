@@ -5,6 +5,10 @@
 package enum HeaderField: CaseIterable, Sendable {
     case host, connection, expect
     case contentLength, contentType, transferEncoding
+    /// The client's credential (RFC 9110, section 11.6.2).
+    case authorization
+    /// Preconditions (RFC 9110, section 13.1).
+    case ifMatch, ifNoneMatch
     /// What browsers say of the page that had them send the request.
     case origin, fetchSite
     /// What proxies say of the way that the request came.
@@ -22,6 +26,9 @@ package enum HeaderField: CaseIterable, Sendable {
         case .contentLength: "content-length"
         case .contentType: "content-type"
         case .transferEncoding: "transfer-encoding"
+        case .authorization: "authorization"
+        case .ifMatch: "if-match"
+        case .ifNoneMatch: "if-none-match"
         case .origin: "origin"
         case .fetchSite: "sec-fetch-site"
         case .forwarded: "forwarded"
@@ -42,11 +49,14 @@ package enum HeaderField: CaseIterable, Sendable {
         case 4 where Self.host.isNamed(name, bytes): self = .host
         case 6 where Self.expect.isNamed(name, bytes): self = .expect
         case 6 where Self.origin.isNamed(name, bytes): self = .origin
+        case 8 where Self.ifMatch.isNamed(name, bytes): self = .ifMatch
         case 9 where Self.forwarded.isNamed(name, bytes): self = .forwarded
         case 9 where Self.realAddress.isNamed(name, bytes): self = .realAddress
         case 10 where Self.connection.isNamed(name, bytes): self = .connection
         case 12 where Self.contentType.isNamed(name, bytes): self = .contentType
         case 12 where Self.requestID.isNamed(name, bytes): self = .requestID
+        case 13 where Self.authorization.isNamed(name, bytes): self = .authorization
+        case 13 where Self.ifNoneMatch.isNamed(name, bytes): self = .ifNoneMatch
         case 14 where Self.contentLength.isNamed(name, bytes): self = .contentLength
         case 14 where Self.fetchSite.isNamed(name, bytes): self = .fetchSite
         case 15 where Self.forwardedFor.isNamed(name, bytes): self = .forwardedFor

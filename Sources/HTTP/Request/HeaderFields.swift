@@ -28,6 +28,10 @@ package struct HeaderFields: Sendable {
     var saysKeepAlive: Bool
     /// `Expect: 100-continue`.
     var expectsContinue: Bool
+    /// Authorization.
+    package internal(set) var authorization: FieldLines
+    /// Whether there is an If-Match or If-None-Match, which are then looked up; see `Preconditions`.
+    package internal(set) var hasPreconditions: Bool
     /// What proxies wrote about the request's way; to be believed or not.
     package internal(set) var forwarding: Forwarding
     /// Whether there is an Origin, or a Sec-Fetch-Site that names another site than this one.
@@ -49,8 +53,8 @@ extension HeaderFields {
     init() {
         self.init(
             singles: [], count: 0, host: .empty, contentLength: 0, contentTypeOrEmpty: .empty, saysClose: false,
-            saysKeepAlive: false, expectsContinue: false, forwarding: Forwarding(), mentionsPage: false,
-            hasForeignName: false
+            saysKeepAlive: false, expectsContinue: false, authorization: FieldLines(), hasPreconditions: false,
+            forwarding: Forwarding(), mentionsPage: false, hasForeignName: false
         )
     }
 
@@ -60,6 +64,7 @@ extension HeaderFields {
             singles: singles, count: count, host: host.moved(by: distance), contentLength: contentLength,
             contentTypeOrEmpty: contentTypeOrEmpty.moved(by: distance), saysClose: saysClose,
             saysKeepAlive: saysKeepAlive, expectsContinue: expectsContinue,
+            authorization: authorization.moved(by: distance), hasPreconditions: hasPreconditions,
             forwarding: forwarding.moved(by: distance), mentionsPage: mentionsPage, hasForeignName: hasForeignName
         )
     }

@@ -4,12 +4,21 @@ extension RequestHead {
     ///
     /// Searches the whole head: for requests that are rare.
     package func values(of field: HeaderField, in bytes: Span<UInt8>) -> [ByteRange] {
+        values(in: bytes) { bytes.equalsIgnoringCase($0, field.name) }
+    }
+
+    /// The values of all lines of the field with this name, in order; `name` is in lower case.
+    package func values(ofFieldNamed name: [UInt8], in bytes: Span<UInt8>) -> [ByteRange] {
+        values(in: bytes) { bytes.equalsIgnoringCase($0, name) }
+    }
+
+    private func values(in bytes: Span<UInt8>, where isNamed: (_ name: ByteRange) -> Bool) -> [ByteRange] {
         var values: [ByteRange] = []
         var start = 0
         while let lineFeed = bytes.firstIndex(of: .lineFeed, in: start..<length) {
             // The request line is not a field: no field's name precedes its first colon.
             if let colon = bytes.firstIndex(of: UInt8(ascii: ":"), in: start..<lineFeed),
-                bytes.equalsIgnoringCase(ByteRange(start, colon), field.name)
+                isNamed(ByteRange(start, colon))
             {
                 // Before each line feed of a head that was read is a carriage return.
                 values.append(bytes.trimmed(ByteRange(colon + 1, lineFeed - 1)))

@@ -8,14 +8,42 @@ package struct Response: Sendable {
     package var location: [UInt8]?
     /// The contract's error code in the body of a response with status 200.
     package var code: ErrorCode
+    /// The number of the version that the answer shows, for ETag; nil for none.
+    package var version: Int64?
+    /// What is missing for an answer other than this one.
+    package var challenge: Challenge?
+    /// Seconds after which the client may try again; nil if that would not help.
+    package var retryAfter: Int?
+    /// The methods that the resource has, for a response with status 405; nil for those of the contract.
+    package var allowedMethods: StaticString?
 
     package init(
-        status: Status = .ok, body: [UInt8], laterBytes: Int = 0, location: [UInt8]? = nil, code: ErrorCode = .none
+        status: Status = .ok, body: [UInt8], laterBytes: Int = 0, location: [UInt8]? = nil, code: ErrorCode = .none,
+        version: Int64? = nil
     ) {
         self.status = status
         self.body = body
         self.laterBytes = laterBytes
         self.location = location
         self.code = code
+        self.version = version
+    }
+
+    /// The value of `WWW-Authenticate` (RFC 6750, section 3).
+    package enum Challenge: Hashable, Sendable, CaseIterable {
+        /// The request had no credential.
+        case missing
+        /// The credential is unknown, malformed, expired or revoked.
+        case invalidToken
+        /// The credential does not cover the request.
+        case insufficientScope
+
+        var value: StaticString {
+            switch self {
+            case .missing: "Bearer"
+            case .invalidToken: #"Bearer error="invalid_token""#
+            case .insufficientScope: #"Bearer error="insufficient_scope""#
+            }
+        }
     }
 }

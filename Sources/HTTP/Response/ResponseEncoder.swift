@@ -77,10 +77,21 @@ package final class ResponseEncoder: Sendable {
             }
         } else {
             appendHead(response, traits, requestID, to: &output)
-            if traits.omitsBody { return output.append(contentsOf: Parts.endOfHead) }
+            // An answer with status 304 has no body and claims no length (RFC 9110, sections 8.6 and 15.4.5).
+            if traits.omitsBody || response.status == .notModified {
+                if let version = response.version { Self.append(entityTag: version, to: &output) }
+                return output.append(contentsOf: Parts.endOfHead)
+            }
             output.append(contentsOf: Parts.contentLength)
         }
-        output.appendLengthAndEndOfHead(response.body.count + response.laterBytes)
+        let length = response.body.count + response.laterBytes
+        if let version = response.version {
+            output.appendLength(length)
+            Self.append(entityTag: version, to: &output)
+            output.append(contentsOf: Parts.endOfHead)
+        } else {
+            output.appendLengthAndEndOfHead(length)
+        }
         output.append(contentsOf: response.body)
     }
 
@@ -100,12 +111,33 @@ package final class ResponseEncoder: Sendable {
             output.append(contentsOf: Parts.location)
             output.append(contentsOf: location)
         }
-        if response.status == .methodNotAllowed { output.append(contentsOf: Parts.allow) }
+        if response.status == .methodNotAllowed {
+            output.append(contentsOf: Parts.allow)
+            output.append(contentsOf: Array("\(response.allowedMethods ?? Parts.contractMethods)".utf8))
+        }
+        if let challenge = response.challenge {
+            output.append(contentsOf: Parts.challenge)
+            output.append(contentsOf: Array("\(challenge.value)".utf8))
+        }
+        if let seconds = response.retryAfter {
+            output.append(contentsOf: Array("\r\nRetry-After: \(seconds)".utf8))
+        }
         if traits.closes {
             output.append(contentsOf: Parts.close)
         } else if traits.isOldVersion {
             output.append(contentsOf: Parts.keepAlive)
         }
+    }
+
+    /// Appends a version as a strong entity tag in hexadecimal digits; see `EntityTag.number`.
+    private static func append(entityTag version: Int64, to output: inout [UInt8]) {
+        output.append(contentsOf: Parts.entityTag)
+        let digits = Swift.max(1, (67 - UInt64(bitPattern: version).leadingZeroBitCount) / 4)
+        for place in (0..<digits).reversed() {
+            let digit = UInt8(truncatingIfNeeded: version >> Int64(4 * place)) & 0xf
+            output.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+        }
+        output.append(UInt8(ascii: "\""))
     }
 
     /// A head of status 200 up to the value of Content-Length.
@@ -149,7 +181,10 @@ package final class ResponseEncoder: Sendable {
         static let okHead = Array("HTTP/1.1 200 OK".utf8) + commonFields
         static let requestID = Array("\r\nX-Request-Id: ".utf8)
         static let location = Array("\r\nLocation: ".utf8)
-        static let allow = Array("\r\nAllow: GET, HEAD, POST".utf8)
+        static let allow = Array("\r\nAllow: ".utf8)
+        static let contractMethods: StaticString = "GET, HEAD, POST"
+        static let challenge = Array("\r\nWWW-Authenticate: ".utf8)
+        static let entityTag = Array("\r\nETag: \"".utf8)
         static let close = Array("\r\nConnection: close".utf8)
         static let keepAlive = Array("\r\nConnection: keep-alive".utf8)
         static let contentLength = Array("\r\nContent-Length: ".utf8)
@@ -158,6 +193,12 @@ package final class ResponseEncoder: Sendable {
 }
 
 extension [UInt8] {
+    /// Appends a non-negative number in decimal digits.
+    mutating func appendLength(_ number: Int) {
+        appendLengthAndEndOfHead(number)
+        removeLast(4)
+    }
+
     /// Appends a non-negative number in decimal digits, and the end of the head.
     package mutating func appendLengthAndEndOfHead(_ number: Int) {
         // From the last digit on: division by a constant is ten times as fast as other division.

@@ -49,6 +49,12 @@ package struct ByteClass: Sendable {
         byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9")
     }
 
+    /// A capital letter of ASCII as a small one, and any other byte as it is.
+    @inline(__always)
+    static func lowerCase(_ byte: UInt8) -> UInt8 {
+        byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z") ? byte | 0x20 : byte
+    }
+
     /// The value of a hexadecimal digit in either case.
     @inline(__always)
     package static func hexValue(_ byte: UInt8) -> UInt8? {

@@ -70,6 +70,14 @@ extension Span<UInt8> {
         return true
     }
 
+    /// Whether the bytes of a range are `text` in any case; `text` is in lower case.
+    package func equalsIgnoringCase(_ range: ByteRange, _ text: [UInt8]) -> Bool {
+        guard range.count == text.count else { return false }
+        let part = extracting(range.indices)
+        for index in text.indices where ByteClass.lowerCase(part[index]) != text[index] { return false }
+        return true
+    }
+
     /// The bits in which the bytes of a word may differ from these: bit 5 for letters, which alone have bit 6 set.
     @inline(__always)
     private static func caseBits(_ lowerCase: UInt64) -> UInt64 {

@@ -7,13 +7,15 @@ package import Metrics
 package final class RequestCounts: Sendable {
     /// A method, or all those that are not counted one by one.
     package enum Row: Int, CaseIterable {
-        case get, post, head, options, connect, other
+        case get, post, put, delete, head, options, connect, other
 
         fileprivate var label: String {
             let method: Method =
                 switch self {
                 case .get: .get
                 case .post: .post
+                case .put: .put
+                case .delete: .delete
                 case .head: .head
                 case .options: .options
                 case .connect: .connect
@@ -41,7 +43,7 @@ package final class RequestCounts: Sendable {
 
     /// All GET requests, whatever their answers.
     let gets = Counter()
-    private let counts = InlineArray<160, Counter> { _ in Counter() }
+    private let counts = InlineArray<256, Counter> { _ in Counter() }
 
     /// The codes, which come with status 200, and then the other statuses.
     package static let outcomes: [Outcome] =
@@ -73,7 +75,9 @@ package final class RequestCounts: Sendable {
             case .head: .head
             case .options: .options
             case .connect: .connect
-            case .put, .patch, .delete, .trace, .other: .other
+            case .put: .put
+            case .delete: .delete
+            case .patch, .trace, .other: .other
             }
         return row.rawValue
     }

@@ -131,7 +131,8 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "SettingsTests", dependencies: ["Settings", "HTTP", "TestSupport"], swiftSettings: tested
+            name: "SettingsTests", dependencies: ["Settings", "HTTP", "TestSupport", "TokenService"],
+            swiftSettings: tested
         ),
         .testTarget(
             name: "ServerTests",

@@ -209,6 +209,12 @@ def test_each_setting_has_a_variable():
         "store.max_bytes": "2 GiB", "store.preload": "off", "store.accept_damaged_wal": "on",
         "store.queue.max_bytes": "7 MiB", "store.queue.max_wait": "7s",
         "cache.max_bytes": "5 MiB", "retention.after_written": "90d", "retention.after_expired": "7d",
+        "access.mode": "bearer", "access.session.max_age": "7d", "access.session.idle_timeout": "1d",
+        "access.session.per_user": "5", "access.api.keys_file": "/api.keys", "access.bearer.issuer": "[https://a.example]",
+        "access.bearer.audience": "[a, b]", "access.bearer.keys_file": "/jwks.json",
+        "access.bearer.algorithms": "[ES256, EdDSA]", "access.bearer.types": "[JWT]",
+        "access.bearer.user_claim": "uid", "access.bearer.leeway": "3s", "access.bearer.in_unique_id": "on",
+        "access.header.name": "Remote-User", "access.certificate.name": "subject_cn", "access.failures": "5/s",
         "https.mode": "proxy", "https.public_host": "a.example:8443",
         "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "admin.hosts": "[a.example, b]", "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }

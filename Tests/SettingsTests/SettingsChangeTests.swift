@@ -31,7 +31,10 @@ import Testing
     @Test func `sections whose keys all need a restart are named as one`() {
         #expect(
             Setting.keysThatNeedRestart
-                == ["listen", "admin.listen", "data_directory", "sealing", "store", "cache", "loops"]
+                == [
+                    "listen", "admin.listen", "data_directory", "sealing", "store", "cache", "loops", "access.mode",
+                    "access.session", "access.api", "access.bearer", "access.header", "access.certificate",
+                ]
         )
     }
 }

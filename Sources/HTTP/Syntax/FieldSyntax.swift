@@ -20,6 +20,9 @@ extension Span<UInt8> {
         return elements
     }
 
+    /// Whether all of it is the name of a header field (RFC 9110, section 5.1).
+    package var isFieldName: Bool { !isEmpty && indices.allSatisfy { ByteClass.token.contains(self[$0]) } }
+
     /// Whether a range is a host with an optional port: a name, whose percent signs begin escapes, an IPv4 address, or an IP
     /// literal in brackets (RFC 3986, section 3.2; no user information, which RFC 9110 section 4.2.4 forbids).
     package func isAuthority(_ range: ByteRange) -> Bool {

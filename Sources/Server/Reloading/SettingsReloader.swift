@@ -70,6 +70,8 @@ final class SettingsReloader: Sendable {
             let before = settings
             let change = SettingsChange(from: before, to: try loader.load(), takesTLS: parts.tls != nil)
             let settings = change.settings
+            // The mode that stays until a restart may need what the new settings no longer have.
+            try settings.checkAccess()
             // All steps that can fail come before the first change.
             let certificates = try parts.tls?.read(TLSFiles(settings))
             let destination = try Self.destination(settings)

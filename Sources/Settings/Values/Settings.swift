@@ -19,6 +19,7 @@ package struct Settings: Sendable {
     package var loops: Int?
     package var paths = ["/token", "/token.php"]
     package var readsJSON = false
+    package var access = Access()
     package var https = HTTPS()
     package var tls = TLS()
     /// The peers whose forwarded headers and PROXY headers are believed.

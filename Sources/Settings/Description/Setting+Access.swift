@@ -1,0 +1,184 @@
+internal import HTTP
+internal import TokenService
+
+extension Setting {
+    /// Who may read and write which token.
+    static let access = [accessMode] + sessions + bearer + otherModes + [failures]
+
+    private static let accessMode = Setting(
+        "access.mode", \.access.mode, .choice, takesEffect: .atStart,
+        """
+        How a request shows which user it is for; the user alone decides whose token is read or written. open: the user is
+        whoever unique_id says, as with token.php. session: a session that was made for the user. bearer: a signed JWT.
+        header: a header of a trusted proxy that authenticates. certificate: the client's certificate.
+
+        In mode open, whoever knows or guesses an id reads and overwrites its token. Choose it only where clients that you
+        trust are alone with the server.
+
+          session      unique_id=tcs_... or the header Authorization: Bearer tcs_...; the app's server makes the sessions
+                       through the API (access.api.keys_file)
+          bearer       Authorization: Bearer with a JWT of access.bearer.issuer
+          header       the header access.header.name, from one of trusted_proxies
+          certificate  a certificate issued by one of tls.client_ca, with the name access.certificate.name
+        """
+    )
+
+    private static let sessions = [
+        Setting(
+            "access.session.max_age", \.access.session.maxAge, sessionTime, takesEffect: .atStart,
+            "How long a session is valid, however often it is used."
+        ),
+        Setting(
+            "access.session.idle_timeout", \.access.session.idleTimeout, sessionTime, takesEffect: .atStart,
+            "How long a session is valid without being used."
+        ),
+        Setting(
+            "access.session.per_user", \.access.session.perUser, .number(1...1_000), takesEffect: .atStart,
+            "The largest number of sessions of one user; one more ends the user's oldest."
+        ),
+        Setting(
+            "access.api.keys_file", \.access.apiKeysFile, .text("the path of a file, or empty"), takesEffect: .atStart,
+            """
+            The file with the API keys of the app's server; empty for no API. It has only hashes of the keys. It is read again
+            when it changes.
+            """
+        ),
+    ]
+
+    private static let sessionTime = SettingFormat<Duration>.duration(.seconds(60) ... .seconds(3_650 * 86_400))
+
+    private static let bearer = [
+        Setting(
+            "access.bearer.issuer", \.access.bearer.issuers, .texts("issuers, such as https://login.example.com"),
+            takesEffect: .atStart,
+            """
+            The issuers of JWTs, exactly as in their claim iss. With several issuers, the user is the pair of issuer and
+            user, so that no issuer can speak for the users of another one.
+            """
+        ),
+        Setting(
+            "access.bearer.audience", \.access.bearer.audiences, .texts("audiences, such as token-cache"),
+            takesEffect: .atStart,
+            """
+            The audiences of which the claim aud of a JWT must contain one; otherwise a token that was made for another
+            service of the same issuer would be accepted here.
+            """
+        ),
+        Setting(
+            "access.bearer.keys_file", \.access.bearer.keysFile, .text("the path of a file, or empty"),
+            takesEffect: .atStart,
+            """
+            The public keys of the issuers, as a JSON Web Key Set (RFC 7517). It is read again on SIGHUP and when it
+            changes; if it cannot be used, the old keys stay in use.
+            """
+        ),
+        Setting(
+            "access.bearer.algorithms", \.access.bearer.algorithms,
+            .list(
+                JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "), JWTAlgorithm.init(rawValue:),
+                \.rawValue
+            ),
+            takesEffect: .atStart,
+            "The signature algorithms of JWTs that are accepted; a key is used with its own algorithm only."
+        ),
+        Setting(
+            "access.bearer.types", \.access.bearer.types, .list("types, such as at+jwt", nonempty, { $0 }),
+            takesEffect: .atStart,
+            """
+            The types (typ in the header) of JWTs that are accepted, in any case. Leave only at+jwt if your issuer
+            writes it (RFC 9068): an ID token is then refused.
+            """
+        ),
+        Setting(
+            "access.bearer.user_claim", \.access.bearer.userClaim,
+            .text("the name of a claim, such as sub", where: { !$0.isEmpty }), takesEffect: .atStart,
+            "The claim of a JWT that is the user. Choose one that the issuer never gives to another person."
+        ),
+        Setting(
+            "access.bearer.leeway", \.access.bearer.leeway, .duration(.zero ... .seconds(300)),
+            takesEffect: .atStart,
+            "By how much the issuer's clock may differ from this machine's."
+        ),
+        Setting(
+            "access.bearer.in_unique_id", \.access.bearer.isReadInUniqueID, .onOff, takesEffect: .atStart,
+            """
+            Whether a JWT may also be in unique_id, for old apps that cannot send a header. A query may be in the logs of
+            proxies, so let such apps use POST, or short-lived tokens. limits.request_line may have to be raised for long
+            tokens.
+            """
+        ),
+    ]
+
+    private static let otherModes = [
+        Setting(
+            "access.header.name", \.access.headerName,
+            .text("empty, or the name of a header that the server does not read itself, without _", where: isHeader),
+            takesEffect: .atStart,
+            """
+            The header with the user in mode header, such as Remote-User or X-Forwarded-User. It counts only from
+            trusted_proxies, which have to remove it from the requests of clients.
+            """
+        ),
+        Setting(
+            "access.certificate.name", \.access.certificateName, .choice, takesEffect: .atStart,
+            """
+            The name in a client's certificate that is the user in mode certificate: san_uri and san_dns are the subject
+            alternative names of type URI and DNS, subject_cn is the common name of the subject. The certificate must have
+            exactly one of the kind.
+            """
+        ),
+    ]
+
+    private static let failures = Setting(
+        "access.failures", \.access.failures,
+        SettingFormat.single(
+            "auto, off, or a number of failures per s, min or h, such as 30/min", failureLimit, text(of:)),
+        """
+        How many failures (unknown credentials, wrong keys; in mode open also GETs that find nothing) an address may have in
+        which time. Beyond it, an address gets 429 for what fails, while what is good is still answered, as phones share
+        addresses. auto is \(FailureRate.standard), and off in mode open.
+
+        The address is the client's, also behind trusted proxies; of IPv6 it is the network with 64 bits, and one with 48
+        bits may have 16 times as many failures.
+        """
+    )
+
+    private static func failureLimit(_ text: String) -> Settings.FailureLimit? {
+        switch text {
+        case "auto": .auto
+        // Programs that write YAML turn off into false.
+        case "off", "false": .off
+        default: FailureRate(text).map { .rate($0) }
+        }
+    }
+
+    private static func text(of limit: Settings.FailureLimit) -> String {
+        switch limit {
+        case .auto: "auto"
+        case .off: "off"
+        case .rate(let rate): "\(rate)"
+        }
+    }
+
+    private static func nonempty(_ text: String) -> String? { text.isEmpty ? nil : text }
+
+    /// Whether a name can be that of the header with the user.
+    ///
+    /// Many servers take `_` in a name for `-`: a client could send `Remote_User` past a proxy that removes `Remote-User`.
+    private static func isHeader(_ name: String) -> Bool {
+        guard !name.isEmpty else { return true }
+        return Array(name.utf8).span.isFieldName && !name.contains("_")
+            && !namesReadOtherwise.contains(name.lowercased())
+    }
+
+    private static let namesReadOtherwise = Set(
+        HeaderField.allCases.map { "\($0.name)" } + ["authorization", "cookie", "if-match", "if-none-match"]
+    )
+}
+
+extension SettingFormat where Value == [String] {
+    /// Any number of texts, none of them empty.
+    fileprivate static func texts(_ allowed: String) -> SettingFormat {
+        listOrNone([""], "\(allowed), or an empty list", { $0.isEmpty ? nil : $0 }, { $0 })
+    }
+}

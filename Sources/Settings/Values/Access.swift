@@ -1,0 +1,64 @@
+package import TokenService
+
+extension Settings {
+    /// Who may read and write which token.
+    package struct Access: Sendable {
+        package var mode = AccessMode.open
+        package var session = Session()
+        /// The path of the API keys; if empty, there is no API for an app's server.
+        package var apiKeysFile = ""
+        package var bearer = Bearer()
+        /// The header of mode `header`, in any case; empty if none is set.
+        package var headerName = ""
+        /// The name that is the user in mode `certificate`.
+        package var certificateName = CertificateName.sanURI
+        package var failures = FailureLimit.auto
+
+        /// The rate beyond which an address gets 429 for what fails; nil without a limit.
+        package var failureRate: FailureRate? {
+            switch failures {
+            // In mode open a GET that finds nothing counts, and phones without a token share addresses.
+            case .auto: mode == .open ? nil : .standard
+            case .off: nil
+            case .rate(let rate): rate
+            }
+        }
+    }
+
+    /// The value of `access.failures`.
+    package enum FailureLimit: Hashable, Sendable {
+        /// The standard rate, except in mode `open`, which has none.
+        case auto
+        case off
+        case rate(FailureRate)
+    }
+
+    /// The sessions of users.
+    package struct Session: Sendable {
+        /// How long a session is valid, however often it is used.
+        package var maxAge = Duration.seconds(90 * 86_400)
+        /// How long a session is valid without being used.
+        package var idleTimeout = Duration.seconds(30 * 86_400)
+        /// How many sessions a user may have; one more ends the oldest.
+        package var perUser = 20
+    }
+
+    /// Which JWTs are accepted in mode `bearer`.
+    package struct Bearer: Sendable {
+        /// Values of the claim `iss`, of which a token must have one.
+        package var issuers: [String] = []
+        /// Values of which the claim `aud` must contain at least one.
+        package var audiences: [String] = []
+        /// The path of the issuers' public keys, a JWKS; empty if none is set.
+        package var keysFile = ""
+        package var algorithms: [JWTAlgorithm] = [.rs256, .es256, .edDSA]
+        /// Values of the header `typ`, of which a token must have one.
+        package var types = ["at+jwt", "JWT"]
+        /// The claim that is the user.
+        package var userClaim = "sub"
+        /// By how much the issuer's clock may differ from the server's.
+        package var leeway = Duration.seconds(30)
+        /// Whether a token may also be in `unique_id`.
+        package var isReadInUniqueID = false
+    }
+}

@@ -1,0 +1,13 @@
+/// How a request shows which user it is for.
+package enum AccessMode: String, Sendable, CaseIterable {
+    /// The user is whoever `unique_id` says, as with `token.php`: whoever knows or guesses an id reads and overwrites its token.
+    case open
+    /// A session that was made for the user, in `unique_id` or in the header Authorization.
+    case session
+    /// A claim of a signed JWT.
+    case bearer
+    /// A header that a trusted proxy sets after it has authenticated the user.
+    case header
+    /// A name in the certificate of the client.
+    case certificate
+}

@@ -45,18 +45,27 @@ let package = Package(
         // Counters, histograms and the Prometheus text format; independent of the metrics themselves.
         .target(name: "Metrics", swiftSettings: strict),
 
+        // Hashes, keys, random bytes: what several modules need of OpenSSL besides TLS.
+        .target(name: "Cryptography", dependencies: ["COpenSSL"], swiftSettings: strict),
+
         // Three modules that do not import one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "System"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
-        .target(name: "TokenStore", dependencies: ["COpenSSL", "JSON", "Metrics", "System"], swiftSettings: strict),
+        .target(
+            name: "TokenStore", dependencies: ["COpenSSL", "Cryptography", "JSON", "Metrics", "System"],
+            swiftSettings: strict
+        ),
 
         // The stores: each implements the protocols of TokenStore, and does not import the others.
         .target(
-            name: "SQLiteStore", dependencies: ["CSQLite", "Metrics", "System", "TokenStore"], swiftSettings: strict
+            name: "SQLiteStore", dependencies: ["CSQLite", "Cryptography", "Metrics", "System", "TokenStore"],
+            swiftSettings: strict
         ),
 
         // From here on, each module may import those above it.
-        .target(name: "TokenService", dependencies: ["HTTP", "JSON", "TokenStore"], swiftSettings: strict),
+        .target(
+            name: "TokenService", dependencies: ["Cryptography", "HTTP", "JSON", "TokenStore"], swiftSettings: strict
+        ),
         .target(
             name: "TokenPHPFiles", dependencies: ["JSON", "System", "TokenService", "TokenStore"], swiftSettings: strict
         ),
@@ -111,6 +120,7 @@ let package = Package(
         ),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: tested),
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
+        .testTarget(name: "CryptographyTests", dependencies: ["Cryptography", "TestSupport"], swiftSettings: tested),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(
             name: "TokenStoreTests", dependencies: ["StoreConformance", "System", "TokenStore", "TestSupport"],
@@ -118,12 +128,14 @@ let package = Package(
         ),
         .testTarget(
             name: "SQLiteStoreTests",
-            dependencies: ["Metrics", "SQLiteStore", "StoreConformance", "System", "TokenStore", "TestSupport"],
+            dependencies: [
+                "Cryptography", "Metrics", "SQLiteStore", "StoreConformance", "System", "TokenStore", "TestSupport",
+            ],
             swiftSettings: tested
         ),
         .testTarget(
             name: "TokenServiceTests",
-            dependencies: ["TokenService", "HTTP", "SQLiteStore", "TokenStore", "TestSupport"],
+            dependencies: ["Cryptography", "TokenService", "HTTP", "SQLiteStore", "TokenStore", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(

@@ -1,3 +1,5 @@
+import Cryptography
+
 @testable import SQLiteStore
 @testable import TokenStore
 

@@ -1,3 +1,4 @@
+internal import Cryptography
 internal import Glibc
 internal import Synchronization
 internal import TokenStore
@@ -56,7 +57,7 @@ struct RowCoder: ~Copyable {
     @discardableResult
     mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
         let hash = try refresh()
-        try hash.hash(id.span, into: &key.bytes)
+        try hash.hash(id, into: &key.bytes)
         key.firstSlot = RowSlots.first(of: key.bytes)
         if sealer == nil { key.bytes = id }
         return hash.key
@@ -119,7 +120,7 @@ struct RowCoder: ~Copyable {
     mutating func firstSlot(of key: [UInt8]) throws(SealingError) -> Int64 {
         let hash = try refresh()
         guard sealer == nil else { return RowSlots.first(of: key) }
-        try hash.hash(key.span, into: &text)
+        try hash.hash(key, into: &text)
         return RowSlots.first(of: text)
     }
 
@@ -143,12 +144,30 @@ struct RowCoder: ~Copyable {
         let current = sealing.version.load(ordering: .acquiring)
         if let hash, current == version { return hash }
         let keys = sealing.keys
-        let new = try KeyedHash(keys.index)
+        let new = try KeyedHash(of: keys.index)
         sealer =
             if let ring = keys.ring {
                 try TokenSealer(ring, sealing.seals.count(of: ring.newest.number))
             } else { nil }
         (hash, version) = (new, current)
         return new
+    }
+}
+
+extension KeyedHash {
+    fileprivate convenience init(of key: SecretKey) throws(SealingError) {
+        do throws(CryptographyError) {
+            try self.init(key)
+        } catch {
+            throw SealingError(error)
+        }
+    }
+
+    fileprivate func hash(_ bytes: [UInt8], into hash: inout [UInt8]) throws(SealingError) {
+        do throws(CryptographyError) {
+            try self.hash(bytes.span, into: &hash)
+        } catch {
+            throw SealingError(error)
+        }
     }
 }

@@ -1,3 +1,4 @@
+internal import Cryptography
 internal import Metrics
 internal import Synchronization
 internal import System

@@ -1,4 +1,4 @@
-internal import TokenStore
+internal import Cryptography
 
 /// One shard of the answer cache: a hash table that evicts answers which were not asked for recently (the clock
 /// algorithm).

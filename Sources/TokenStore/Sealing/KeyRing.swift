@@ -1,4 +1,4 @@
-internal import COpenSSL
+package import Cryptography
 
 /// The keys of a sealed store: the index key, which makes row keys, and numbered keys, which seal values.
 ///
@@ -32,9 +32,7 @@ package struct KeyRing: Sendable {
 
     /// A ring with one new key.
     package static func random(createdAt: Int64) throws(SealingError) -> KeyRing {
-        KeyRing(
-            index: try .random(), keys: [NumberedKey(number: 1, createdAt: createdAt, key: try .random())]
-        )
+        KeyRing(index: try newKey(), keys: [NumberedKey(number: 1, createdAt: createdAt, key: try newKey())])
     }
 
     package var newest: NumberedKey { keys[keys.count - 1] }
@@ -49,7 +47,7 @@ package struct KeyRing: Sendable {
 
     /// The ring with one more key, which then seals.
     package func addingKey(createdAt: Int64) throws(SealingError) -> KeyRing {
-        let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try .random())
+        let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try Self.newKey())
         return KeyRing(index: index, keys: keys + [added])
     }
 
@@ -61,8 +59,20 @@ package struct KeyRing: Sendable {
 
     /// Identifies the ring and is no secret: the index key's hash of a constant.
     package func identity() throws(SealingError) -> [UInt8] {
-        var hash: [UInt8] = []
-        try KeyedHash(index).hash(Array("token-cache key ring".utf8).span, into: &hash)
-        return hash
+        do throws(CryptographyError) {
+            var hash: [UInt8] = []
+            try KeyedHash(index).hash(Array("token-cache key ring".utf8).span, into: &hash)
+            return hash
+        } catch {
+            throw SealingError(error)
+        }
+    }
+
+    private static func newKey() throws(SealingError) -> SecretKey {
+        do throws(CryptographyError) {
+            return try .random()
+        } catch {
+            throw SealingError(error)
+        }
     }
 }

@@ -1,3 +1,4 @@
+internal import Cryptography
 internal import Glibc
 package import System
 

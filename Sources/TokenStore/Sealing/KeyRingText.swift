@@ -1,3 +1,5 @@
+internal import Cryptography
+
 /// The file format of a key ring: one key a line, numbers in decimal, keys in hexadecimal, `#` begins a comment.
 ///
 ///     index 9c1f...

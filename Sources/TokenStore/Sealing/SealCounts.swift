@@ -1,3 +1,4 @@
+package import Cryptography
 package import Synchronization
 
 /// How often the keys of a ring have sealed.

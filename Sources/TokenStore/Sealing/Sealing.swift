@@ -1,3 +1,4 @@
+internal import Cryptography
 package import Synchronization
 
 /// How a store's rows are written: sealed under a key ring, which can change while the store is open, or in the clear.

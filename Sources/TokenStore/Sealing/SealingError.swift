@@ -1,3 +1,5 @@
+package import Cryptography
+
 /// Why a value cannot be sealed or opened.
 ///
 /// Says nothing of the value itself.
@@ -15,6 +17,12 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
     /// A call of OpenSSL failed.
     case library(String)
 
+    package init(_ error: CryptographyError) {
+        switch error {
+        case .library(let call): self = .library(call)
+        }
+    }
+
     package var description: String {
         switch self {
         case .missingKey(let number):
@@ -28,7 +36,7 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
             token-cache keys add
             """
         case .misplaced: "a row is not where its id is looked for: it was moved, or its key was changed"
-        case .library(let call): "OpenSSL's \(call) failed"
+        case .library(let call): "\(CryptographyError.library(call))"
         }
     }
 }

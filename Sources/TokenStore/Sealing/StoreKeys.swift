@@ -1,3 +1,5 @@
+package import Cryptography
+
 /// The keys of a store's rows.
 package enum StoreKeys: Sendable {
     case sealed(KeyRing)

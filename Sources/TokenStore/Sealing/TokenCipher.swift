@@ -1,4 +1,5 @@
 internal import COpenSSL
+internal import Cryptography
 
 /// AES-256-GCM under one key (NIST SP 800-38D), with the key's schedule kept between calls.
 ///

@@ -10,7 +10,7 @@ internal import COpenSSL
     package let key: SecretKey
     private let context: OpaquePointer
 
-    package init(_ key: SecretKey) throws(SealingError) {
+    package init(_ key: SecretKey) throws(CryptographyError) {
         guard let algorithm = unsafe EVP_MAC_fetch(nil, "HMAC", nil) else { throw .library("EVP_MAC_fetch") }
         defer { unsafe EVP_MAC_free(algorithm) }
         guard let context = unsafe EVP_MAC_CTX_new(algorithm) else { throw .library("EVP_MAC_CTX_new") }
@@ -33,7 +33,7 @@ internal import COpenSSL
     /// - Parameters:
     ///   - bytes: The bytes to hash.
     ///   - hash: Replaced by the hash, `length` bytes.
-    package func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) throws(SealingError) {
+    package func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) throws(CryptographyError) {
         hash.removeAll(keepingCapacity: true)
         let isDone = unsafe hash.append(count: Self.length) { place in
             var length = 0

@@ -28,10 +28,9 @@ internal import Glibc
     }
 
     /// A new key from the system's generator.
-    package static func random() throws(SealingError) -> SecretKey {
-        var bytes = [UInt8](repeating: 0, count: length)
+    package static func random() throws(CryptographyError) -> SecretKey {
+        var bytes = try RandomBytes.secret(length)
         defer { wipe(&bytes) }
-        guard unsafe RAND_priv_bytes(&bytes, Int32(length)) == 1 else { throw .library("RAND_priv_bytes") }
         return SecretKey(bytes.span)
     }
 

@@ -1,0 +1,64 @@
+/// Base64 with the alphabet for URLs and file names, without padding (RFC 4648, section 5; RFC 7515, section 2).
+package enum Base64URL {
+    /// The characters that `count` bytes take.
+    package static func length(of count: Int) -> Int { (count * 4 + 2) / 3 }
+
+    /// Appends the characters that stand for some bytes.
+    package static func append(_ bytes: Span<UInt8>, to text: inout [UInt8]) {
+        text.reserveCapacity(text.count + length(of: bytes.count))
+        var index = 0
+        while index + 3 <= bytes.count {
+            let bits = UInt32(bytes[index]) << 16 | UInt32(bytes[index + 1]) << 8 | UInt32(bytes[index + 2])
+            append(bits, count: 4, to: &text)
+            index += 3
+        }
+        switch bytes.count - index {
+        case 1: append(UInt32(bytes[index]) << 16, count: 2, to: &text)
+        case 2: append(UInt32(bytes[index]) << 16 | UInt32(bytes[index + 1]) << 8, count: 3, to: &text)
+        default: break
+        }
+    }
+
+    package static func encode(_ bytes: Span<UInt8>) -> String {
+        var text: [UInt8] = []
+        append(bytes, to: &text)
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The bytes that some characters stand for; nil unless `append` would give exactly these characters.
+    ///
+    /// So padding, white space, characters of another alphabet, an impossible length and unused bits that are not zero are
+    /// refused: no two texts mean the same bytes.
+    package static func decode(_ text: Span<UInt8>) -> [UInt8]? {
+        guard text.count % 4 != 1 else { return nil }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(text.count / 4 * 3 + 2)
+        var (bits, count): (UInt32, Int) = (0, 0)
+        for index in text.indices {
+            let value = values[Int(text[index])]
+            guard value < 64 else { return nil }
+            bits = bits << 6 | UInt32(value)
+            count += 6
+            if count >= 8 {
+                count -= 8
+                bytes.append(UInt8(truncatingIfNeeded: bits >> UInt32(count)))
+            }
+        }
+        guard bits & ((1 << UInt32(count)) - 1) == 0 else { return nil }
+        return bytes
+    }
+
+    /// Appends the first `count` of the four characters of 24 bits.
+    private static func append(_ bits: UInt32, count: Int, to text: inout [UInt8]) {
+        for index in 0..<count { text.append(digits[Int(bits >> UInt32(18 - 6 * index)) & 63]) }
+    }
+
+    private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+
+    /// The value of each character; 255 for those outside the alphabet.
+    private static let values: [UInt8] = {
+        var values = [UInt8](repeating: 255, count: 256)
+        for (value, digit) in digits.enumerated() { values[Int(digit)] = UInt8(value) }
+        return values
+    }()
+}

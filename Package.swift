@@ -64,7 +64,8 @@ let package = Package(
 
         // From here on, each module may import those above it.
         .target(
-            name: "TokenService", dependencies: ["Cryptography", "HTTP", "JSON", "TokenStore"], swiftSettings: strict
+            name: "TokenService", dependencies: ["Cryptography", "HTTP", "JSON", "System", "TokenStore"],
+            swiftSettings: strict
         ),
         .target(
             name: "TokenPHPFiles", dependencies: ["JSON", "System", "TokenService", "TokenStore"], swiftSettings: strict
@@ -135,7 +136,9 @@ let package = Package(
         ),
         .testTarget(
             name: "TokenServiceTests",
-            dependencies: ["Cryptography", "TokenService", "HTTP", "SQLiteStore", "TokenStore", "TestSupport"],
+            dependencies: [
+                "Cryptography", "TokenService", "HTTP", "SQLiteStore", "System", "TokenStore", "TestSupport",
+            ],
             swiftSettings: tested
         ),
         .testTarget(

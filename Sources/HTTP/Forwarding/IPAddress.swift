@@ -2,9 +2,10 @@ internal import Glibc
 
 /// An IPv4 or IPv6 address; an IPv4 address is the same as its form in IPv6 (`::ffff:192.0.2.1`, RFC 4291).
 package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
-    /// In network order, as two numbers.
-    let high: UInt64
-    let low: UInt64
+    /// The first eight bytes, as a number: of an IPv6 address usually the network (RFC 4291, section 2.5.4).
+    package let high: UInt64
+    /// The last eight bytes, as a number.
+    package let low: UInt64
 
     private init(high: UInt64, low: UInt64) {
         self.high = high
@@ -36,7 +37,7 @@ package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    var isIPv4: Bool { high == 0 && low >> 32 == 0xffff }
+    package var isIPv4: Bool { high == 0 && low >> 32 == 0xffff }
 
     /// 127.0.0.0/8 and `::1`.
     package var isLoopback: Bool { isIPv4 ? low >> 24 & 0xff == 127 : high == 0 && low == 1 }

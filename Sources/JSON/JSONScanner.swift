@@ -52,6 +52,21 @@ package struct JSONScanner {
         }
     }
 
+    /// Reads the elements after an opening bracket, up to and including the closing one; `read` reads each of them.
+    package mutating func forEachElement(
+        _ bytes: Span<UInt8>, _ read: (inout JSONScanner) throws(Malformed) -> Void
+    ) throws(Malformed) {
+        skipSpace(bytes)
+        if accept(UInt8(ascii: "]"), bytes) { return }
+        while true {
+            skipSpace(bytes)
+            try read(&self)
+            skipSpace(bytes)
+            if accept(UInt8(ascii: "]"), bytes) { return }
+            try expect(UInt8(ascii: ","), bytes)
+        }
+    }
+
     /// The text of an object, from brace to brace.
     package mutating func objectText(_ bytes: Span<UInt8>) throws(Malformed) -> [UInt8] {
         let start = position
@@ -81,15 +96,7 @@ package struct JSONScanner {
 
     private mutating func skipArray(_ bytes: Span<UInt8>, depth: Int) throws(Malformed) {
         cursor.position += 1
-        skipSpace(bytes)
-        if accept(UInt8(ascii: "]"), bytes) { return }
-        while true {
-            skipSpace(bytes)
-            try skipValue(bytes, depth: depth + 1)
-            skipSpace(bytes)
-            if accept(UInt8(ascii: "]"), bytes) { return }
-            try expect(UInt8(ascii: ","), bytes)
-        }
+        try forEachElement(bytes) { (scanner) throws(Malformed) in try scanner.skipValue(bytes, depth: depth + 1) }
     }
 
     private mutating func expect(_ word: String, _ bytes: Span<UInt8>) throws(Malformed) {

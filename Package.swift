@@ -56,6 +56,11 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // Signed tokens of other issuers.
+        .target(
+            name: "JWT", dependencies: ["COpenSSL", "Cryptography", "JSON", "Metrics", "System"], swiftSettings: strict
+        ),
+
         // The stores: each implements the protocols of TokenStore, and does not import the others.
         .target(
             name: "SQLiteStore", dependencies: ["CSQLite", "Cryptography", "Metrics", "System", "TokenStore"],
@@ -120,6 +125,10 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: tested),
+        .testTarget(
+            name: "JWTTests", dependencies: ["JWT", "COpenSSL", "Cryptography", "Metrics", "TestSupport"],
+            swiftSettings: tested
+        ),
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography", "TestSupport"], swiftSettings: tested),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),

@@ -1,0 +1,24 @@
+/// Why a file of keys cannot be used, and what to do about it.
+package struct JWTKeyFileError: Error, Hashable, CustomStringConvertible {
+    package enum Problem: Hashable, Sendable {
+        /// The file cannot be opened or read; the system's reason.
+        case unreadable(String)
+        /// It has more than `JWTKeyFile.sizeLimit` bytes.
+        case tooLarge
+        case unusable(JWTKeyError)
+    }
+
+    /// The path as configured.
+    package let file: String
+    package let problem: Problem
+
+    package var description: String {
+        switch problem {
+        case .unreadable(let reason):
+            "\(file) cannot be read: \(reason); check the path, and that the server's user may read it"
+        case .tooLarge:
+            "\(file) has more than \(JWTKeyFile.sizeLimit >> 20) MiB; give the issuers' JWK set, which has some kilobytes"
+        case .unusable(let error): "\(file) \(error.description)"
+        }
+    }
+}

@@ -1,0 +1,147 @@
+internal import Cryptography
+
+/// One public key of a set (RFC 7517, section 4), with the one algorithm that it is used with.
+struct JWK {
+    /// `kid`.
+    let keyID: [UInt8]?
+    let key: PublicKey
+
+    /// Bits of an RSA modulus: fewer are too weak (RFC 7518, section 3.3), more take too long.
+    static let modulusBits = 2048...8192
+    /// Members that a key may have.
+    static let memberLimit = 64
+    /// Longest public exponent; nearly all keys have 65537.
+    private static let exponentLength = 4
+
+    private enum KeyType: String, CaseIterable {
+        case rsa = "RSA"
+        case ellipticCurve = "EC"
+        case octetKeyPair = "OKP"
+        case symmetric = "oct"
+    }
+
+    /// - Parameters:
+    ///   - members: Of the key's object.
+    ///   - text: The set's text.
+    ///   - algorithms: Those that are allowed. The first one that fits is that of a key without `alg`.
+    init(
+        _ members: JSONObject, in text: Span<UInt8>, algorithms: [JWTAlgorithm]
+    ) throws(SkippedKey.Reason) {
+        guard let type = Self.keyType(of: members) else { throw .unknownType }
+        guard Self.isForVerification(members, in: text) else { throw .notForSignatures }
+        keyID = try Self.keyID(of: members)
+        switch type {
+        case .symmetric: throw .symmetric
+        case .rsa:
+            let algorithm = try Self.algorithm(of: members, .rsa, algorithms)
+            key = try Self.rsaKey(members, algorithm)
+        case .ellipticCurve:
+            guard let name = try? Self.string("crv", of: members),
+                let curve = EllipticCurve(spelled: name)
+            else { throw .unknownCurve }
+            let algorithm = try Self.algorithm(of: members, .ellipticCurve(curve), algorithms)
+            key = try Self.ellipticCurveKey(members, curve, algorithm)
+        case .octetKeyPair:
+            guard let name = try? Self.string("crv", of: members), name.elementsEqual("Ed25519".utf8) else {
+                throw .unknownCurve
+            }
+            key = try Self.ed25519Key(members, try Self.algorithm(of: members, .ed25519, algorithms))
+        }
+    }
+
+    private static func keyType(of members: JSONObject) -> KeyType? {
+        (try? string("kty", of: members)).flatMap(KeyType.init(spelled:))
+    }
+
+    /// The name of a member that only private keys have (RFC 7518, sections 6.2.2 and 6.3.2; RFC 8037, section 2).
+    static func privateMember(of members: JSONObject) -> String? {
+        guard let type = keyType(of: members), type != .symmetric else { return nil }
+        return ["d", "p", "q", "dp", "dq", "qi", "oth"].first(where: members.has)
+    }
+
+    static func keyID(of members: JSONObject) throws(SkippedKey.Reason) -> [UInt8]? {
+        members.has("kid") ? try string("kid", of: members) : nil
+    }
+
+    /// `use` and `key_ops` (RFC 7517, sections 4.2 and 4.3), which may both be missing.
+    private static func isForVerification(_ members: JSONObject, in text: Span<UInt8>) -> Bool {
+        if members.has("use") {
+            guard let use = try? string("use", of: members), use.elementsEqual("sig".utf8) else { return false }
+        }
+        guard let operations = members["key_ops"] else { return true }
+        guard case .array(let range) = operations,
+            let names = JSONObject.strings(text, range, limit: memberLimit)
+        else { return false }
+        return names.contains(Array("verify".utf8))
+    }
+
+    private static func algorithm(
+        of members: JSONObject, _ type: JWTAlgorithm.KeyType, _ allowed: [JWTAlgorithm]
+    ) throws(SkippedKey.Reason) -> JWTAlgorithm {
+        guard members.has("alg") else {
+            guard let first = allowed.first(where: { $0.keyType == type }) else { throw .algorithmNotAllowed }
+            return first
+        }
+        guard let name = try? string("alg", of: members),
+            let algorithm = JWTAlgorithm(name: name)
+        else { throw .unknownAlgorithm }
+        guard algorithm.keyType == type else { throw .algorithmOfAnotherType(algorithm) }
+        guard allowed.contains(algorithm) else { throw .algorithmNotAllowed }
+        return algorithm
+    }
+
+    /// Whether it is the same key under the same id, used in the same way.
+    func isSame(as other: JWK) -> Bool {
+        keyID == other.keyID && key.algorithm == other.key.algorithm && key.encoded == other.key.encoded
+    }
+
+    // MARK: - The kinds of keys
+
+    private static func rsaKey(
+        _ members: JSONObject, _ algorithm: JWTAlgorithm
+    ) throws(SkippedKey.Reason) -> PublicKey {
+        // Some issuers write the sign's zero before the modulus, which RFC 7518 (section 6.3.1.1) asks them to omit.
+        let modulus = Array(try decoded("n", of: members).drop { $0 == 0 })
+        let bits = modulus.count * 8 - (modulus.first?.leadingZeroBitCount ?? 0)
+        guard modulusBits.contains(bits) else { throw .modulusSize(bits) }
+        let exponent = Array(try decoded("e", of: members).drop { $0 == 0 })
+        let isUsable = exponent.count <= exponentLength && exponent.last.map { $0 & 1 == 1 } ?? false && exponent != [1]
+        guard isUsable else { throw .exponent }
+        return try made(DER.rsaKey(modulus: modulus, exponent: exponent), algorithm)
+    }
+
+    private static func ellipticCurveKey(
+        _ members: JSONObject, _ curve: EllipticCurve, _ algorithm: JWTAlgorithm
+    ) throws(SkippedKey.Reason) -> PublicKey {
+        let (x, y) = (try decoded("x", of: members), try decoded("y", of: members))
+        // RFC 7518, section 6.2.1.2.
+        guard x.count == curve.length else { throw .malformed(member: "x") }
+        guard y.count == curve.length else { throw .malformed(member: "y") }
+        return try made(DER.ellipticCurveKey(curve, x: x, y: y), algorithm)
+    }
+
+    private static func ed25519Key(
+        _ members: JSONObject, _ algorithm: JWTAlgorithm
+    ) throws(SkippedKey.Reason) -> PublicKey {
+        let point = try decoded("x", of: members)
+        guard point.count == Ed25519Point.length else { throw .malformed(member: "x") }
+        guard Ed25519Point.isUsable(point) else { throw .invalidKey }
+        return try made(DER.ed25519Key(point), algorithm)
+    }
+
+    private static func made(_ encoded: [UInt8], _ algorithm: JWTAlgorithm) throws(SkippedKey.Reason) -> PublicKey {
+        guard let key = PublicKey(encoded, algorithm) else { throw .invalidKey }
+        return key
+    }
+
+    private static func string(_ name: String, of members: JSONObject) throws(SkippedKey.Reason) -> [UInt8] {
+        guard case .string(let value) = members[name] else { throw .malformed(member: name) }
+        return value
+    }
+
+    private static func decoded(_ name: String, of members: JSONObject) throws(SkippedKey.Reason) -> [UInt8] {
+        let text = try string(name, of: members)
+        guard let bytes = Base64URL.decode(text.span) else { throw .malformed(member: name) }
+        return bytes
+    }
+}

@@ -1,0 +1,146 @@
+internal import JSON
+
+/// The members of one JSON object (RFC 8259), each of them once.
+///
+/// A name that stands there twice is refused, as RFC 7515 (section 4) and RFC 7519 (section 4) allow: two readers that each
+/// take another one of the two values would judge two different tokens.
+struct JSONObject {
+    /// Why a text is not read.
+    enum Failure: Error {
+        /// Not UTF-8, not JSON, nested too deeply, or something else than an object.
+        case malformed
+        case repeatedMember
+        case tooManyMembers
+    }
+
+    enum Value {
+        case string([UInt8])
+        /// The number's text, for example `17.5`.
+        case number([UInt8])
+        /// Where the object's text is, from brace to brace.
+        case object(Range<Int>)
+        /// Where the array's text is, from bracket to bracket.
+        case array(Range<Int>)
+        /// true, false or null.
+        case other
+    }
+
+    private var members: [(name: [UInt8], value: Value)] = []
+
+    /// Reads a text that is one object.
+    ///
+    /// - Parameters:
+    ///   - text: The whole text.
+    ///   - memberLimit: How many members it may have at most; those of objects inside it do not count.
+    init(_ text: Span<UInt8>, memberLimit: Int) throws(Failure) {
+        guard (try? UTF8Span(validating: text)) != nil else { throw .malformed }
+        try self.init(text, 0..<text.count, memberLimit: memberLimit)
+    }
+
+    /// Reads an object inside a text that has been validated.
+    ///
+    /// - Parameters:
+    ///   - text: The text that `Value.object` belongs to.
+    ///   - range: The object, which white space may surround.
+    ///   - memberLimit: As above.
+    init(_ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int) throws(Failure) {
+        var scanner = JSONScanner(position: range.lowerBound, end: range.upperBound)
+        var names: Set<[UInt8]> = []
+        var failure: Failure?
+        var members: [(name: [UInt8], value: Value)] = []
+        do throws(JSONScanner.Malformed) {
+            scanner.skipSpace(text)
+            try scanner.expect(UInt8(ascii: "{"), text)
+            try scanner.forEachMember(text) { (name, scanner) throws(JSONScanner.Malformed) in
+                if members.count == memberLimit { failure = .tooManyMembers }
+                if !names.insert(name).inserted { failure = .repeatedMember }
+                guard failure == nil else { throw JSONScanner.Malformed() }
+                members.append((name, try Self.value(text, &scanner)))
+            }
+            scanner.skipSpace(text)
+        } catch {
+            throw failure ?? .malformed
+        }
+        guard scanner.isAtEnd else { throw .malformed }
+        self.members = members
+    }
+
+    private static func value(
+        _ text: Span<UInt8>, _ scanner: inout JSONScanner
+    ) throws(JSONScanner.Malformed) -> Value {
+        let start = scanner.position
+        switch scanner.peek(text) {
+        case UInt8(ascii: "\""): return .string(try scanner.string(text))
+        case UInt8(ascii: "{"):
+            try scanner.skipValue(text, depth: 1)
+            return .object(start..<scanner.position)
+        case UInt8(ascii: "["):
+            try scanner.skipValue(text, depth: 1)
+            return .array(start..<scanner.position)
+        case UInt8(ascii: "t"), UInt8(ascii: "f"), UInt8(ascii: "n"):
+            try scanner.skipValue(text, depth: 1)
+            return .other
+        default:
+            try scanner.skipValue(text, depth: 1)
+            return .number(text.bytes(start..<scanner.position))
+        }
+    }
+
+    /// The value of a member; nil if there is none of that name.
+    subscript(name: String) -> Value? {
+        members.first { $0.name.elementsEqual(name.utf8) }?.value
+    }
+
+    /// Whether there is a member of that name, whatever its value.
+    func has(_ name: String) -> Bool { self[name] != nil }
+
+    /// The names of all members, in their order.
+    var names: [[UInt8]] { members.map(\.name) }
+
+    // MARK: - Arrays
+
+    /// The strings of an array; nil if it has an element of another kind or more of them than the limit.
+    static func strings(_ text: Span<UInt8>, _ array: Range<Int>, limit: Int) -> [[UInt8]]? {
+        var strings: [[UInt8]] = []
+        let isRead = forEachElement(text, array) { (scanner) throws(JSONScanner.Malformed) in
+            guard strings.count < limit else { throw JSONScanner.Malformed() }
+            strings.append(try scanner.string(text))
+        }
+        return isRead ? strings : nil
+    }
+
+    /// Where the objects of an array are; nil if it has an element of another kind.
+    static func objects(_ text: Span<UInt8>, _ array: Range<Int>) -> [Range<Int>]? {
+        var objects: [Range<Int>] = []
+        let isRead = forEachElement(text, array) { (scanner) throws(JSONScanner.Malformed) in
+            let start = scanner.position
+            guard scanner.peek(text) == UInt8(ascii: "{") else { throw JSONScanner.Malformed() }
+            try scanner.skipValue(text, depth: 1)
+            objects.append(start..<scanner.position)
+        }
+        return isRead ? objects : nil
+    }
+
+    private static func forEachElement(
+        _ text: Span<UInt8>, _ array: Range<Int>, _ read: (inout JSONScanner) throws(JSONScanner.Malformed) -> Void
+    ) -> Bool {
+        var scanner = JSONScanner(position: array.lowerBound, end: array.upperBound)
+        do throws(JSONScanner.Malformed) {
+            try scanner.expect(UInt8(ascii: "["), text)
+            try scanner.forEachElement(text, read)
+            return true
+        } catch {
+            return false
+        }
+    }
+}
+
+extension Span<UInt8> {
+    /// A copy of some of the bytes.
+    func bytes(_ range: Range<Int>) -> [UInt8] {
+        let part = extracting(range)
+        return [UInt8](capacity: part.count) { output in
+            for index in part.indices { output.append(part[index]) }
+        }
+    }
+}

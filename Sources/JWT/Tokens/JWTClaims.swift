@@ -1,0 +1,99 @@
+internal import Cryptography
+
+/// Judges the claims of a token whose signature was verified (RFC 7519, section 4.1).
+struct JWTClaims {
+    private static let memberLimit = 256
+    private static let audienceLimit = 64
+
+    private let text: [UInt8]
+    private let members: JSONObject
+
+    /// - Parameter text: The decoded payload.
+    init(_ text: [UInt8]) throws(JWTRejection) {
+        members = try JSONObject(ofToken: text.span, memberLimit: Self.memberLimit)
+        self.text = text
+    }
+
+    /// The token by its claims; whether it counts now is still to be checked.
+    func token(_ rules: JWTRules) throws(JWTRejection) -> VerifiedToken {
+        let issuer = try issuer(rules)
+        try checkAudience(rules)
+        guard let expiry = try time("exp") else { throw .missingExpiry }
+        // RFC 7519 says of `iat` only what it means. One in the future shows a clock that is wrong, or a token made in stock.
+        let (notBefore, issuedAt) = (try time("nbf"), try time("iat"))
+        let start = max(notBefore?.ceiling ?? 0, issuedAt?.ceiling ?? 0)
+        let thumbprint = try certificateThumbprint()
+        return VerifiedToken(
+            user: try user(rules, issuer), validFrom: start - rules.leeway, expiresAt: expiry.floor + rules.leeway,
+            thumbprint: thumbprint
+        )
+    }
+
+    private func issuer(_ rules: JWTRules) throws(JWTRejection) -> [UInt8] {
+        guard let issuer = try string("iss") else { throw .issuer }
+        guard rules.issuers.contains(where: { $0.utf8.elementsEqual(issuer) }) else { throw .issuer }
+        return issuer
+    }
+
+    /// RFC 7519, section 4.1.3: one string or an array of strings.
+    private func checkAudience(_ rules: JWTRules) throws(JWTRejection) {
+        let audiences: [[UInt8]]
+        switch members["aud"] {
+        case nil: throw .audience
+        case .string(let audience): audiences = [audience]
+        case .array(let range):
+            guard let strings = JSONObject.strings(text.span, range, limit: Self.audienceLimit) else { throw .claim }
+            audiences = strings
+        default: throw .claim
+        }
+        let isContained = rules.audiences.contains { audience in
+            audiences.contains { $0.elementsEqual(audience.utf8) }
+        }
+        guard isContained else { throw .audience }
+    }
+
+    private func user(_ rules: JWTRules, _ issuer: [UInt8]) throws(JWTRejection) -> [UInt8] {
+        guard let value = try string(rules.userClaim) else { throw .missingUser }
+        guard let user = rules.user(value, of: issuer) else { throw .user }
+        return user
+    }
+
+    /// The certificate that the token is bound to (RFC 8705, section 3.1); nil for a token that is not bound.
+    private func certificateThumbprint() throws(JWTRejection) -> [UInt8]? {
+        guard let confirmation = members["cnf"] else { return nil }
+        guard case .object(let range) = confirmation else { throw .claim }
+        let methods: JSONObject
+        do throws(JSONObject.Failure) {
+            methods = try JSONObject(text.span, range, memberLimit: Self.memberLimit)
+        } catch {
+            throw error == .repeatedMember ? .repeatedMember : .claim
+        }
+        // Another method beside it would have to be verified too.
+        guard methods.names.count == 1, let method = methods["x5t#S256"] else { throw .boundToKey }
+        guard case .string(let encoded) = method, let thumbprint = Base64URL.decode(encoded.span),
+            thumbprint.count == Self.thumbprintLength
+        else { throw .claim }
+        return thumbprint
+    }
+
+    /// Bytes of a SHA-256 hash.
+    private static let thumbprintLength = 32
+
+    private func string(_ name: String) throws(JWTRejection) -> [UInt8]? {
+        switch members[name] {
+        case nil: return nil
+        case .string(let value): return value
+        default: throw .claim
+        }
+    }
+
+    private func time(_ name: String) throws(JWTRejection) -> NumericDate? {
+        switch members[name] {
+        case nil: return nil
+        case .number(let number):
+            guard let time = NumericDate(number) else { throw .claim }
+            return time
+        default: throw .claim
+        }
+    }
+}

@@ -1,0 +1,114 @@
+import Testing
+
+@testable import JWT
+
+struct AcceptedTokenTests {
+    private static let thumbprint = [UInt8](1...32)
+
+    @Test(arguments: [
+        (#"{"alg":"RS256","kid":"rsa"}"#, Issuer.rsa, "SHA256", false),
+        (#"{"alg":"PS256","kid":"ps"}"#, Issuer.rsa, "SHA256", true),
+        (#"{"alg":"ES256","kid":"ec"}"#, Issuer.p256, "SHA256", false),
+        (#"{"alg":"ES384","kid":"p384"}"#, Issuer.p384, "SHA384", false),
+        (#"{"alg":"ES512","kid":"p521"}"#, Issuer.p521, "SHA512", false),
+        (#"{"alg":"EdDSA","kid":"ed"}"#, Issuer.ed25519, "", false),
+        (#"{"alg":"Ed25519","kid":"ed"}"#, Issuer.ed25519, "", false),
+    ])
+    func `a token of each algorithm is accepted`(_ header: String, _ key: SigningKey, _ digest: String, _ isPSS: Bool) {
+        let token = Issuer.token(header, by: key, digest: digest, isPSS: isPSS)
+        let outcome = Issuer.verifier.outcome(token)
+        #expect(outcome.map(\.user) == .success(Array("alice".utf8)))
+        #expect(outcome.map(\.expiresAt) == .success(Issuer.now + 300 + Issuer.leeway))
+        #expect(outcome.map(\.thumbprint) == .success(nil))
+    }
+
+    @Test(arguments: ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
+    func `an RSA key has the algorithm that its JWK names`(_ name: String) throws {
+        let keys = try Issuer.keys(Issuer.keySet([Issuer.rsa.jwk(#","kid":"k","alg":"\#(name)""#)]))
+        let verifier = JWTVerifier(rules: Issuer.rules(), keys: keys)
+        let token = Issuer.token(
+            #"{"alg":"\#(name)","kid":"k"}"#, by: Issuer.rsa, digest: "SHA" + name.suffix(3),
+            isPSS: name.hasPrefix("PS")
+        )
+        #expect(verifier.rejection(token) == nil)
+    }
+
+    @Test(arguments: [
+        "at+jwt", "AT+JWT", "application/at+jwt", "Application/At+Jwt", "JWT", "jwt", "application/jwt",
+    ])
+    func `the type is compared as a media type`(_ type: String) {
+        #expect(Issuer.verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"ec","typ":"\#(type)"}"#)) == nil)
+    }
+
+    /// What stands in a header or in claims beside what is judged.
+    @Test(arguments: [
+        (#"{"alg":"ES256","kid":"ec"}"#, Issuer.claims()),
+        (#" { "kid" : "ec" ,"alg":"\u0045S256" } "#, Issuer.claims()),
+        (#"{"alg":"ES256","kid":"ec","jwk":{"kty":"oct"},"jku":"https://evil","x5c":["A"],"zip":1}"#, Issuer.claims()),
+        (Issuer.header, Issuer.claims(["aud": #"["x","other-api"]"#])),
+        (Issuer.header, Issuer.claims(["exp": "\(Issuer.now + 5).999"])),
+        (Issuer.header, Issuer.claims(["exp": "\(Issuer.now - Issuer.leeway + 1)"])),
+        (Issuer.header, Issuer.claims(["nbf": "\(Issuer.now + Issuer.leeway)"])),
+        (Issuer.header, Issuer.claims(["nbf": "-5", "iat": "0"])),
+        (Issuer.header, Issuer.claims(["iat": "\(Issuer.now + Issuer.leeway)"])),
+        (Issuer.header, Issuer.claims(["iat": nil])),
+        (Issuer.header, Issuer.claims(["scope": #"{"a":[1,2e5,{"b":null}],"a":true}"#, "": "0"])),
+    ])
+    func `what does not matter does not disturb`(_ header: String, _ claims: String) {
+        #expect(Issuer.verifier.rejection(Issuer.token(header, claims)) == nil)
+    }
+
+    @Test func `a token without key id belongs to the only key of a set`() throws {
+        let keys = try Issuer.keys(Issuer.keySet([Issuer.p256.jwk(#","kid":"ec""#), #"{"kty":"oct","k":"AAAA"}"#]))
+        let verifier = JWTVerifier(rules: Issuer.rules(), keys: keys)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256"}"#)) == nil)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"ec"}"#)) == nil)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"EC"}"#)) == .unknownKey)
+    }
+
+    @Test func `a token bound to a certificate is accepted with that one only`() {
+        let claims = Issuer.claims(["cnf": #"{"x5t#S256":"\#(base64(Self.thumbprint))"}"#])
+        let token = Issuer.token(Issuer.header, claims)
+        let verifier = Issuer.verifier
+        #expect(verifier.outcome(token, certificate: Self.thumbprint).map(\.thumbprint) == .success(Self.thumbprint))
+        #expect(verifier.rejection(token) == .certificate)
+        #expect(verifier.rejection(token, certificate: Self.thumbprint.reversed()) == .certificate)
+        #expect(verifier.rejection(token, certificate: []) == .certificate)
+        #expect(verifier.rejection(Issuer.token(), certificate: Self.thumbprint) == nil)
+    }
+
+    // MARK: - The user
+
+    @Test(arguments: ["a", "alice@example.com", "жанна", "a b", "\u{1}", String(repeating: "x", count: 1024)])
+    func `the claim that the settings name is the user`(_ user: String) {
+        let escaped = user == "\u{1}" ? #"\u0001"# : user
+        let outcome = Issuer.verifier.outcome(Issuer.token(Issuer.header, Issuer.claims(["sub": "\"\(escaped)\""])))
+        #expect(outcome.map(\.user) == .success(Array(user.utf8)))
+        let verifier = JWTVerifier(rules: Issuer.rules(userClaim: "email"), keys: Issuer.verifier.keys)
+        let claims = Issuer.claims(["sub": "7", "email": "\"\(escaped)\""])
+        #expect(verifier.outcome(Issuer.token(Issuer.header, claims)).map(\.user) == .success(Array(user.utf8)))
+    }
+
+    @Test func `with several issuers the user is the pair of issuer and claim`() {
+        let other = "https://other.example.com"
+        let rules = Issuer.rules(issuers: [Issuer.name, other])
+        let verifier = JWTVerifier(rules: rules, keys: Issuer.verifier.keys)
+        func user(_ issuer: String, _ subject: String) -> Result<String, JWTRejection> {
+            let claims = Issuer.claims(["iss": "\"\(issuer)\"", "sub": "\"\(subject)\""])
+            return verifier.outcome(Issuer.token(Issuer.header, claims)).map {
+                String(decoding: $0.user, as: UTF8.self)
+            }
+        }
+        #expect(user(Issuer.name, "alice") == .success("https://id.example.com alice"))
+        #expect(user(other, "alice") == .success("https://other.example.com alice"))
+        #expect(user(other, "https://id.example.com alice") == .success(other + " https://id.example.com alice"))
+        let room = JWTRules.userLimit - other.utf8.count - 1
+        #expect(user(other, String(repeating: "x", count: room)).map(\.utf8.count) == .success(JWTRules.userLimit))
+        #expect(user(other, String(repeating: "x", count: room + 1)) == .failure(.user))
+    }
+
+    @Test(arguments: ["", "a b", "a<b", "a\u{0}", "a\u{7f}", String(repeating: "i", count: 513)])
+    func `an issuer that could not be told from a user is not usable`(_ issuer: String) {
+        #expect(!JWTRules.isUsable(issuer: issuer))
+    }
+}

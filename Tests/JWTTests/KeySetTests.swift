@@ -1,0 +1,236 @@
+import TestSupport
+import Testing
+
+@testable import JWT
+
+struct KeySetTests {
+    private static func result(
+        _ text: String, _ algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases
+    ) -> Result<JWTKeySet, JWTKeyError> {
+        let text = Array(text.utf8)
+        do throws(JWTKeyError) {
+            return .success(try JWTKeySet(parsing: text.span, algorithms: algorithms))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private static func refusal(_ text: String) -> JWTKeyError? {
+        guard case .failure(let error) = result(text) else { return nil }
+        return error
+    }
+
+    /// Why a key is not used beside a good one; nil if it is.
+    private static func reason(
+        _ key: String, _ algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases
+    ) throws -> SkippedKey.Reason? {
+        let set = try result(Issuer.keySet([Issuer.p521.jwk(#","kid":"good""#), key]), algorithms).get()
+        #expect(set.count + set.skipped.count == 2)
+        return set.skipped.first?.reason
+    }
+
+    struct Skipped: Sendable, CustomTestStringConvertible {
+        let key: String
+        let reason: SkippedKey.Reason?
+
+        init(_ key: String, _ reason: SkippedKey.Reason?) { (self.key, self.reason) = (key, reason) }
+
+        var testDescription: String { "\(reason.map(\.description) ?? "used"): \(key.prefix(100))" }
+    }
+
+    private static let weak = SigningKey(.rsa(bits: 1024))
+    private static let koblitz = SigningKey(.ellipticCurve("secp256k1"))
+    /// An RSA key with other numbers.
+    private static func rsa(n: [UInt8] = Issuer.rsa.number("n"), e: [UInt8] = [1, 0, 1]) -> String {
+        #"{"kty":"RSA","kid":"k","n":"\#(base64(n))","e":"\#(base64(e))"}"#
+    }
+    private static func p256(x: [UInt8] = Issuer.p256.number("qx", 32), y: [UInt8] = Issuer.p256.number("qy", 32))
+        -> String
+    {
+        #"{"kty":"EC","crv":"P-256","kid":"k","x":"\#(base64(x))","y":"\#(base64(y))"}"#
+    }
+    private static func ed25519(_ x: [UInt8]) -> String {
+        #"{"kty":"OKP","crv":"Ed25519","kid":"k","x":"\#(base64(x))"}"#
+    }
+    /// The point's y with an x that does not exist: for about every other y there is none.
+    private static let offCurve = hexadecimal("0200000000000000000000000000000000000000000000000000000000000000")
+    private static let modulus = Issuer.rsa.number("n")
+
+    static let keys = [
+        Skipped(#"{"kid":"k"}"#, .unknownType),
+        Skipped(#"{"kty":"rsa"}"#, .unknownType),
+        Skipped(#"{"kty":"AKP","alg":"ML-DSA-44"}"#, .unknownType),
+        Skipped(#"{"kty":1}"#, .unknownType),
+        Skipped(#"{"kty":"oct","k":"AAAA","alg":"HS256","kid":"k"}"#, .symmetric),
+        Skipped(#"{"kty":"EC","crv":"P-192","kid":"k"}"#, .unknownCurve),
+        Skipped(koblitz.jwk(#","kid":"k""#), .unknownCurve),
+        Skipped(#"{"kty":"OKP","crv":"X25519","kid":"k","x":"AAAA"}"#, .unknownCurve),
+        Skipped(#"{"kty":"OKP","crv":"Ed448","kid":"k","x":"AAAA"}"#, .unknownCurve),
+        Skipped(#"{"kty":"OKP","kid":"k","x":"AAAA"}"#, .unknownCurve),
+        Skipped(Issuer.p256.jwk(#","kid":"k","use":"enc""#), .notForSignatures),
+        Skipped(Issuer.p256.jwk(#","kid":"k","use":"SIG""#), .notForSignatures),
+        Skipped(Issuer.p256.jwk(#","kid":"k","use":1"#), .notForSignatures),
+        Skipped(Issuer.p256.jwk(#","kid":"k","key_ops":["sign"]"#), .notForSignatures),
+        Skipped(Issuer.p256.jwk(#","kid":"k","key_ops":[]"#), .notForSignatures),
+        Skipped(Issuer.p256.jwk(#","kid":"k","key_ops":"verify""#), .notForSignatures),
+        Skipped(Issuer.p256.jwk(#","kid":"k","use":"sig","key_ops":["verify","encrypt"]"#), nil),
+        Skipped(Issuer.p256.jwk(#","kid":"k","alg":"ES384""#), .algorithmOfAnotherType(.es384)),
+        Skipped(Issuer.p256.jwk(#","kid":"k","alg":"RS256""#), .algorithmOfAnotherType(.rs256)),
+        Skipped(Issuer.rsa.jwk(#","kid":"k","alg":"ES256""#), .algorithmOfAnotherType(.es256)),
+        Skipped(Issuer.rsa.jwk(#","kid":"k","alg":"RSA-OAEP""#), .unknownAlgorithm),
+        Skipped(Issuer.rsa.jwk(#","kid":"k","alg":"HS256""#), .unknownAlgorithm),
+        Skipped(Issuer.rsa.jwk(#","kid":"k","alg":"none""#), .unknownAlgorithm),
+        Skipped(Issuer.rsa.jwk(#","kid":"k","alg":null"#), .unknownAlgorithm),
+        Skipped(Issuer.rsa.jwk(#","kid":7"#), .malformed(member: "kid")),
+        Skipped(Issuer.rsa.jwk(), .withoutKeyID),
+        Skipped(Issuer.p521.jwk(#","kid":"good""#), .repeated),
+        Skipped(Issuer.ed25519.jwk(#","kid":"k","alg":"Ed25519""#), nil),
+        Skipped(Issuer.ed25519.jwk(#","kid":"k","x5c":["A"],"x5t":"B","iat":1"#), nil),
+
+        Skipped(#"{"kty":"RSA","kid":"k","e":"AQAB"}"#, .malformed(member: "n")),
+        Skipped(#"{"kty":"RSA","kid":"k","n":"A=","e":"AQAB"}"#, .malformed(member: "n")),
+        Skipped(#"{"kty":"RSA","kid":"k","n":65537,"e":"AQAB"}"#, .malformed(member: "n")),
+        Skipped(#"{"kty":"RSA","kid":"k","n":"\#(base64(modulus))"}"#, .malformed(member: "e")),
+        Skipped(weak.jwk(#","kid":"k""#), .modulusSize(1024)),
+        Skipped(rsa(n: []), .modulusSize(0)),
+        Skipped(rsa(n: [0x7f] + modulus.dropFirst()), .modulusSize(2047)),
+        Skipped(rsa(n: [1] + [UInt8](repeating: 0xff, count: 1024)), .modulusSize(8193)),
+        Skipped(rsa(n: [0] + modulus), nil),
+        // An even number, and a prime: 2^2203 - 1.
+        Skipped(rsa(n: modulus.dropLast() + [modulus[255] - 1]), .invalidKey),
+        Skipped(rsa(n: [0x07] + [UInt8](repeating: 0xff, count: 275)), .invalidKey),
+        Skipped(rsa(e: []), .exponent), Skipped(rsa(e: [0]), .exponent), Skipped(rsa(e: [1]), .exponent),
+        Skipped(rsa(e: [1, 0, 0]), .exponent), Skipped(rsa(e: [1, 0, 0, 0, 1]), .exponent),
+        Skipped(rsa(e: [3]), nil),
+
+        Skipped(p256(), nil),
+        Skipped(p256(x: Array(Issuer.p256.number("qx", 32).dropLast())), .malformed(member: "x")),
+        Skipped(p256(y: [0] + Issuer.p256.number("qy", 32)), .malformed(member: "y")),
+        Skipped(#"{"kty":"EC","crv":"P-256","kid":"k","x":"AA"}"#, .malformed(member: "y")),
+        Skipped(p256(y: plus(Issuer.p256.number("qy", 32), [1]).suffix(32)), .invalidKey),
+        Skipped(p256(x: Issuer.p256.number("qy", 32), y: Issuer.p256.number("qx", 32)), .invalidKey),
+        Skipped(p256(x: [UInt8](repeating: 0, count: 32), y: [UInt8](repeating: 0, count: 32)), .invalidKey),
+        Skipped(p256(x: [UInt8](repeating: 0xff, count: 32)), .invalidKey),
+
+        Skipped(ed25519(Issuer.ed25519.point + [0]), .malformed(member: "x")),
+        Skipped(ed25519([UInt8](repeating: 0, count: 32)), .invalidKey),
+        Skipped(ed25519([1] + [UInt8](repeating: 0, count: 31)), .invalidKey),
+        Skipped(ed25519([1] + [UInt8](repeating: 0, count: 30) + [0x80]), .invalidKey),
+        Skipped(ed25519(hexadecimal("ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f")), .invalidKey),
+        Skipped(ed25519(hexadecimal("edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f")), .invalidKey),
+        Skipped(ed25519([UInt8](repeating: 0xff, count: 32)), .invalidKey),
+        Skipped(ed25519(hexadecimal("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a")), .invalidKey),
+        Skipped(ed25519(hexadecimal("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85")), .invalidKey),
+        Skipped(ed25519(offCurve), .invalidKey),
+    ]
+
+    @Test(arguments: keys)
+    func `a key that cannot be used is skipped for its reason`(_ skipped: Skipped) throws {
+        #expect(try Self.reason(skipped.key) == skipped.reason)
+    }
+
+    @Test func `half of all numbers are points of Ed25519's curve, and generated keys all are`() {
+        for _ in 0..<20 { #expect(Ed25519Point.isUsable(SigningKey(.ed25519).point)) }
+        var random = SeededGenerator(seed: 1)
+        var count = 0
+        for _ in 0..<400 {
+            let bytes = (0..<32).map { _ in UInt8.random(in: 0...255, using: &random) }
+            if Ed25519Point.isUsable(bytes) { count += 1 }
+        }
+        #expect(150...250 ~= count)
+    }
+
+    @Test func `the settings decide the algorithms`() throws {
+        #expect(try Self.reason(Issuer.p256.jwk(#","kid":"k""#), [.es512, .rs256]) == .algorithmNotAllowed)
+        #expect(
+            try Self.reason(Issuer.rsa.jwk(#","kid":"k","alg":"PS256""#), [.es512, .rs256]) == .algorithmNotAllowed)
+        let first: [(allowed: [JWTAlgorithm], JWTAlgorithm)] = [
+            ([.rs512, .ps256], .rs512), ([.es256, .ps384], .ps384),
+        ]
+        for (algorithms, expected) in first {
+            let set = try Self.result(Issuer.keySet([Issuer.rsa.jwk()]), algorithms).get()
+            #expect(set.key(for: nil)?.algorithm == expected)
+        }
+    }
+
+    @Test func `the only usable key is that of tokens without key id`() throws {
+        let unusable = #"{"kty":"oct","k":"AAAA","kid":"secret"}"#
+        let one = try Self.result(Issuer.keySet([unusable, Issuer.p256.jwk()])).get()
+        #expect(one.count == 1 && one.key(for: nil) != nil && one.key(for: []) == nil)
+        let two = try Self.result(Issuer.keySet([Issuer.rsa.jwk(#","kid":"a""#), Issuer.p256.jwk(#","kid":"b""#)]))
+            .get()
+        #expect(two.count == 2 && two.key(for: nil) == nil)
+        // A second key without id does not turn the first one into the only one.
+        let mixed = try Self.result(Issuer.keySet([Issuer.rsa.jwk(#","kid":"a""#), Issuer.p256.jwk()])).get()
+        #expect(mixed.count == 1 && mixed.key(for: nil) == nil && mixed.key(for: Array("a".utf8)) != nil)
+    }
+
+    private static let good = Issuer.p256.jwk(#","kid":"a""#)
+
+    @Test(arguments: [
+        ("", JWTKeyError.notJSON), ("[]", .notJSON), ("null", .notJSON), (#"{"keys":["#, .notJSON),
+        (Issuer.keySet([good]) + "x", .notJSON), ("\u{feff}" + Issuer.keySet([good]), .notJSON),
+        ("{}", .notKeySet), (#"{"keys":{}}"#, .notKeySet), (#"{"keys":[1]}"#, .notKeySet), (good, .notKeySet),
+        (#"{"keys":[[]]}"#, .notKeySet),
+        (#"{"keys":[],"keys":[\#(good)]}"#, .repeatedMember),
+        (#"{"keys":[{"kty":"EC","kty":"RSA"}]}"#, .repeatedMember),
+        (#"{"keys":[{"kty":"EC","kt\u0079":"RSA"}]}"#, .repeatedMember),
+        (Issuer.keySet([String](repeating: good, count: 101)), .tooManyKeys),
+        (Issuer.keySet([good, Issuer.rsa.jwk(#","kid":"b","d":"AA""#)]), .privateKey(position: 2, member: "d")),
+        (Issuer.keySet([Issuer.p384.jwk(#","d":"AA","use":"enc""#)]), .privateKey(position: 1, member: "d")),
+        (Issuer.keySet([Issuer.ed25519.jwk(#","d":"AA""#)]), .privateKey(position: 1, member: "d")),
+        (Issuer.keySet([Issuer.rsa.jwk(#","qi":"""#)]), .privateKey(position: 1, member: "qi")),
+        (
+            Issuer.keySet([good, Issuer.p384.jwk(#","kid":"a""#)]), .conflictingKeys(position: 2, keyID: "a")
+        ),
+        (#"{"keys":[]}"#, .noUsableKey([])),
+        (
+            #"{"keys":[{"kty":"oct","kid":"s"}]}"#,
+            .noUsableKey([SkippedKey(position: 1, keyID: Array("s".utf8), reason: .symmetric)])
+        ),
+    ])
+    func `a set that is unsafe or empty is refused as a whole`(_ text: String, _ error: JWTKeyError) {
+        #expect(Self.refusal(text) == error)
+    }
+
+    @Test func `no text of an error has a key id that could break a log`() {
+        let keyID = #"a\nb\u001b[0m<script>"#
+        guard case .noUsableKey(let skipped) = Self.refusal(#"{"keys":[{"kty":"oct","kid":"\#(keyID)"}]}"#) else {
+            Issue.record("the set was accepted")
+            return
+        }
+        #expect(skipped[0].keyID == nil)
+        #expect(skipped[0].description.hasPrefix("key 1 is not used: it is symmetric"))
+    }
+
+    // MARK: - Random texts
+
+    @Test(arguments: 0..<24 as Range<UInt64>)
+    func `any text is either a set or refused`(_ seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let set = Array(Issuer.keySet([Issuer.p256.jwk(#","kid":"a""#), Issuer.ed25519.jwk(#","kid":"b""#)]).utf8)
+        let alphabet = Array(#"{}[]:,"\u003aktyeRSAECOP0129-.dnx"#.utf8)
+        for _ in 0..<100 {
+            var text = set
+            for _ in 0...Int.random(in: 0...3, using: &random) {
+                guard !text.isEmpty else { break }
+                let place = Int.random(in: 0..<text.count, using: &random)
+                switch Int.random(in: 0..<5, using: &random) {
+                case 0: text[place] = UInt8.random(in: 0...255, using: &random)
+                case 1: text[place] = alphabet.randomElement(using: &random) ?? 0
+                case 2: text.remove(at: place)
+                case 3: text.insert(alphabet.randomElement(using: &random) ?? 0, at: place)
+                default: text.removeLast(text.count - place)
+                }
+            }
+            let keys = try? JWTKeySet(parsing: text.span, algorithms: JWTAlgorithm.allCases)
+            if let keys { #expect(1...2 ~= keys.count, "seed \(seed)") }
+        }
+        for _ in 0..<300 {
+            let text = (0..<Int.random(in: 0...80, using: &random)).map { _ in
+                alphabet.randomElement(using: &random) ?? 0
+            }
+            #expect((try? JWTKeySet(parsing: text.span, algorithms: [.es256])) == nil, "seed \(seed)")
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import Cryptography
+
+@testable import JWT
+
+/// An issuer of tokens with a key of each kind, and a server that knows its keys.
+enum Issuer {
+    static let rsa = SigningKey(.rsa(bits: 2048))
+    static let p256 = SigningKey(.ellipticCurve("P-256"))
+    static let p384 = SigningKey(.ellipticCurve("P-384"))
+    static let p521 = SigningKey(.ellipticCurve("P-521"))
+    static let ed25519 = SigningKey(.ed25519)
+    /// Not in the set.
+    static let stranger = SigningKey(.ellipticCurve("P-256"))
+
+    static let name = "https://id.example.com"
+    /// The time at which tokens are verified.
+    static let now: Int64 = 1_800_000_000
+    static let leeway: Int64 = 30
+
+    static let set = keySet([
+        rsa.jwk(#","kid":"rsa""#), rsa.jwk(#","kid":"ps","alg":"PS256""#),
+        p256.jwk(#","kid":"ec","use":"sig","alg":"ES256""#), p384.jwk(#","kid":"p384""#),
+        p521.jwk(#","kid":"p521""#), ed25519.jwk(#","kid":"ed","key_ops":["verify"]"#),
+    ])
+
+    static func keySet(_ keys: [String]) -> String { #"{"keys":[\#(keys.joined(separator: ","))]}"# }
+
+    static func rules(
+        issuers: [String] = [name], types: [String] = ["at+jwt", "JWT"],
+        algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases, userClaim: String = "sub"
+    ) -> JWTRules {
+        JWTRules(
+            issuers: issuers, audiences: ["api", "other-api"], algorithms: algorithms, types: types,
+            userClaim: userClaim, leeway: leeway
+        )
+    }
+
+    static func keys(_ text: String, algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases) throws -> JWTKeySet {
+        try JWTKeySet(parsing: Array(text.utf8).span, algorithms: algorithms)
+    }
+
+    static let verifier: JWTVerifier = {
+        guard let keys = try? keys(set) else { preconditionFailure("the set is good") }
+        return JWTVerifier(rules: rules(), keys: keys)
+    }()
+
+    /// A header of the EC key.
+    static let header = #"{"alg":"ES256","typ":"at+jwt","kid":"ec"}"#
+
+    /// Good claims, some of them replaced by other JSON or (nil) left out.
+    static func claims(_ changes: [String: String?] = [:]) -> String {
+        var members = [
+            "iss": "\"\(name)\"", "aud": "\"api\"", "sub": "\"alice\"", "exp": "\(now + 300)", "iat": "\(now - 10)",
+        ]
+        for (name, value) in changes { members[name] = value }
+        return "{" + members.sorted { $0.key < $1.key }.map { "\"\($0.key)\":\($0.value)" }.joined(separator: ",") + "}"
+    }
+
+    /// A signed token.
+    static func token(
+        _ header: String = header, _ claims: String = claims(), by key: SigningKey = p256, digest: String = "SHA256",
+        isPSS: Bool = false
+    ) -> String {
+        let signed = base64(header) + "." + base64(claims)
+        return signed + "." + base64(key.sign(Array(signed.utf8), digest: digest, isPSS: isPSS))
+    }
+}
+
+extension JWTVerifier {
+    /// The outcome for a token's text.
+    func outcome(
+        _ token: String, at time: Int64 = Issuer.now, certificate: [UInt8]? = nil
+    ) -> Result<VerifiedToken, JWTRejection> {
+        outcome(Array(token.utf8), at: time, certificate: certificate)
+    }
+
+    func outcome(
+        _ token: [UInt8], at time: Int64 = Issuer.now, certificate: [UInt8]? = nil
+    ) -> Result<VerifiedToken, JWTRejection> {
+        do throws(JWTRejection) {
+            return .success(try verify(token.span, at: time, certificateThumbprint: certificate))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// Why a token is refused; nil if it is accepted.
+    func rejection(
+        _ token: String, at time: Int64 = Issuer.now, certificate: [UInt8]? = nil
+    ) -> JWTRejection? {
+        guard case .failure(let rejection) = outcome(token, at: time, certificate: certificate) else { return nil }
+        return rejection
+    }
+}

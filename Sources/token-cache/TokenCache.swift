@@ -22,6 +22,7 @@ struct TokenCache: AsyncParsableCommand {
         ],
         groupedSubcommands: [
             CommandGroup(name: "Tokens", subcommands: [Get.self, Put.self, Delete.self, List.self]),
+            CommandGroup(name: "Access", subcommands: [Access.self]),
             CommandGroup(
                 name: "Store",
                 subcommands: [

@@ -39,8 +39,8 @@ extension Setting {
         Setting(
             "access.api.keys_file", \.access.apiKeysFile, .text("the path of a file, or empty"), takesEffect: .atStart,
             """
-            The file with the API keys of the app's server; empty for no API. It has only hashes of the keys. It is read again
-            when it changes.
+            The file with the API keys of the app's server, which `token-cache access keys add` creates; empty for no API. It
+            has only hashes of the keys. It is read again when it changes.
             """
         ),
     ]

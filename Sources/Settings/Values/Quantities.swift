@@ -23,7 +23,7 @@ package enum Quantities {
     /// Reads a length of time, such as `500ms`, `10s`, `2m`, `1h` or `30d`.
     ///
     /// A number without a unit is in seconds. Nil if the text is no length of time.
-    static func duration(_ text: String) -> Duration? {
+    package static func duration(_ text: String) -> Duration? {
         guard let (number, unit) = split(text) else { return nil }
         // A century is longer than anything waits, and keeps the sums below from overflowing.
         guard number < 36_500 * 86_400 else { return nil }

@@ -5,9 +5,9 @@
 ///   time zones, the SDK's distant past among them (`0001-12-31T16:07:02.000-075258` in Los Angeles).
 /// - A space stands for the zone's plus sign, as form decoding turns one into the other.
 /// - Every date is Gregorian, also before 1582, and every minute has 60 seconds.
-enum ExpirationDate {
+package enum ExpirationDate {
     /// Seconds since 1970 without the fraction; nil if the text is not such a date.
-    static func seconds(_ text: Span<UInt8>) -> Int64? {
+    package static func seconds(_ text: Span<UInt8>) -> Int64? {
         guard text.count > 19,
             let year = number(text, at: 0, digits: 4), text[4] == UInt8(ascii: "-"),
             let month = number(text, at: 5, digits: 2), text[7] == UInt8(ascii: "-"),

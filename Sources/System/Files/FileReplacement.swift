@@ -1,0 +1,41 @@
+internal import Glibc
+
+/// Replaces small files as a whole, so that the old or the new one exists whatever happens.
+package enum FileReplacement {
+    /// Writes bytes to a new file beside the old one, syncs it and renames it over the old one, durably.
+    ///
+    /// If root creates the file, it gets the owner of the one that it replaces, or of its folder. Two processes must not
+    /// replace the same file at once.
+    ///
+    /// - Parameters:
+    ///   - path: Not a symbolic link, which would be replaced itself.
+    ///   - bytes: The new contents.
+    package static func replace(_ path: String, with bytes: [UInt8]) throws(SystemError) {
+        let temporary = path + ".new"
+        // One that an earlier attempt has left.
+        _ = unsafe unlink(temporary)
+        let descriptor = try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        descriptor.adoptOwner(of: path)
+        do throws(SystemError) {
+            try BlockingIO.write(bytes, to: descriptor.number)
+            guard fsync(descriptor.number) == 0 else { throw SystemError.last("fsync") }
+            guard unsafe rename(temporary, path) == 0 else { throw SystemError.last("rename") }
+        } catch {
+            _ = unsafe unlink(temporary)
+            throw error
+        }
+        try Folder.synchronize(Path.folder(of: path))
+    }
+
+    /// Locks the folder of a file while `body` reads and replaces the file (flock(2)), so that no change of another process
+    /// that does the same is lost.
+    package static func withLock<Result, Failure: Error>(
+        onFolderOf path: String, _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        // A folder that cannot be locked, as on some network file systems, is changed all the same.
+        let descriptor = unsafe open(Path.folder(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        defer { close(descriptor) }
+        _ = retryingInterrupts { flock(descriptor, LOCK_EX) }
+        return try body()
+    }
+}

@@ -1,0 +1,196 @@
+import Foundation
+import System
+import TestSupport
+import Testing
+
+@testable import TokenService
+
+@Suite struct APIKeysTests {
+    private let folder: TemporaryDirectory
+    private var path: String { folder.path + "/api-keys" }
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    private static let digest = String(repeating: "0a", count: 32)
+    private static let line = #"{"name":"a","scopes":["sessions"],"sha256":"\#(digest)","created":5}"#
+
+    /// Makes a key in the file; returns its secret.
+    @discardableResult
+    private func add(_ name: String, _ scopes: Set<APIScope> = [.sessions], expiresAt: Int64? = nil) throws -> String {
+        let secret = try APIKeySecret.random()
+        let digest = try #require(try APIKeySecret.digest(of: Array(secret.utf8).span))
+        try APIKeyFile.change(path) {
+            try $0.add(APIKey(name: name, scopes: scopes, createdAt: 5, expiresAt: expiresAt), digest: digest)
+        }
+        return secret
+    }
+
+    private func find(_ text: String, in keys: APIKeys, at time: Int64 = 10) throws -> APIKeys.Lookup {
+        try keys.find(Array(text.utf8).span, at: time)
+    }
+
+    @Test func `a key is found by its secret, until it expires`() throws {
+        let secret = try add("a.b-c_1", [.tokensRead, .erase])
+        let other = try add("other", expiresAt: 20)
+        let keys = try #require(try APIKeyFile.load(path))
+        let key = APIKey(name: "a.b-c_1", scopes: [.erase, .tokensRead], createdAt: 5, expiresAt: nil)
+        #expect(try find(secret, in: keys) == .found(key))
+        let expiring = APIKey(name: "other", scopes: [.sessions], createdAt: 5, expiresAt: 20)
+        #expect(try find(other, in: keys, at: 19) == .found(expiring))
+        #expect(try find(other, in: keys, at: 20) == .expired(expiring))
+        #expect(keys.all == [key, expiring])
+    }
+
+    @Test func `nothing but the secret itself finds a key`() throws {
+        let secret = try add("a")
+        let keys = try #require(try APIKeyFile.load(path))
+        #expect(secret.hasPrefix("tck_") && secret.utf8.count == 47)
+        var others = ["", "tck_", secret.uppercased(), secret + "=", " " + secret, secret + "\n"]
+        others.append("tcs_" + secret.dropFirst(4))
+        others += (0..<secret.count).map { String(secret.prefix($0)) }
+        // Each byte changed in one bit.
+        for index in secret.utf8.indices {
+            var bytes = Array(secret.utf8)
+            bytes[secret.utf8.distance(from: secret.startIndex, to: index)] ^= 1
+            others.append(String(decoding: bytes, as: UTF8.self))
+        }
+        for text in others { #expect(try find(text, in: keys) == .unknown) }
+        let text = try String(contentsOfFile: path, encoding: .utf8)
+        #expect(!text.contains(secret) && !text.contains(secret.dropFirst(4)))
+    }
+
+    @Test func `a file keeps its keys, whatever their scopes`() throws {
+        for bits in 1..<16 {
+            let scopes = APIScope.allCases.enumerated().filter { bits >> $0.offset & 1 == 1 }.map(\.element)
+            try add("key\(bits)", Set(scopes))
+        }
+        let keys = try #require(try APIKeyFile.load(path))
+        #expect(keys.all.count == 15 && Set(keys.all.map(\.scopes)).count == 15)
+        #expect(try APIKeysText.keys(of: APIKeysText.bytes(of: keys)).entries == keys.entries)
+        #expect(try FileStatus.read(path).permissions == "0600")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["api-keys"])
+    }
+
+    @Test(
+        arguments: [
+            ("nonsense", "line 1: it is no JSON object with a key"),
+            ("{}", "line 1: a key needs name, scopes, sha256 and created"),
+            (line + "\n\n# more\n" + line, "line 4: a is the name of an earlier key too"),
+            (line + "\n" + line.replacing(#""a""#, with: #""b""#), "line 2: an earlier key has the same secret as b"),
+            (line + "x", "line 1: it is no JSON object with a key"),
+            (line.replacing(":5", with: ":-5"), "line 1: created is no number of seconds since 1970"),
+            (line.replacing(":5", with: ":5.0"), "line 1: created is no number of seconds since 1970"),
+            (line.replacing(":5", with: #":"5""#), "line 1: created is no number of seconds since 1970"),
+            (line.replacing(":5", with: ":5,\"expires\":null"), "line 1: expires is no number of seconds since 1970"),
+            (
+                line.replacing(":5", with: ":5,\"expire\":7"),
+                "line 1: it has an unknown member; allowed are name, scopes, sha256, created and expires"
+            ),
+            (line.replacing(":5", with: ":5,\"name\":\"b\""), "line 1: a member is there twice"),
+            (
+                line.replacing("[\"sessions\"]", with: "[]"),
+                "line 1: it has an unknown scope or none; allowed are sessions, tokens:read, tokens:write, erase"
+            ),
+            (
+                line.replacing("[\"sessions\"]", with: "[\"sessions\",\"all\"]"),
+                "line 1: it has an unknown scope or none; allowed are sessions, tokens:read, tokens:write, erase"
+            ),
+            (
+                line.replacing("\"a\"", with: "\"a b\""),
+                "line 1: its name is not allowed; allowed is 1 to 64 letters, digits, dots, - and _"
+            ),
+            (
+                line.replacing("0a0a", with: "0A0A"),
+                "line 1: its sha256 is not 64 hexadecimal digits in lower case"
+            ),
+            (
+                line.replacing("\"0a0a", with: "\"0a"), "line 1: its sha256 is not 64 hexadecimal digits in lower case"
+            ),
+        ]
+    )
+    func `a line that is no key is named, and nothing of it is shown`(text: String, reason: String) throws {
+        #expect {
+            _ = try APIKeysText.keys(of: Array(text.utf8))
+        } throws: { error in
+            guard let error = error as? APIKeysText.Malformed else { return false }
+            return "line \(error.line): \(error.reason)" == reason
+        }
+    }
+
+    @Test func `whatever becomes of a file, it is read or refused`() throws {
+        let original = Array((Self.line + "\n# x\n").utf8)
+        var generator = SeededGenerator(seed: 19)
+        for _ in 0..<20_000 {
+            var text = original
+            for _ in 0..<Int.random(in: 1...4, using: &generator) {
+                let index = Int.random(in: 0..<text.count, using: &generator)
+                switch Int.random(in: 0..<3, using: &generator) {
+                case 0: text[index] = .random(in: 0...255, using: &generator)
+                case 1: text.remove(at: index)
+                default: text.insert(.random(in: 0...255, using: &generator), at: index)
+                }
+            }
+            guard let keys = try? APIKeysText.keys(of: text) else { continue }
+            for entry in keys.entries {
+                #expect(APIKey.isName(entry.key.name) && !entry.key.scopes.isEmpty && entry.digest.count == 32)
+            }
+        }
+    }
+
+    @Test func `a changed file is read again, and a bad one leaves the keys as they are`() throws {
+        #expect(throws: APIKeyFileError.missing(path: path)) { try APIKeyFile(path: path) }
+        let secret = try add("a")
+        let file = try APIKeyFile(path: path)
+        #expect(!file.hasChanged)
+        let second = try add("b")
+        #expect(file.hasChanged)
+        #expect(try find(second, in: file.keys) == .unknown)
+        try file.reload()
+        #expect(try find(second, in: file.keys) != .unknown && !file.hasChanged)
+        try "nonsense".write(toFile: path, atomically: true, encoding: .utf8)
+        chmod(path, 0o600)
+        #expect(file.hasChanged)
+        #expect(throws: APIKeyFileError.self) { try file.reload() }
+        // Reported once; the keys stay.
+        #expect(try !file.hasChanged && find(secret, in: file.keys) != .unknown)
+        try FileManager.default.removeItem(atPath: path)
+        #expect(file.hasChanged)
+        #expect(throws: APIKeyFileError.missing(path: path)) { try file.reload() }
+        #expect(try !file.hasChanged && find(secret, in: file.keys) != .unknown)
+    }
+
+    @Test func `a file that others may write to is refused`() throws {
+        try add("a")
+        for mode: mode_t in [0o620, 0o602, 0o666] {
+            chmod(path, mode)
+            #expect(throws: APIKeyFileError.writable(path: path)) { _ = try APIKeyFile.load(path) }
+        }
+        chmod(path, 0o644)
+        #expect(try APIKeyFile.load(path)?.all.count == 1)
+    }
+
+    @Test func `keys that are made at once are all there`() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<20 { group.addTask { try self.add("key\(number)") } }
+            try await group.waitForAll()
+        }
+        #expect(try APIKeyFile.load(path)?.all.count == 20)
+    }
+
+    @Test func `a change that fails leaves the file as it was, and a link where it is`() throws {
+        let target = folder.path + "/target"
+        try add("a")
+        try FileManager.default.moveItem(atPath: path, toPath: target)
+        try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: target)
+        let before = try Data(contentsOf: URL(filePath: target))
+        #expect(throws: APIKeys.AdditionError.nameExists) { try add("a") }
+        #expect(try Data(contentsOf: URL(filePath: target)) == before)
+        try add("b")
+        #expect(try FileStatus.read(path, followingLinks: false).isLink)
+        #expect(try APIKeyFile.load(target)?.all.map(\.name) == ["a", "b"])
+        #expect(try APIKeyFile.change(path) { $0.remove(named: "a")?.name } == "a")
+        #expect(try APIKeyFile.load(path)?.all.map(\.name) == ["b"])
+    }
+}

@@ -116,7 +116,7 @@ let package = Package(
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: tested),
         // What every store does, and a store in memory that does it.
         .target(
-            name: "StoreConformance", dependencies: ["TokenStore"], path: "Tests/StoreConformance",
+            name: "StoreConformance", dependencies: ["Cryptography", "TokenStore"], path: "Tests/StoreConformance",
             swiftSettings: tested
         ),
         .testTarget(name: "SystemTests", dependencies: ["System", "TestSupport"], swiftSettings: tested),
@@ -146,7 +146,8 @@ let package = Package(
         .testTarget(
             name: "TokenServiceTests",
             dependencies: [
-                "Cryptography", "TokenService", "HTTP", "SQLiteStore", "System", "TokenStore", "TestSupport",
+                "Cryptography", "TokenService", "HTTP", "SQLiteStore", "StoreConformance", "System", "TokenStore",
+                "TestSupport",
             ],
             swiftSettings: tested
         ),

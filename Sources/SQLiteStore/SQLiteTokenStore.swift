@@ -120,7 +120,7 @@ extension SQLiteTokenStore {
         let counted = state.metrics
         let keys = state.sealing.ring?.keys ?? []
         return StoreMetrics(
-            writes: counted.writes.value, tokens: counted.tokens.value,
+            writes: counted.writes.value, tokens: counted.tokens.value, sessions: counted.sessions.value,
             queuedBytes: writerThread.admission.waitingBytes,
             commitTime: counted.commitTime.reading, syncTime: counted.syncTime.reading,
             groupSize: counted.groupSize.reading, expired: counted.expired.value,

@@ -6,6 +6,8 @@ package struct StoreMetrics: Sendable {
     package var writes: UInt64
     /// Tokens in the store, as of the last write.
     package var tokens: UInt64?
+    /// Sessions of users in the store, as of the last write.
+    package var sessions: UInt64?
     /// Bytes of tokens that wait to be written.
     package var queuedBytes: Int
     /// Time of each group's transaction, including the sync; failed groups count as well.
@@ -26,13 +28,15 @@ package struct StoreMetrics: Sendable {
     package var unreadableReads: Int
 
     package init(
-        writes: UInt64, tokens: UInt64? = nil, queuedBytes: Int = 0, commitTime: Histogram.Reading? = nil,
+        writes: UInt64, tokens: UInt64? = nil, sessions: UInt64? = nil, queuedBytes: Int = 0,
+        commitTime: Histogram.Reading? = nil,
         syncTime: Histogram.Reading? = nil, groupSize: Histogram.Reading? = nil, expired: UInt64 = 0,
         isExpiryHeld: Bool = false, databaseBytes: Int? = nil, walBytes: Int? = nil,
         keySeals: [(keyNumber: Int, seals: Int64)] = [], unreadableReads: Int = 0
     ) {
         self.writes = writes
         self.tokens = tokens
+        self.sessions = sessions
         self.queuedBytes = queuedBytes
         self.commitTime = commitTime
         self.syncTime = syncTime

@@ -25,13 +25,20 @@ TABLES_OF_VERSION_2 = """
     DROP TABLE token;
     ALTER TABLE token_2 RENAME TO token;
     ALTER TABLE store DROP COLUMN slot_key;
+    ALTER TABLE store DROP COLUMN version_limit;
+    ALTER TABLE store DROP COLUMN sessions;
+    DROP TABLE session;
     ALTER TABLE store DROP COLUMN looked_at;
     DROP TABLE seal;
     PRAGMA user_version = 2;
 """
 
 
-CHANGES_TO_VERSION_3 = "ALTER TABLE store DROP COLUMN looked_at; DROP TABLE seal; PRAGMA user_version = 3"
+CHANGES_TO_VERSION_4 = """
+    ALTER TABLE token DROP COLUMN version; ALTER TABLE store DROP COLUMN version_limit;
+    ALTER TABLE store DROP COLUMN sessions; DROP TABLE session; PRAGMA user_version = 4;
+"""
+CHANGES_TO_VERSION_3 = CHANGES_TO_VERSION_4 + "ALTER TABLE store DROP COLUMN looked_at; DROP TABLE seal; PRAGMA user_version = 3"
 
 
 @pytest.fixture(params=["sealed", "in the clear"])
@@ -73,7 +80,7 @@ def test_a_store_of_the_second_version_is_converted_once(serve, settings):
     server.stop()
     set_back(server.data)
     report = command(server.data, "doctor", environment=environment(settings)).stdout
-    assert "schema 2, which the next start converts to 4" in report
+    assert "schema 2, which the next start converts to 5" in report
     for is_first in (True, False):
         server = serve(settings, data=server.data)
         assert (f"converting the store {server.data}/tokens.db" in server.log()) == is_first
@@ -91,10 +98,10 @@ def test_a_store_of_the_third_version_is_changed_in_its_place(serve, settings):
         database.executescript(CHANGES_TO_VERSION_3)
     inode = (server.data / "tokens.db").stat().st_ino
     report = command(server.data, "doctor", environment=environment(settings)).stdout
-    assert "schema 3, which the next start converts to 4" in report
+    assert "schema 3, which the next start converts to 5" in report
     for is_first in (True, False):
         server = serve(settings, data=server.data)
-        assert ("had schema 3 and has schema 4 now" in server.log()) == is_first
+        assert ("had schema 3 and has schema 5 now" in server.log()) == is_first
         check(server, 50)
         report = command(server.data, "doctor").stdout
         # Only for an encrypted store.

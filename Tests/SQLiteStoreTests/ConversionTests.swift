@@ -63,7 +63,8 @@ import Testing
         let connection = try SQLiteConnection(path: path, mode: .readOnly)
         #expect(try connection.integer("PRAGMA user_version") == Schema.version)
         #expect(
-            try connection.text("SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index'")
+            try connection.text(
+                "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'token'")
                 == "token_by_expiration")
     }
 

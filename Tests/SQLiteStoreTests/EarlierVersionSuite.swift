@@ -84,7 +84,21 @@ extension EarlierVersionSuite {
     func setBackToThirdVersion() throws {
         try EarlierForm.setBack(data)
         try SQLiteConnection(path: path, mode: .readWrite).execute(
-            "ALTER TABLE store DROP COLUMN looked_at; DROP TABLE seal; PRAGMA user_version = 3")
+            "\(Self.changesToVersion4); ALTER TABLE store DROP COLUMN looked_at; DROP TABLE seal; PRAGMA user_version = 3"
+        )
+    }
+
+    /// What makes a store of this version one of version 4.
+    private static var changesToVersion4: String {
+        """
+        ALTER TABLE token DROP COLUMN version; ALTER TABLE store DROP COLUMN version_limit;
+        ALTER TABLE store DROP COLUMN sessions; DROP TABLE session; PRAGMA user_version = 4
+        """
+    }
+
+    /// Makes a store that nobody has open one of version 4.
+    func setBackToFourthVersion() throws {
+        try SQLiteConnection(path: path, mode: .readWrite).execute(Self.changesToVersion4)
     }
 
     /// Does something with a store in the clear that nobody has open.

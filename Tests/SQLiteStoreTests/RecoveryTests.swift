@@ -202,7 +202,8 @@ import Testing
         }
         await #expect(throws: StoreError.self) { try await store.change(Retention(sinceWritten: .seconds(1_000))) }
         let names = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-            try writer.connection.text("SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index'")
+            try writer.connection.text(
+                "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'token'")
         }
         #expect(names == "token_by_expiration")
     }

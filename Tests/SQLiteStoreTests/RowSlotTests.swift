@@ -139,8 +139,8 @@ import Testing
         store.close()
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
             """
-            INSERT INTO token SELECT slot + 1, key, written_at, expires_at, key_number, value FROM token;
-            INSERT INTO token SELECT -1, key, written_at, expires_at, key_number, value FROM token LIMIT 1;
+            INSERT INTO token SELECT slot + 1, key, written_at, expires_at, key_number, version, value FROM token;
+            INSERT INTO token SELECT -1, key, written_at, expires_at, key_number, version, value FROM token LIMIT 1;
             UPDATE store SET tokens = 3
             """
         )

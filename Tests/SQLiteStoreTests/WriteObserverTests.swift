@@ -12,6 +12,8 @@ import TokenStore
         let calls = Mutex<[String]>([])
 
         func willWrite(_ ids: [[UInt8]]) { note("will", ids) }
+        func willEnd(_ sessions: [SessionKey]) {}
+        func didEnd(_ sessions: [SessionKey]) {}
         func didWrite(_ ids: [[UInt8]]) { note("did", ids) }
         func didChangeEverything() { note("everything", []) }
 

@@ -20,7 +20,7 @@ package actor ConformanceHandle {
         work()
     }
 
-    private var opened: any StoreHandle {
+    var opened: any StoreHandle {
         get throws {
             guard let handle else { throw StoreError.closed }
             return handle
@@ -43,7 +43,7 @@ package actor ConformanceHandle {
     }
 
     package func get(_ id: String) async throws -> String? {
-        guard case .found(let info, _) = try await fetch(Array(id.utf8)) else { return nil }
+        guard case .found(let info, _, _) = try await fetch(Array(id.utf8)) else { return nil }
         return String(decoding: info, as: UTF8.self)
     }
 
@@ -57,9 +57,9 @@ package actor ConformanceHandle {
         // Runs as soon as the call below waits, like a loop's end of turn.
         Task { self.flush() }
         let outcome = await withCheckedContinuation { continuation in
-            handle.store(value, under: id) { continuation.resume(returning: $0) }
+            handle.store(value, under: id, if: WriteCondition()) { continuation.resume(returning: $0) }
         }
-        try outcome.get()
+        _ = try outcome.get()
     }
 
     /// Begins writes without handing them over.
@@ -69,7 +69,9 @@ package actor ConformanceHandle {
         let handle = try opened
         finished = []
         for (number, write) in writes.enumerated() {
-            handle.store(Array(write.value.utf8), under: Array(write.id.utf8)) { _ in self.finished.append(number) }
+            handle.store(Array(write.value.utf8), under: Array(write.id.utf8), if: WriteCondition()) { _ in
+                self.finished.append(number)
+            }
         }
         return finished
     }

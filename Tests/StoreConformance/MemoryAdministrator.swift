@@ -1,3 +1,4 @@
+import Synchronization
 import TokenStore
 
 /// Administers a `MemoryStore`; without any of the capabilities that only some stores have.
@@ -13,16 +14,25 @@ struct MemoryAdministrator: StoreAdministrator {
     var verifier: (any StoreVerifier)? { nil }
 
     func fetch(_ id: [UInt8]) -> [UInt8]? {
-        if case .found(let info, _) = store.fetch(id) { info } else { nil }
+        if case .found(let info, _, _) = store.fetch(id) { info } else { nil }
     }
 
     func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) -> [Result<Void, StoreError>] {
-        let rows = tokens.map {
-            ($0.token.id, MemoryRow(info: $0.token.info, writtenAt: $0.writtenAt ?? MemoryRow.now))
-        }
-        return store.commit(rows, admittedBytes: 0, keepsNewer: keepsNewer)
+        let outcomes = Mutex<[Result<Void, StoreError>]>([])
+        store.commit(
+            tokens.map { token, writtenAt in
+                MemoryChange(writtenID: token.id) { store, retention, error in
+                    let row = MemoryRow(info: token.info, writtenAt: writtenAt ?? MemoryRow.now)
+                    let outcome =
+                        error.map { .failure($0) }
+                        ?? store.write(row, under: token.id, retention, keepsNewer: keepsNewer).map { _ in }
+                    outcomes.withLock { $0.append(outcome) }
+                }
+            }
+        )
+        return outcomes.withLock { $0 }
     }
 
     func remove(_ ids: [[UInt8]]) -> Int {

@@ -37,7 +37,8 @@ package final class MemoryStore: TokenStore {
 
     package var metrics: StoreMetrics {
         let (writes, queuedBytes) = state.withLock { ($0.writes, $0.queuedBytes) }
-        return StoreMetrics(writes: writes, tokens: UInt64(disk.count), queuedBytes: queuedBytes)
+        return StoreMetrics(
+            writes: writes, tokens: UInt64(disk.count), sessions: UInt64(disk.sessionCount), queuedBytes: queuedBytes)
     }
 
     package func report(writesTo observer: any WriteObserver) {
@@ -63,7 +64,8 @@ package final class MemoryStore: TokenStore {
     func fetch(_ id: [UInt8], upTo limit: Int = .max) -> Fetched {
         let retention = state.withLock(\.retention)
         guard let row = disk.row(of: id), row.isCurrent(retention) else { return .nothing }
-        return row.info.count <= limit ? .found(row.info, until: row.deadline(retention)) : .longer
+        return row.info.count <= limit
+            ? .found(row.info, until: row.deadline(retention), version: row.version) : .longer
     }
 
     /// Counts a token that is to wait; the error if it may not.
@@ -75,22 +77,76 @@ package final class MemoryStore: TokenStore {
         }
     }
 
-    func commit(_ rows: [(id: [UInt8], row: MemoryRow)], admittedBytes: Int, keepsNewer: Bool = false) -> [Result<
-        Void, StoreError
-    >] {
-        let observer = state.withLock { state in
+    /// Makes changes, one after the other.
+    func commit(_ changes: [MemoryChange], admittedBytes: Int = 0) {
+        let (observer, retention) = state.withLock { state in
             state.queuedBytes -= admittedBytes
-            return state.observer
+            return (state.observer, state.retention)
         }
-        let ids = rows.map(\.id)
+        let ids = changes.compactMap(\.writtenID)
         observer?.willWrite(ids)
         defer { observer?.didWrite(ids) }
-        return rows.map { id, row in
-            if state.withLock(\.isClosed) { return .failure(.closed) }
-            let outcome = disk.write(row, under: id, tokenLimit: options.tokenLimit, keepsNewer: keepsNewer)
-            if case .success = outcome { state.withLock { $0.writes += 1 } }
-            return outcome
+        for change in changes {
+            let isClosed = state.withLock(\.isClosed)
+            change.carryOut(on: self, retention, isClosed ? .closed : nil)
         }
+    }
+
+    func write(
+        _ row: MemoryRow, under id: [UInt8], if condition: WriteCondition = WriteCondition(), _ retention: Retention,
+        keepsNewer: Bool = false
+    ) -> Result<TokenVersion, StoreError> {
+        let outcome = disk.write(
+            row, under: id,
+            MemoryDisk.Rules(
+                condition: condition, tokenLimit: options.tokenLimit, keepsNewer: keepsNewer, retention: retention))
+        if case .success = outcome { state.withLock { $0.writes += 1 } }
+        return outcome
+    }
+
+    func remove(_ id: [UInt8], if condition: WriteCondition, _ retention: Retention) -> Result<Bool, StoreError> {
+        disk.remove(id, MemoryDisk.Rules(condition: condition, retention: retention))
+    }
+
+    // MARK: - Sessions
+
+    func create(_ request: NewSession) -> CreatedSession {
+        disk.add(
+            UserSession(
+                id: request.id, user: request.user, createdAt: request.createdAt, expiresAt: request.expiresAt,
+                lastUsedAt: request.createdAt), request.key)
+        let all = disk.sessions { $1.user == request.user }
+        let ended = all.dropLast(max(1, request.perUser))
+        end(Array(ended))
+        return CreatedSession(id: request.id, expiresAt: request.expiresAt, ended: ended.count)
+    }
+
+    /// Ends the sessions that fit.
+    func end(where fits: (UserSession) -> Bool) -> [UserSession] {
+        let found = disk.sessions { fits($1) }
+        end(found)
+        return found.map(\.session)
+    }
+
+    private func end(_ sessions: [(key: SessionKey, session: UserSession)]) {
+        guard !sessions.isEmpty else { return }
+        let (observer, keys) = (state.withLock(\.observer), sessions.map(\.key))
+        observer?.willEnd(keys)
+        disk.removeSessions(Set(keys))
+        observer?.didEnd(keys)
+    }
+
+    func noteUse(of key: SessionKey, at time: Int64) {
+        disk.noteUse(of: key, at: time)
+    }
+
+    func find(_ key: SessionKey) -> FoundSession {
+        let found = disk.sessions { $0 == key && $1.expiresAt > MemoryRow.now }.first
+        return found.map { .found($0.session) } ?? .nothing
+    }
+
+    func sessions(of user: [UInt8]) -> [UserSession] {
+        disk.sessions { $1.user == user && $1.expiresAt > MemoryRow.now }.map(\.session)
     }
 
     func remove(_ ids: [[UInt8]]) -> Int {

@@ -1,15 +1,17 @@
+import Cryptography
 import TokenStore
 
-/// A handle of a `MemoryStore`: writes are gathered until `flush`, and their outcomes delivered.
+/// A handle of a `MemoryStore`: changes are gathered until `flush`, and their outcomes delivered.
 ///
 /// Unchecked: it belongs to its thread; what is sent elsewhere comes back through `deliver`.
 final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     private let store: MemoryStore
     private let readsLater: Bool
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
-    private var gathered: [(id: [UInt8], row: MemoryRow)] = []
+    private var gathered: [MemoryChange] = []
     private var admittedBytes = 0
-    private var completions: [(Result<Void, StoreError>) -> Void] = []
+    /// Calls of completions with the outcomes of the changes that were made.
+    private var outcomes: [() -> Void] = []
 
     init(
         _ store: MemoryStore, readsLater: Bool, deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
@@ -31,23 +33,84 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
+        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
     ) {
-        let bytes = Token.waitingBytes(id: id, info: tokenInfo)
+        let row = MemoryRow(info: tokenInfo, writtenAt: MemoryRow.now)
+        gather(Token.waitingBytes(id: id, info: tokenInfo), writing: id, completion) {
+            $0.write(row, under: id, if: condition, $1)
+        }
+    }
+
+    func remove(
+        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+    ) {
+        gather(Token.waitingBytes(id: id, info: []), writing: id, completion) { $0.remove(id, if: condition, $1) }
+    }
+
+    private func gather<Value>(
+        _ bytes: Int, writing id: [UInt8]? = nil, _ completion: @escaping (Result<Value, StoreError>) -> Void,
+        _ body: @escaping (MemoryStore, Retention) -> Result<Value, StoreError>
+    ) {
         if let error = store.admit(bytes) { return completion(.failure(error)) }
-        gathered.append((id, MemoryRow(info: tokenInfo, writtenAt: MemoryRow.now)))
         admittedBytes += bytes
-        completions.append(completion)
+        gathered.append(
+            MemoryChange(writtenID: id) { [self] store, retention, error in
+                let outcome = error.map { .failure($0) } ?? body(store, retention)
+                outcomes.append { completion(outcome) }
+            }
+        )
+    }
+
+    // MARK: - Sessions
+
+    func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
+        do throws(CryptographyError) {
+            let digest = try SHA256Digest.digest(of: secret)
+            return SessionKey(digest.span)
+        } catch {
+            throw .sealing(SealingError(error))
+        }
+    }
+
+    func findSession(
+        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+    ) throws(StoreError) -> FoundSession? {
+        guard readsLater else { return store.find(key) }
+        let completion = Handover(makeCompletion())
+        deliver { [store] in completion.value(.success(store.find(key))) }
+        return nil
+    }
+
+    func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void) {
+        completion(.success(store.sessions(of: user)))
+    }
+
+    func noteUse(of key: SessionKey, at unixTime: Int64) {
+        gathered.append(MemoryChange { store, _, error in if error == nil { store.noteUse(of: key, at: unixTime) } })
+    }
+
+    func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void) {
+        gather(request.user.count, completion) { store, _ in .success(store.create(request)) }
+    }
+
+    func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void) {
+        gather(0, completion) { store, _ in
+            .success(store.end { $0.id == id }.first.map { EndedSession(id: $0.id, user: $0.user) })
+        }
+    }
+
+    func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void) {
+        gather(0, completion) { store, _ in .success(store.end { $0.user == user }.count) }
     }
 
     func flush() {
         guard !gathered.isEmpty else { return }
-        let outcomes = store.commit(gathered, admittedBytes: admittedBytes)
-        let waiting = Handover(completions)
-        (gathered, admittedBytes, completions) = ([], 0, [])
-        deliver {
-            for (completion, outcome) in zip(waiting.value, outcomes) { completion(outcome) }
-        }
+        let changes = gathered
+        store.commit(changes, admittedBytes: admittedBytes)
+        let waiting = Handover(outcomes)
+        (gathered, admittedBytes, outcomes) = ([], 0, [])
+        deliver { for call in waiting.value { call() } }
     }
 
     /// Something of the handle's thread, on its way back there.

@@ -71,6 +71,10 @@ extension StoreConformance {
 
         func willWrite(_ ids: [[UInt8]]) { note("will", ids) }
 
+        func willEnd(_ sessions: [SessionKey]) {}
+
+        func didEnd(_ sessions: [SessionKey]) {}
+
         func didWrite(_ ids: [[UInt8]]) { note("did", ids) }
 
         func didChangeEverything() {}

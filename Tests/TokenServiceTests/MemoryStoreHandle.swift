@@ -1,8 +1,12 @@
+import StoreConformance
 import TokenStore
 
 /// A store in a dictionary, or one that always fails.
-final class MemoryStoreHandle: StoreHandle {
+final class MemoryStoreHandle: TokensOnlyHandle {
     var tokens: [[UInt8]: [UInt8]] = [:]
+    /// Those of the tokens that were written here.
+    private(set) var versions: [[UInt8]: TokenVersion] = [:]
+    private var lastVersion: Int64 = 0
     var failure: StoreError?
     /// Learns of all writes.
     var observer: (any WriteObserver)?
@@ -19,17 +23,39 @@ final class MemoryStoreHandle: StoreHandle {
         fetched.append(id)
         if let failure { throw failure }
         guard let found = echoesIDs ? id : tokens[id] else { return .nothing }
-        return found.count <= limit ? .found(found, until: .max) : .longer
+        return found.count <= limit ? .found(found, until: .max, version: version(of: id)) : .longer
     }
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
+        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
     ) {
-        if let failure { return completion(.failure(failure)) }
+        if let error = failure ?? fault(of: condition, id) { return completion(.failure(error)) }
         observer?.willWrite([id])
         tokens[id] = tokenInfo
+        lastVersion += 1
+        versions[id] = TokenVersion(rawValue: lastVersion)
         observer?.didWrite([id])
-        completion(.success(()))
+        completion(.success(version(of: id)))
+    }
+
+    func remove(
+        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+    ) {
+        if let error = failure ?? fault(of: condition, id) { return completion(.failure(error)) }
+        observer?.willWrite([id])
+        let wasThere = tokens.removeValue(forKey: id) != nil
+        versions[id] = nil
+        observer?.didWrite([id])
+        completion(.success(wasThere))
+    }
+
+    private func version(of id: [UInt8]) -> TokenVersion { versions[id] ?? TokenVersion(rawValue: 0) }
+
+    private func fault(of condition: WriteCondition, _ id: [UInt8]) -> StoreError? {
+        let current = tokens[id].map { _ in version(of: id) }
+        if condition.session != nil { return .sessionEnded }
+        return condition.match.holds(for: current) ? nil : .preconditionFailed(current: current)
     }
 
     func flush() {}

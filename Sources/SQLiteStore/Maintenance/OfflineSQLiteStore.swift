@@ -196,6 +196,8 @@ package final class OfflineSQLiteStore: OfflineStore {
             try target.writer.connection.prepareForBulkWriting()
             // In the clear they are kept for the next time that the store is sealed with this ring.
             try Schema.raiseSeals(try Schema.seals(of: source.writer.connection), in: target.writer.connection)
+            try Schema.raiseVersionLimit(
+                try Schema.versionLimit(of: source.writer.connection), in: target.writer.connection)
             // Keeps the time, so that a wrong clock is not trusted because of the conversion.
             if let look = source.writer.lastClockLook { try target.writer.saveClockLook(look) }
             if isSealed {
@@ -236,9 +238,10 @@ package final class OfflineSQLiteStore: OfflineStore {
         var coder = RowCoder(Sealing(target.keys, seals: target.writer.seals))
         try forEachRow(
             of: source.writer.connection, sealing: Sealing(source.keys), total: source.writer.tokenCount, progress
-        ) { (token, writtenAt) in
+        ) { (token, stored) in
             do throws(SealingError) {
-                let row = try coder.row(of: try token.get(), writtenAt: writtenAt)
+                var row = try coder.row(of: try token.get(), writtenAt: stored.times.writtenAt)
+                row.version = stored.version
                 rows.append(row)
                 bytes += row.value.count + Self.bytesBesideValue
                 guard bytes >= Self.batchBytes else { return }
@@ -278,7 +281,7 @@ package final class OfflineSQLiteStore: OfflineStore {
 
     private func forEachRow(
         of connection: SQLiteConnection, sealing: Sealing, total: Int, _ progress: (StoreProgress) -> Void,
-        _ body: (Result<Token, SealingError>, _ writtenAt: Int64) -> Void
+        _ body: (Result<Token, SealingError>, StoredRow) -> Void
     ) throws(StoreError) {
         var coder = RowCoder(sealing)
         var done = 0
@@ -296,7 +299,7 @@ package final class OfflineSQLiteStore: OfflineStore {
                 } catch {
                     token = .failure(error)
                 }
-                body(token, row.times.writtenAt)
+                body(token, row)
                 done += 1
                 if done % 1_000 == 0 { progress(StoreProgress(done: min(done, total), total: total)) }
             }

@@ -43,10 +43,15 @@ extension SQLiteAdministrator {
         try await store.writerThread.perform { (_) throws(SQLiteError) in }
         let connection = try reader().connection
         let isUsed = try await readingForLong(connection) { () throws(SQLiteError) in
-            try connection.integer("SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))") == 1
+            try connection.integer(
+                """
+                SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))
+                OR EXISTS (SELECT 1 FROM session WHERE key_number = \(number))
+                """
+            ) == 1
         }
         guard !isUsed else {
-            throw .refused("tokens are still sealed with key \(number); run token-cache rekey first")
+            throw .refused("tokens or sessions are still sealed with key \(number); run token-cache rekey first")
         }
         // Another key may have been added meanwhile. From here on nothing else runs on this actor.
         try reloadRing()

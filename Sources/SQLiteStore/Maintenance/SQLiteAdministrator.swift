@@ -74,10 +74,10 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
                 rows.append(.failure(.sealing(error)))
             }
         }
-        var outcomes = await store.writerThread.commit(rows.compactMap { try? $0.get() })[...]
+        var outcomes = await store.writerThread.commit(rows.compactMap { (try? $0.get()).map(Change.store) })[...]
         return rows.map { row in
             switch row {
-            case .success: outcomes.removeFirst()
+            case .success: outcomes.removeFirst().map { _ in }
             case .failure(let error): .failure(error)
             }
         }

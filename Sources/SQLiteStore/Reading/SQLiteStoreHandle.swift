@@ -9,21 +9,21 @@ internal import TokenStore
 final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
-    private typealias Completion = (Result<Void, StoreError>) -> Void
-
     private let path: String
-    private let state: StoreState
-    private let writerThread: WriterThread
+    let state: StoreState
+    let writerThread: WriterThread
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
-    private var coder: RowCoder
-    private var gathered: [Row] = []
-    /// Bytes of the gathered rows that were admitted.
+    var coder: RowCoder
+    private var gathered: [Change] = []
+    /// Bytes of the gathered changes that were admitted.
     private var gatheredBytes = 0
-    /// Completions of the gathered rows, in the same order.
-    private var completions: [Completion] = []
+    /// Completions of the gathered changes, in the same order.
+    private var completions: [ChangeCompletion] = []
     /// Completions of the submitted batches, by the batches' numbers.
-    private var submitted: [UInt64: [Completion]] = [:]
+    private var submitted: [UInt64: [ChangeCompletion]] = [:]
     private var batchNumber: UInt64 = 0
+    /// When sessions were used since the last flush, in seconds since 1970, by the keys of their rows.
+    var uses: [[UInt8]: Int64] = [:]
     private var reader: TokenReader
     /// The store's generation when the reader was opened.
     private var generation: UInt64
@@ -55,19 +55,26 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
     ) throws(StoreError) -> Fetched? {
+        try reading { (reader) throws(StoreError) in
+            var tokenInfo: [UInt8] = []
+            switch try reader.fetch(id, upTo: limit, appendingTo: &tokenInfo) {
+            case .nothing: return .nothing
+            case .longer: return .longer
+            case .found(let deadline, let version): return .found(tokenInfo, until: deadline, version: version)
+            }
+        }
+    }
+
+    /// Reads with the handle's reader, in the present read transaction.
+    func reading<Result>(
+        _ body: (TokenReader) throws(StoreError) -> Result
+    ) throws(StoreError) -> Result {
         while true {
             try refreshReader()
-            var tokenInfo: [UInt8] = []
             do throws(StoreError) {
                 try refreshSnapshot()
-                let found = try reader.fetch(id, upTo: limit, appendingTo: &tokenInfo)
-                if !isOutdated {
-                    switch found {
-                    case .nothing: return .nothing
-                    case .longer: return .longer
-                    case .found(let deadline): return .found(tokenInfo, until: deadline)
-                    }
-                }
+                let result = try body(reader)
+                if !isOutdated { return result }
             } catch {
                 guard isOutdated else {
                     state.noteFailedRead(error)
@@ -83,18 +90,23 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         state.generation.load(ordering: .acquiring) != generation || !state.isInPlace.load(ordering: .acquiring)
     }
 
-    func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
+    /// Gathers a change, if there is room in the queue.
+    ///
+    /// - Parameters:
+    ///   - bytes: What it takes while it waits.
+    ///   - completion: Called before this returns with the error of a change that cannot be made.
+    ///   - make: Makes the change; called at most once, before this returns.
+    func gather(
+        _ bytes: Int, _ completion: ChangeCompletion, _ make: (inout RowCoder) throws(SealingError) -> Change
     ) {
-        let bytes = Token.waitingBytes(id: id, info: tokenInfo)
-        if let overload = writerThread.admission.admit(bytes) { return completion(.failure(.overloaded(overload))) }
+        if let overload = writerThread.admission.admit(bytes) { return completion.fail(.overloaded(overload)) }
         do throws(SealingError) {
-            gathered.append(try coder.row(of: Token(id: id, info: tokenInfo)))
+            gathered.append(try make(&coder))
             gatheredBytes += bytes
             completions.append(completion)
         } catch {
             writerThread.admission.release(bytes)
-            completion(.failure(.sealing(error)))
+            completion.fail(.sealing(error))
         }
     }
 
@@ -132,13 +144,14 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
 
     func flush() {
         closeSnapshot()
+        if !uses.isEmpty { gatherUses() }
         guard !gathered.isEmpty else { return }
-        let (rows, bytes, number) = (gathered, gatheredBytes, batchNumber)
+        let (changes, bytes, number) = (gathered, gatheredBytes, batchNumber)
         submitted[number] = completions
         (gathered, gatheredBytes, completions) = ([], 0, [])
         batchNumber += 1
         writerThread.submit(
-            WriteBatch(rows: rows, admittedBytes: bytes) { [self] outcomes in
+            WriteBatch(changes: changes, admittedBytes: bytes) { [self] outcomes in
                 for start in stride(from: 0, to: outcomes.count, by: Self.outcomesTogether) {
                     deliver { self.complete(number, outcomes, from: start) }
                 }
@@ -147,10 +160,10 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     /// Calls some completions of a batch, beginning at an index.
-    private func complete(_ number: UInt64, _ outcomes: [Result<Void, StoreError>], from start: Int) {
+    private func complete(_ number: UInt64, _ outcomes: [Result<ChangeOutcome, StoreError>], from start: Int) {
         let end = min(start + Self.outcomesTogether, outcomes.count)
         let isLast = end == outcomes.count
         guard let completions = isLast ? submitted.removeValue(forKey: number) : submitted[number] else { return }
-        for index in start..<end { completions[index](outcomes[index]) }
+        for index in start..<end { completions[index].take(outcomes[index]) }
     }
 }

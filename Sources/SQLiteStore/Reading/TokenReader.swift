@@ -10,8 +10,10 @@ final class TokenReader {
     private let select: SQLiteStatement
     private let begin: SQLiteStatement
     private let end: SQLiteStatement
-    private let state: StoreState
-    private var coder: RowCoder
+    let state: StoreState
+    var coder: RowCoder
+    /// Finds sessions; nil until first used.
+    var sessions: SessionStatements?
     private var key = RowKey()
     /// The limit that is bound to `select`; it stays bound from one read to the next.
     private var boundLimit: Int?
@@ -27,9 +29,12 @@ final class TokenReader {
         try connection.execute("PRAGMA cache_size = -24576")
         begin = try SQLiteStatement("BEGIN", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
+        // Where it lies behind the value, as in a store of an earlier version, reading it would read all of a long value.
+        let version =
+            try Schema.versionIsBehindValue(connection) ? "CASE WHEN length(value) <= ?3 THEN version END" : "version"
         select = try SQLiteStatement(
             """
-            SELECT CASE WHEN length(value) <= ?3 THEN value END, key_number, written_at, expires_at
+            SELECT CASE WHEN length(value) <= ?3 THEN value END, key_number, written_at, expires_at, \(version)
             FROM token WHERE \(RowSlots.condition("?2")) AND key = ?1
             """,
             on: connection
@@ -44,6 +49,7 @@ final class TokenReader {
         static let keyNumber: Int32 = 1
         static let writtenAt: Int32 = 2
         static let expiresAt: Int32 = 3
+        static let version: Int32 = 4
     }
 
     /// The result of a read.
@@ -51,7 +57,7 @@ final class TokenReader {
         /// There is no row, or it has expired.
         case nothing
         /// The token info was appended. It must no longer be returned from `until` on, in seconds since 1970.
-        case found(until: Int64)
+        case found(until: Int64, version: TokenVersion)
         /// The row's value is longer than the limit, and was not read.
         case longer
     }
@@ -91,7 +97,8 @@ final class TokenReader {
                 } catch {
                     fault = error
                 }
-                return .found(until: deadline)
+                let version = TokenVersion(rawValue: Int64(select.integer(at: Column.version)))
+                return .found(until: deadline, version: version)
             }
         } catch {
             throw .read(StoreFault(error))

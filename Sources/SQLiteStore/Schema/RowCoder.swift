@@ -20,6 +20,8 @@ struct Row: Sendable {
     let keyNumber: Int
     /// Authenticated together with a sealed value.
     var times: RowTimes
+    /// The version that it keeps when a store is converted; nil for a new one.
+    var version: TokenVersion?
     /// Whether a stored row that was written later is kept.
     var keepsNewer = false
     /// The unique id, for the observer of writes.
@@ -42,10 +44,14 @@ struct RowCoder: ~Copyable {
     /// Nil until first used.
     private var hash: KeyedHash?
     /// Nil for rows in the clear.
-    private var sealer: TokenSealer?
+    var sealer: TokenSealer?
+    /// Makes the keys of sessions' rows; nil until first used.
+    var sessionHash: KeyedHash?
+    /// Makes the keys of sessions; nil until first used.
+    var sessionDigest: SHA256Digest?
     /// The version of `sealing` that `hash` and `sealer` were made for.
     private var version: UInt64 = 0
-    private var text: [UInt8] = []
+    var text: [UInt8] = []
 
     init(_ sealing: Sealing) {
         self.sealing = sealing
@@ -139,7 +145,7 @@ struct RowCoder: ~Copyable {
         return try sealNumber() != nil
     }
 
-    private mutating func refresh() throws(SealingError) -> KeyedHash {
+    mutating func refresh() throws(SealingError) -> KeyedHash {
         // Read before the keys, so that a change in between is noticed by the next call at the latest.
         let current = sealing.version.load(ordering: .acquiring)
         if let hash, current == version { return hash }
@@ -149,13 +155,13 @@ struct RowCoder: ~Copyable {
             if let ring = keys.ring {
                 try TokenSealer(ring, sealing.seals.count(of: ring.newest.number))
             } else { nil }
-        (hash, version) = (new, current)
+        (hash, sessionHash, version) = (new, nil, current)
         return new
     }
 }
 
 extension KeyedHash {
-    fileprivate convenience init(of key: SecretKey) throws(SealingError) {
+    convenience init(of key: SecretKey) throws(SealingError) {
         do throws(CryptographyError) {
             try self.init(key)
         } catch {
@@ -163,7 +169,7 @@ extension KeyedHash {
         }
     }
 
-    fileprivate func hash(_ bytes: [UInt8], into hash: inout [UInt8]) throws(SealingError) {
+    func hash(_ bytes: [UInt8], into hash: inout [UInt8]) throws(SealingError) {
         do throws(CryptographyError) {
             try self.hash(bytes.span, into: &hash)
         } catch {

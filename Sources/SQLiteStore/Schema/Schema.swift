@@ -17,7 +17,8 @@ enum Schema {
     /// The version of the tables, in `PRAGMA user_version`.
     ///
     /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
-    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at` and no table `seal`.
+    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at` and no table `seal`; up to version 4
+    /// there were no versions of tokens and no table `session`.
     static let version = firstInPlace + additions.count
 
     private static let tables = """
@@ -27,6 +28,7 @@ enum Schema {
             written_at INTEGER NOT NULL,
             expires_at INTEGER,
             key_number INTEGER NOT NULL,
+            version INTEGER NOT NULL DEFAULT 0,
             value BLOB NOT NULL
         ) STRICT;
         CREATE TABLE store (
@@ -34,15 +36,41 @@ enum Schema {
             key_ring BLOB,
             tokens INTEGER NOT NULL,
             slot_key BLOB NOT NULL,
-            looked_at INTEGER
+            looked_at INTEGER,
+            version_limit INTEGER NOT NULL,
+            sessions INTEGER NOT NULL
         ) STRICT;
         \(sealTable);
-        INSERT INTO store (one, key_ring, tokens, slot_key, looked_at)
-        VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER))
+        \(sessionTable);
+        INSERT INTO store (one, key_ring, tokens, slot_key, looked_at, version_limit, sessions)
+        VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER), 0, 0)
         """
 
     /// Upper bounds of the keys' counts of seals; see SealCounts.
     private static let sealTable = "CREATE TABLE seal (key_number INTEGER PRIMARY KEY, seals INTEGER NOT NULL) STRICT"
+
+    /// The sessions of users, see SessionRow.
+    ///
+    /// `number` grows with each session, as those of one second have no other order.
+    ///
+    /// Without a row's own number, everything of a session is found by one descent in one B-tree.
+    private static let sessionTable = """
+        CREATE TABLE session (
+            key BLOB PRIMARY KEY NOT NULL,
+            id BLOB NOT NULL,
+            user_key BLOB NOT NULL,
+            number INTEGER NOT NULL,
+            created_at INTEGER NOT NULL,
+            expires_at INTEGER NOT NULL,
+            used_at INTEGER NOT NULL,
+            key_number INTEGER NOT NULL,
+            user BLOB NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE UNIQUE INDEX session_by_id ON session (id);
+        CREATE INDEX session_by_user ON session (user_key, number);
+        CREATE INDEX session_by_expiration ON session (expires_at);
+        CREATE INDEX session_by_use ON session (used_at)
+        """
 
     /// Checks that a database is one of this program, and returns its version: 0 for a new one.
     ///
@@ -81,7 +109,13 @@ enum Schema {
 
     /// The SQL that makes each version, from `firstInPlace` on, the next one: one more entry is one more version.
     private static let additions = [
-        "ALTER TABLE store ADD COLUMN looked_at INTEGER; \(sealTable)"
+        "ALTER TABLE store ADD COLUMN looked_at INTEGER; \(sealTable)",
+        """
+        ALTER TABLE token ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE store ADD COLUMN version_limit INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE store ADD COLUMN sessions INTEGER NOT NULL DEFAULT 0;
+        \(sessionTable)
+        """,
     ]
 
     /// Makes an earlier version, from `firstInPlace` on, this one.
@@ -138,6 +172,23 @@ enum Schema {
                 """
             )
         }
+    }
+
+    /// Whether the version of a token lies behind its value, as in a database that was made before there were versions.
+    static func versionIsBehindValue(_ connection: SQLiteConnection) throws(SQLiteError) -> Bool {
+        let place = "SELECT cid FROM pragma_table_info('token') WHERE name ="
+        return try connection.integer("SELECT (\(place) 'version') > (\(place) 'value')") == 1
+    }
+
+    /// A number that no version of a token has exceeded.
+    static func versionLimit(of connection: SQLiteConnection) throws(SQLiteError) -> Int64 {
+        // A manipulated file may hold any number; this one leaves room for more.
+        min(max(0, Int64(try connection.integer("SELECT version_limit FROM store"))), .max / 2)
+    }
+
+    /// Raises that number to the one of another database.
+    static func raiseVersionLimit(_ limit: Int64, in connection: SQLiteConnection) throws(SQLiteError) {
+        try connection.execute("UPDATE store SET version_limit = max(version_limit, \(limit))")
     }
 
     /// Creates or drops the indexes for the retention.

@@ -7,9 +7,10 @@ struct StoredRow {
     /// The key that sealed the value; 0 in the clear.
     let keyNumber: Int
     let times: RowTimes
+    let version: TokenVersion
 
     /// For a statement's text: the columns in the order of `Column`.
-    static let columns = "slot, key, key_number, written_at, expires_at, value"
+    static let columns = "slot, key, key_number, written_at, expires_at, version, value"
 
     /// Where a statement's columns are.
     enum Column {
@@ -18,7 +19,8 @@ struct StoredRow {
         static let keyNumber: Int32 = 2
         static let writtenAt: Int32 = 3
         static let expiresAt: Int32 = 4
-        static let value: Int32 = 5
+        static let version: Int32 = 5
+        static let value: Int32 = 6
     }
 
     /// Reads all but the value of the statement's current row.
@@ -30,6 +32,7 @@ struct StoredRow {
             writtenAt: Int64(select.integer(at: Column.writtenAt)),
             expiresAt: select.optionalInteger(at: Column.expiresAt)
         )
+        version = TokenVersion(rawValue: Int64(select.integer(at: Column.version)))
     }
 
     /// Opens the token of a value.

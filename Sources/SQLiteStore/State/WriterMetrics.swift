@@ -19,12 +19,14 @@ final class WriterMetrics: Sendable {
     let expiryHeld = Counter()
     /// Tokens in the store, as of the last write.
     let tokens = Counter()
+    /// Sessions in the store, as of the last write.
+    let sessions = Counter()
 
-    func noteGroup(_ outcomes: [Result<Void, StoreError>], took duration: Duration) {
+    func noteGroup(_ outcomes: [Result<ChangeOutcome, StoreError>], took duration: Duration) {
         commitTime.add(duration)
         groupSize.add(UInt64(outcomes.count))
         var stored: UInt64 = 0
-        for outcome in outcomes { if case .success = outcome { stored += 1 } }
+        for outcome in outcomes { if case .success(.stored) = outcome { stored += 1 } }
         writes.add(stored)
     }
 }

@@ -60,9 +60,10 @@ final class RecoveringDatabase {
         files = StoreFiles(directory: opener.directory, database: opener.database)
         files.adopt(wal: writer.connection.wal?.identity)
         state.metrics.tokens.set(UInt64(writer.tokenCount))
-        writer.connection.measureSyncs(into: state.metrics.syncTime)
+        state.metrics.sessions.set(UInt64(writer.sessionCount))
         lastClockLook = writer.lastClockLook
         fault = .vanished(path: opener.database)
+        prepare(writer)
         do throws(SQLiteError) {
             try opener.settle(writer)
         } catch {
@@ -75,6 +76,12 @@ final class RecoveringDatabase {
         }
     }
 
+    /// Connects an open database to the store's state.
+    private func prepare(_ writer: WriterConnection) {
+        writer.connection.measureSyncs(into: state.metrics.syncTime)
+        writer.willEnd = { [state] in state.observer?.willEnd($0) }
+    }
+
     /// Bytes of the WAL's content; its file may be longer.
     var walSize: Int { access.writer?.walSize ?? 0 }
 
@@ -84,21 +91,20 @@ final class RecoveringDatabase {
     /// Whether a background checkpoint is being synced.
     var isSynchronizing: Bool { access.writer?.checkpointer?.isSynchronizing ?? false }
 
-    /// Makes rows durable; see `WriterConnection.commit`.
-    func commit(_ rows: [Row]) -> [Result<Void, StoreError>] {
+    /// Makes changes durable; see `WriterConnection.commit`.
+    func commit(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
         let began = ContinuousClock.now
-        let outcomes: [Result<Void, StoreError>]
+        let outcomes: [Result<ChangeOutcome, StoreError>]
         do throws(StoreError) {
-            outcomes = try perform(writing: rows.map(\.id), proof: .group) {
+            outcomes = try perform(writing: changes.compactMap(\.writtenID), proof: .group) {
                 (writer) throws(SQLiteError) in
                 // Not earlier, as opening the database again may have brought another store's keys.
-                let acceptance = state.sealing.acceptance
-                return try writer.commit(rows) { acceptance.accepts($0) }
+                try writer.commit(changes, WriteRules(state.sealing, state.retention))
             }
             noteLimit()
         } catch {
-            failure?.note(rows)
-            outcomes = rows.map { _ in .failure(error) }
+            failure?.note(changes)
+            outcomes = changes.map { _ in .failure(error) }
         }
         state.metrics.noteGroup(outcomes, took: ContinuousClock.now - began)
         return outcomes
@@ -118,10 +124,12 @@ final class RecoveringDatabase {
         // The order matters: the observer must learn of a write before any handle can read its result, and of its end
         // only when every new read sees the state after it.
         observer?.willWrite(ids)
+        writer.forgetEndedSessions()
         state.commitCount.add(1, ordering: .acquiringAndReleasing)
         defer {
             state.commitCount.add(1, ordering: .acquiringAndReleasing)
             observer?.didWrite(ids)
+            if !writer.endedSessions.isEmpty { state.observer?.didEnd(writer.endedSessions) }
         }
         let syncedBefore = failure == nil ? 0 : writer.connection.syncedBytes
         let result: Result
@@ -139,6 +147,7 @@ final class RecoveringDatabase {
             if synced > failure.bytes { self.failure?.isOver = true }
         }
         state.metrics.tokens.set(UInt64(writer.tokenCount))
+        state.metrics.sessions.set(UInt64(writer.sessionCount))
         return result
     }
 
@@ -346,7 +355,7 @@ final class RecoveringDatabase {
         }
         // Equal keys are not replaced, otherwise rows that were sealed with them meanwhile would be refused.
         if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }
-        connection.measureSyncs(into: state.metrics.syncTime)
+        prepare(opened.writer)
         access = .open(opened.writer)
         files.adopt(wal: connection.wal?.identity)
         return opened.writer

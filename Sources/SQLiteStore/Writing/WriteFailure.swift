@@ -1,6 +1,6 @@
 /// A period in which writes fail, all of them or some.
 struct WriteFailure {
-    /// Rows that were not stored.
+    /// Changes that were not made.
     var count = 0
     var last: ContinuousClock.Instant
     /// Bytes of the largest group that has failed: writing works again when as much can be written.
@@ -15,9 +15,9 @@ struct WriteFailure {
     }
 
     /// Counts a group that is not stored.
-    mutating func note(_ rows: [Row]) {
-        count += rows.count
-        bytes = max(bytes, min(rows.reduce(0) { $0 + $1.value.count }, Self.largestProbe))
+    mutating func note(_ changes: [Change]) {
+        count += changes.count
+        bytes = max(bytes, min(changes.reduce(0) { $0 + $1.valueBytes }, Self.largestProbe))
     }
 
     /// The most that is written to prove that the disk works again.

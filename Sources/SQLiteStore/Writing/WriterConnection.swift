@@ -7,17 +7,27 @@ final class WriterConnection {
     let connection: SQLiteConnection
     private let begin: SQLiteStatement
     private let end: SQLiteStatement
-    private let table: TokenTable
-    private let setCount: SQLiteStatement
+    let table: TokenTable
+    private let setCounts: SQLiteStatement
     private var sealTable: SealTable
+    /// Gives the rows their versions.
+    var versions: VersionCounter
+    /// Nil until a session is first changed.
+    private var sessionTable: SessionTable?
     private let pageCount: SQLiteStatement
     private let freePageCount: SQLiteStatement
     let pageSize: Int
-    private let options: StoreOptions
+    let options: StoreOptions
     /// Tokens in the store, including the open transaction.
-    private(set) var tokenCount: Int
+    var tokenCount: Int
+    /// Sessions in the store, including the open transaction.
+    var sessionCount: Int
     /// The limit that new ids are refused for, as of the last group; nil if none is.
-    private(set) var reachedLimit: StoreLimit?
+    var reachedLimit: StoreLimit?
+    /// The sessions that the present call has ended, and whether the keys of some could not be read.
+    private(set) var endedSessions = EndedSessions()
+    /// Called in a transaction that ends sessions, before it is committed.
+    var willEnd: (EndedSessions) -> Void = { _ in }
     /// The backup that is being written; nil if none is.
     var copy: DatabaseCopy?
     /// Nil until first needed.
@@ -33,58 +43,72 @@ final class WriterConnection {
         end = try SQLiteStatement("COMMIT", on: connection)
         table = try TokenTable(connection)
         sealTable = try SealTable(connection, seals)
-        setCount = try SQLiteStatement("UPDATE store SET tokens = ?1", on: connection)
+        setCounts = try SQLiteStatement("UPDATE store SET tokens = ?1, sessions = ?2", on: connection)
+        versions = try VersionCounter(connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
         pageSize = try connection.integer("PRAGMA page_size")
         // A manipulated file may hold any number.
         tokenCount = min(max(0, try connection.integer("SELECT tokens FROM store")), Int.max / 2)
+        sessionCount = min(max(0, try connection.integer("SELECT sessions FROM store")), Int.max / 2)
     }
 
-    /// Makes rows durable, all in one transaction and in their order.
-    ///
-    /// A row may fail alone, and the others are stored. If the disk or the transaction fails, the error is thrown and
-    /// no row is stored.
-    ///
-    /// - Parameters:
-    ///   - rows: The rows.
-    ///   - isAccepted: Whether the key that a row was sealed with may still be used; otherwise the row fails.
-    /// - Returns: An outcome for each row.
-    func commit(
-        _ rows: [Row], _ isAccepted: (Row) -> Bool = { _ in true }
-    ) throws(SQLiteError) -> [Result<Void, StoreError>] {
-        try transaction { () throws(SQLiteError) in
-            try checkLimits()
-            var outcomes: [Result<Void, StoreError>] = []
-            outcomes.reserveCapacity(rows.count)
-            for row in rows { outcomes.append(isAccepted(row) ? try outcome(of: row) : .failure(.staleKey)) }
-            return outcomes
-        }
-    }
-
-    /// Runs a transaction that may add and remove tokens.
+    /// Runs a transaction that may add and remove tokens and sessions.
     ///
     /// After an error the database is unchanged.
     func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
-        let countBefore = tokenCount
+        let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
         do throws(SQLiteError) {
             try begin.run()
             let result = try body()
-            if tokenCount != countBefore {
-                try setCount.bind(Int64(tokenCount), at: 1)
-                try setCount.run()
+            if tokenCount != tokensBefore || sessionCount != sessionsBefore {
+                try setCounts.bind(Int64(tokenCount), at: 1)
+                try setCounts.bind(Int64(sessionCount), at: 2)
+                try setCounts.run()
             }
             try sealTable.reserve()
+            try versions.reserve()
+            if !endedSessions.isEmpty { willEnd(endedSessions) }
             try end.run()
             sealTable.noteCommit()
+            versions.noteCommit()
             return result
         } catch {
             // SQLite has already rolled back after some errors; a second time does no harm.
             if connection.isInTransaction { try? connection.execute("ROLLBACK") }
-            tokenCount = countBefore
+            (tokenCount, sessionCount) = (tokensBefore, sessionsBefore)
             sealTable.noteRollback()
+            versions.noteRollback()
             throw error
         }
+    }
+
+    /// The table of sessions.
+    ///
+    /// - Parameter sealing: The store's.
+    func sessions(_ sealing: Sealing) throws(SQLiteError) -> SessionTable {
+        if let sessionTable { return sessionTable }
+        let table = try SessionTable(connection, sealing)
+        sessionTable = table
+        return table
+    }
+
+    /// Counts sessions that the open transaction has removed, and opens their rows.
+    ///
+    /// - Returns: The sessions in the same order; nil for those that do not open.
+    @discardableResult
+    func noteEnded(_ rows: [StoredSession], _ table: SessionTable) -> [OpenedSession?] {
+        sessionCount = max(0, sessionCount - rows.count)
+        return rows.map { row in
+            let opened = try? table.coder.open(row)
+            endedSessions.note(opened?.key)
+            return opened
+        }
+    }
+
+    /// Forgets the sessions that an earlier call has ended.
+    func forgetEndedSessions() {
+        if !endedSessions.isEmpty { endedSessions = EndedSessions() }
     }
 
     /// How often the keys have sealed.
@@ -119,23 +143,6 @@ final class WriterConnection {
         return try statement.step() ? statement.integer(at: 0) : 0
     }
 
-    // MARK: - Rows
-
-    private func outcome(of row: Row) throws(SQLiteError) -> Result<Void, StoreError> {
-        do throws(SQLiteError) {
-            if try table.replace(row) { return .success(()) }
-            if row.keepsNewer, try table.contains(row.key) { return .failure(.newer) }
-            if let reachedLimit { return .failure(.full(reachedLimit)) }
-            try table.add(row)
-            tokenCount += 1
-            if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }
-            return .success(())
-        } catch {
-            guard error.isOfOneStatement, connection.isInTransaction else { throw error }
-            return .failure(.write(StoreFault(error)))
-        }
-    }
-
     /// Removes the rows of some keys.
     ///
     /// - Returns: How many rows were removed.
@@ -148,7 +155,7 @@ final class WriterConnection {
         }
     }
 
-    private func checkLimits() throws(SQLiteError) {
+    func checkLimits() throws(SQLiteError) {
         if let limit = options.tokenLimit, tokenCount >= limit {
             reachedLimit = .tokens(limit)
         } else if let limit = options.byteLimit, try usedBytes() >= limit {

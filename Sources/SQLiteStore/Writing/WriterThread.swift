@@ -5,16 +5,16 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// Rows that wait to be committed together.
+/// Changes that wait to be committed together.
 struct WriteBatch: Sendable {
-    let rows: [Row]
+    let changes: [Change]
     /// Bytes that `WriteAdmission` has counted for them.
     var admittedBytes = 0
-    /// Takes an outcome for each row.
+    /// Takes an outcome for each change.
     ///
     /// Usually called on the writer's thread; on another one if the writer has stalled or
     /// is closed.
-    let finish: @Sendable ([Result<Void, StoreError>]) -> Void
+    let finish: @Sendable ([Result<ChangeOutcome, StoreError>]) -> Void
 }
 
 /// The one thread that commits.
@@ -81,12 +81,12 @@ final class WriterThread: Sendable {
 
     private func fail(_ batch: WriteBatch, _ error: StoreError) {
         admission.release(batch.admittedBytes)
-        batch.finish(batch.rows.map { _ in .failure(error) })
+        batch.finish(batch.changes.map { _ in .failure(error) })
     }
 
     /// Fails the batches that are queued behind a write that has stalled.
     ///
-    /// The writer's thread has not taken them from the queue yet, so none of their rows is or will be written.
+    /// The writer's thread has not taken them from the queue yet, so none of their changes is or will be made.
     private func withdrawStalled() {
         guard let stall = admission.lookForStall() else { return }
         let batches = queue.withLock { queue in
@@ -117,10 +117,10 @@ final class WriterThread: Sendable {
         return try result.get()
     }
 
-    /// Makes rows durable and returns an outcome for each.
-    func commit(_ rows: [Row]) async -> [Result<Void, StoreError>] {
+    /// Makes changes durable and returns an outcome for each.
+    func commit(_ changes: [Change]) async -> [Result<ChangeOutcome, StoreError>] {
         await withCheckedContinuation { continuation in
-            submit(WriteBatch(rows: rows) { continuation.resume(returning: $0) })
+            submit(WriteBatch(changes: changes) { continuation.resume(returning: $0) })
         }
     }
 
@@ -205,21 +205,21 @@ final class WriterThread: Sendable {
         }
     }
 
-    /// Returns whether any of the rows is stored.
+    /// Returns whether any of the changes was made.
     private func commit(_ batches: [WriteBatch], to database: RecoveringDatabase) -> Bool {
-        let outcomes: [Result<Void, StoreError>]
+        let outcomes: [Result<ChangeOutcome, StoreError>]
         if let batch = batches.first, batches.count == 1 {
             // Usually there is one batch, of one loop.
-            outcomes = database.commit(batch.rows)
+            outcomes = database.commit(batch.changes)
             admission.release(batch.admittedBytes)
             batch.finish(outcomes)
         } else {
-            outcomes = database.commit(batches.flatMap(\.rows))
+            outcomes = database.commit(batches.flatMap(\.changes))
             var start = 0
             for batch in batches {
                 admission.release(batch.admittedBytes)
-                batch.finish(Array(outcomes[start..<(start + batch.rows.count)]))
-                start += batch.rows.count
+                batch.finish(Array(outcomes[start..<(start + batch.changes.count)]))
+                start += batch.changes.count
             }
         }
         return outcomes.contains { (try? $0.get()) != nil }

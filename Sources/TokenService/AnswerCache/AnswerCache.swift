@@ -1,5 +1,5 @@
 internal import Synchronization
-internal import TokenStore
+package import TokenStore
 
 /// The answers to recent requests by unique id, in memory and within a limit of bytes.
 ///
@@ -116,6 +116,12 @@ extension AnswerCache: WriteObserver {
             }
         }
     }
+
+    /// Answers do not depend on sessions.
+    package func willEnd(_ sessions: [SessionKey]) {}
+
+    /// As `willEnd`.
+    package func didEnd(_ sessions: [SessionKey]) {}
 
     package func didWrite(_ ids: [[UInt8]]) {
         for id in ids {

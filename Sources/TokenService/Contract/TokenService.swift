@@ -186,7 +186,7 @@ package final class TokenService {
         switch fetched {
         case .nothing: return .now(answer(.notFound))
         case .longer: return .later(PendingLongRead(self, id, requestID))
-        case .found(let tokenInfo, let deadline):
+        case .found(let tokenInfo, let deadline, _):
             var body: [UInt8] = []
             ContractAnswer.appendFound(tokenInfo, to: &body)
             if let ticket { answers?.insert(body.span, under: id.span, ticket, until: deadline) }
@@ -210,14 +210,16 @@ package final class TokenService {
         switch outcome {
         // It was long a moment ago: now there is nothing, or the store does not do what it was asked for.
         case .success(.nothing), .success(.longer): .now(answer(.notFound))
-        case .success(.found(let tokenInfo, _)): .inPieces(LongAnswer(tokenInfo))
+        case .success(.found(let tokenInfo, _, _)): .inPieces(LongAnswer(tokenInfo))
         case .failure(let error): .now(readFailed(error, requestID))
         }
     }
 
     /// Hands a token info to the store.
-    func store(_ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void) {
-        handle.store(tokenInfo, under: id, completion: completion)
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+    ) {
+        handle.store(tokenInfo, under: id, if: WriteCondition(), completion: completion)
     }
 
     /// How long a client waits for the store; nil if it waits until the store gives the outcome.

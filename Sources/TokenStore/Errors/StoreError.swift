@@ -13,6 +13,10 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     case full(StoreLimit)
     /// A token that was written later is stored under the id, and had to be kept.
     case newer
+    /// What is stored under the id is not what the write was made for; its version, nil if nothing is stored.
+    case preconditionFailed(current: TokenVersion?)
+    /// The session that the write was made for does not exist any more.
+    case sessionEnded
     /// The key that the row was sealed with is being retired, or the ring was changed.
     case staleKey
     /// The store could not be opened again after a fault.
@@ -51,7 +55,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case .sealing, .keyRing: .sealing
         case .unusable(let error): error.cause
         case .overloaded: .overloaded
-        case .newer, .staleKey, .refused, .closed: .refused
+        case .newer, .preconditionFailed, .sessionEnded, .staleKey, .refused, .closed: .refused
         }
     }
 
@@ -60,7 +64,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .read(let fault), .write(let fault), .unavailable(let fault): fault.mayRetry
         case .staleKey, .overloaded: true
-        case .full, .sealing, .newer, .unusable, .keyRing, .refused, .closed: false
+        case .full, .sealing, .newer, .preconditionFailed, .sessionEnded, .unusable, .keyRing, .refused, .closed: false
         }
     }
 
@@ -69,7 +73,9 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .write(let fault): !fault.isOfOneToken
         case .full, .unavailable, .unusable: true
-        case .read, .sealing, .staleKey, .newer, .keyRing, .refused, .overloaded, .closed: false
+        case .read, .sealing, .staleKey, .newer, .preconditionFailed, .sessionEnded, .keyRing, .refused, .overloaded,
+            .closed:
+            false
         }
     }
 
@@ -81,6 +87,8 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case .sealing(let error): "\(error)"
         case .full(let limit): "\(limit)"
         case .staleKey: "the store or its keys were changed meanwhile; try again"
+        case .preconditionFailed: "what is stored under this id was changed meanwhile"
+        case .sessionEnded: "the session has ended"
         case .newer: "a newer token is stored under this id"
         case .unusable(let error): "\(error)"
         case .keyRing(let error): "\(error)"

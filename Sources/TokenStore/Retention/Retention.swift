@@ -1,18 +1,22 @@
-/// Which tokens are kept for how long.
+/// Which tokens and sessions are kept for how long.
 ///
-/// Without either time, tokens are kept for ever, as by token.php.
+/// Without a time of theirs, tokens are kept for ever, as by token.php.
 package struct Retention: Hashable, Sendable {
     /// How long a token is kept after it was last written; nil for ever.
     package var sinceWritten: Duration?
     /// How long a token is kept after the expiration in its token info; nil for ever.
     package var sinceExpired: Duration?
 
-    package init(sinceWritten: Duration? = nil, sinceExpired: Duration? = nil) {
+    /// How long a session is kept after it was last used; nil until it expires.
+    package var sinceSessionUsed: Duration?
+
+    package init(sinceWritten: Duration? = nil, sinceExpired: Duration? = nil, sinceSessionUsed: Duration? = nil) {
         self.sinceWritten = sinceWritten
         self.sinceExpired = sinceExpired
+        self.sinceSessionUsed = sinceSessionUsed
     }
 
-    /// Whether everything is kept for ever.
+    /// Whether every token is kept for ever.
     package var isUnlimited: Bool { sinceWritten == nil && sinceExpired == nil }
 
     /// The moment, in seconds since 1970, from which on a row is expired.
@@ -29,7 +33,7 @@ package struct Retention: Hashable, Sendable {
         return hasOverflowed ? .max : end
     }
 
-    /// Rows with earlier times than these, in seconds since 1970, are expired.
+    /// Tokens with earlier times than these, in seconds since 1970, are expired.
     package struct Horizon: Hashable {
         /// Of the writing.
         package let written: Int64?
@@ -37,7 +41,7 @@ package struct Retention: Hashable, Sendable {
         package let expired: Int64?
     }
 
-    /// Nil when everything is kept.
+    /// For tokens; nil when all are kept.
     package func horizon(at now: Int64) -> Horizon? {
         guard !isUnlimited else { return nil }
         return Horizon(

@@ -49,12 +49,13 @@ final class RemoteStore: TokenStore {
 /// The handle of a `RemoteStore`.
 ///
 /// Unchecked: the completions are touched on the loop's thread alone.
-final class RemoteStoreHandle: StoreHandle, @unchecked Sendable {
+final class RemoteStoreHandle: TokensOnlyHandle, @unchecked Sendable {
     private let limit: Mutex<Duration?>
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var reads: [String: [FetchCompletion]] = [:]
-    private var writes: [String: [(Result<Void, StoreError>) -> Void]] = [:]
-    /// What was asked for, as `read ID` and `write ID`; any thread.
+    private var writes: [String: [(Result<TokenVersion, StoreError>) -> Void]] = [:]
+    private var removals: [String: [(Result<Bool, StoreError>) -> Void]] = [:]
+    /// What was asked for, as `read ID`, `write ID` and `remove ID`; any thread.
     private let list = Mutex<[String]>([])
 
     init(timeLimit: Duration?, deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) {
@@ -80,11 +81,20 @@ final class RemoteStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<Void, StoreError>) -> Void
+        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
     ) {
         let id = String(decoding: id, as: UTF8.self)
         writes[id, default: []].append(completion)
         list.withLock { $0.append("write \(id)") }
+    }
+
+    func remove(
+        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+    ) {
+        let id = String(decoding: id, as: UTF8.self)
+        removals[id, default: []].append(completion)
+        list.withLock { $0.append("remove \(id)") }
     }
 
     func flush() {}
@@ -97,11 +107,16 @@ final class RemoteStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func finishRead(_ id: String, found tokenInfo: String) {
-        finishRead(id, .success(.found(Array(tokenInfo.utf8), until: .max)))
+        finishRead(id, .success(.found(Array(tokenInfo.utf8), until: .max, version: TokenVersion(rawValue: 1))))
     }
 
     /// Gives the outcome of the first write of an id.
-    func finishWrite(_ id: String, _ outcome: Result<Void, StoreError> = .success(())) {
+    func finishWrite(_ id: String, _ outcome: Result<TokenVersion, StoreError> = .success(TokenVersion(rawValue: 1))) {
         deliver { self.writes[id]?.removeFirst()(outcome) }
+    }
+
+    /// Gives the outcome of the first removal of an id.
+    func finishRemoval(_ id: String, _ outcome: Result<Bool, StoreError> = .success(true)) {
+        deliver { self.removals[id]?.removeFirst()(outcome) }
     }
 }

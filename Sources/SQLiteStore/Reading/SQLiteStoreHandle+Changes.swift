@@ -1,0 +1,98 @@
+internal import Cryptography
+internal import TokenStore
+
+/// What a handle asks the writer to change.
+extension SQLiteStoreHandle {
+    /// Bytes of memory that a change of sessions takes while it waits, besides what it holds.
+    private static let waitingBytes = 512
+
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+    ) {
+        gather(Token.waitingBytes(id: id, info: tokenInfo), .stored(completion)) { (coder) throws(SealingError) in
+            let row = try coder.row(of: Token(id: id, info: tokenInfo))
+            return condition.isEmpty ? .store(row) : .storeIf(row, try coder.condition(condition))
+        }
+    }
+
+    func remove(
+        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+    ) {
+        gather(Token.waitingBytes(id: id, info: []), .removed(completion)) { (coder) throws(SealingError) in
+            var key = RowKey()
+            let index = try coder.key(of: id, into: &key).identity
+            return .remove(RowRemoval(key: key, id: id, index: index, condition: try coder.condition(condition)))
+        }
+    }
+
+    // MARK: - Sessions
+
+    func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
+        do throws(SealingError) {
+            return try coder.sessionKey(of: secret)
+        } catch {
+            throw .sealing(error)
+        }
+    }
+
+    func findSession(
+        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+    ) throws(StoreError) -> FoundSession? {
+        try reading { (reader) throws(StoreError) in try reader.findSession(key) }
+    }
+
+    func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void) {
+        do throws(StoreError) {
+            completion(.success(try reading { (reader) throws(StoreError) in try reader.sessions(of: user) }))
+        } catch {
+            completion(.failure(error))
+        }
+    }
+
+    func noteUse(of key: SessionKey, at unixTime: Int64) {
+        // Without its key the use cannot be noted, and nobody waits for it.
+        guard let rowKey = try? coder.rowKey(of: key) else { return }
+        uses[rowKey] = max(unixTime, uses[rowKey] ?? 0)
+    }
+
+    /// Gathers the uses of sessions since the last call as one change; drops them if there is no room.
+    func gatherUses() {
+        let noted = uses.map { (key: $0.key, usedAt: $0.value) }
+        uses.removeAll(keepingCapacity: noted.count <= 256)
+        gather(Self.waitingBytes + noted.count * 64, .none) { (_) throws(SealingError) in .noteUses(noted) }
+    }
+
+    func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void) {
+        let bytes = Token.waitingBytes(id: request.user, info: request.user)
+        gather(bytes, .created(completion)) { (coder) throws(SealingError) in
+            let session = UserSession(
+                id: request.id, user: request.user, createdAt: request.createdAt, expiresAt: request.expiresAt,
+                lastUsedAt: request.createdAt)
+            return .createSession(try coder.row(of: session, request.key), perUser: request.perUser)
+        }
+    }
+
+    func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void) {
+        gather(Self.waitingBytes, .ended(completion)) { (_) throws(SealingError) in .endSession(id) }
+    }
+
+    func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void) {
+        gather(Self.waitingBytes + user.count, .endedAll(completion)) { (coder) throws(SealingError) in
+            var key = RowKey()
+            let index = try coder.key(of: user, into: &key).identity
+            return .endSessions(userKey: key.bytes, index: index)
+        }
+    }
+}
+
+extension RowCoder {
+    /// A condition in terms of rows.
+    fileprivate mutating func condition(_ condition: WriteCondition) throws(SealingError) -> RowCondition {
+        RowCondition(
+            match: condition.match,
+            session: try condition.session.map { (key) throws(SealingError) in
+                try rowKey(of: key)
+            })
+    }
+}

@@ -1,0 +1,60 @@
+internal import TokenStore
+
+/// What a handle asks the writer to change.
+enum Change: Sendable {
+    /// Stores a token; the usual one, so it is not boxed.
+    case store(Row)
+    indirect case storeIf(Row, RowCondition)
+    indirect case remove(RowRemoval)
+    indirect case createSession(SessionRow, perUser: Int)
+    case endSession(SessionID)
+    /// All sessions of a user, named by the key of its row, which was made with an index key.
+    indirect case endSessions(userKey: [UInt8], index: ObjectIdentifier)
+    /// The keys of sessions' rows, and when they were used in seconds since 1970.
+    indirect case noteUses([(key: [UInt8], usedAt: Int64)])
+
+    /// The unique id whose token it changes, for the observer of writes; nil for none.
+    var writtenID: [UInt8]? {
+        switch self {
+        case .store(let row), .storeIf(let row, _): row.id
+        case .remove(let removal): removal.id
+        case .createSession, .endSession, .endSessions, .noteUses: nil
+        }
+    }
+
+    /// Bytes of the value that it writes.
+    var valueBytes: Int {
+        switch self {
+        case .store(let row), .storeIf(let row, _): row.value.count
+        case .createSession(let row, _): row.user.count
+        case .remove, .endSession, .endSessions, .noteUses: 0
+        }
+    }
+}
+
+/// A condition in terms of rows; see WriteCondition.
+struct RowCondition: Sendable {
+    var match: WriteCondition.Match
+    /// The key of the session's row; nil for none.
+    var session: [UInt8]?
+}
+
+/// A token to be removed.
+struct RowRemoval: Sendable {
+    let key: RowKey
+    /// For the observer of writes.
+    let id: [UInt8]
+    /// The index key that `key` was made with.
+    let index: ObjectIdentifier
+    let condition: RowCondition
+}
+
+/// What a change has done.
+enum ChangeOutcome: Sendable {
+    case stored(TokenVersion)
+    case removed(Bool)
+    case created(CreatedSession)
+    case ended(EndedSession?)
+    case endedAll(Int)
+    case noted
+}

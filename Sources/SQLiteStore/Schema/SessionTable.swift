@@ -1,0 +1,120 @@
+internal import TokenStore
+
+/// The table of sessions, as the writer's connection changes it, in transactions that its caller begins and ends.
+///
+/// Used on its connection's thread.
+final class SessionTable {
+    private let connection: SQLiteConnection
+    private let insert: SQLiteStatement
+    private let selectByID: SQLiteStatement
+    private let selectByUser: SQLiteStatement
+    private let selectExpired: SQLiteStatement
+    private let selectUnused: SQLiteStatement
+    private let selectCurrent: SQLiteStatement
+    private let noteUse: SQLiteStatement
+    private let delete: SQLiteStatement
+    /// Opens the rows of sessions that end.
+    var coder: RowCoder
+
+    init(_ connection: SQLiteConnection, _ sealing: Sealing) throws(SQLiteError) {
+        func statement(_ sql: String) throws(SQLiteError) -> SQLiteStatement {
+            try SQLiteStatement(sql, on: connection)
+        }
+        self.connection = connection
+        coder = RowCoder(sealing)
+        let all = "SELECT \(SessionRow.columns) FROM session WHERE"
+        insert = try statement(
+            """
+            INSERT INTO session (key, id, user_key, number, created_at, expires_at, used_at, key_number, user)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+            """
+        )
+        selectByID = try statement("\(all) id = ?1")
+        // Those beyond the newest ones, as many as ?2 says.
+        selectByUser = try statement("\(all) user_key = ?1 ORDER BY number DESC LIMIT -1 OFFSET ?2")
+        selectExpired = try statement("\(all) expires_at <= ?1 ORDER BY expires_at LIMIT ?2")
+        selectUnused = try statement("\(all) used_at < ?1 ORDER BY used_at LIMIT ?2")
+        selectCurrent = try statement("SELECT 1 FROM session WHERE key = ?1 AND expires_at > ?2")
+        noteUse = try statement("UPDATE session SET used_at = ?2 WHERE key = ?1 AND used_at < ?2")
+        delete = try statement("DELETE FROM session WHERE key = ?1")
+    }
+
+    /// Adds a session.
+    ///
+    /// - Parameter number: Larger than those of all sessions before.
+    func add(_ row: SessionRow, number: Int64) throws(SQLiteError) {
+        try insert.bind(number, at: 4)
+        try insert.bind(row.createdAt, at: 5)
+        try insert.bind(row.expiresAt, at: 6)
+        try insert.bind(row.usedAt, at: 7)
+        try insert.bind(Int64(row.keyNumber), at: 8)
+        try insert.withBinding(row.key, at: 1) { () throws(SQLiteError) in
+            try insert.withBinding(row.id.bytes, at: 2) { () throws(SQLiteError) in
+                try insert.withBinding(row.userKey, at: 3) { () throws(SQLiteError) in
+                    try insert.withBinding(row.user, at: 9) { () throws(SQLiteError) in _ = try insert.step() }
+                }
+            }
+        }
+    }
+
+    /// Whether a session is there and has not expired.
+    func isCurrent(_ key: [UInt8], at now: Int64) throws(SQLiteError) -> Bool {
+        try selectCurrent.bind(now, at: 2)
+        return try selectCurrent.withBinding(key, at: 1) { () throws(SQLiteError) in try selectCurrent.step() }
+    }
+
+    func noteUse(of key: [UInt8], at time: Int64) throws(SQLiteError) {
+        try noteUse.bind(time, at: 2)
+        try noteUse.withBinding(key, at: 1) { () throws(SQLiteError) in _ = try noteUse.step() }
+    }
+
+    /// Removes the session with an id; nil if there is none.
+    func remove(id: SessionID) throws(SQLiteError) -> StoredSession? {
+        try remove(by: selectByID, id.bytes).first
+    }
+
+    /// Removes the sessions of a user, except the newest ones.
+    ///
+    /// - Parameter count: How many stay.
+    func remove(userKey: [UInt8], exceptNewest count: Int = 0) throws(SQLiteError) -> [StoredSession] {
+        try selectByUser.bind(Int64(count), at: 2)
+        return try remove(by: selectByUser, userKey)
+    }
+
+    /// Removes some sessions that have expired or were not used for too long.
+    ///
+    /// - Parameters:
+    ///   - now: In seconds since 1970.
+    ///   - unusedSince: Those last used before this moment have been idle for too long; nil if there is no limit.
+    ///   - limit: How many at most.
+    func expire(at now: Int64, unusedSince: Int64?, limit: Int) throws(SQLiteError) -> [StoredSession] {
+        try selectExpired.bind(now, at: 1)
+        try selectExpired.bind(Int64(limit), at: 2)
+        var removed = try remove(rows(of: selectExpired))
+        if let unusedSince, removed.count < limit {
+            try selectUnused.bind(unusedSince, at: 1)
+            try selectUnused.bind(Int64(limit - removed.count), at: 2)
+            removed += try remove(rows(of: selectUnused))
+        }
+        return removed
+    }
+
+    /// Removes the sessions that a statement finds by some bytes.
+    private func remove(by select: SQLiteStatement, _ bytes: [UInt8]) throws(SQLiteError) -> [StoredSession] {
+        try remove(try select.withBinding(bytes, at: 1) { () throws(SQLiteError) in try rows(of: select) })
+    }
+
+    private func rows(of select: SQLiteStatement) throws(SQLiteError) -> [StoredSession] {
+        defer { select.reset() }
+        var rows: [StoredSession] = []
+        while try select.step() { rows.append(StoredSession(select)) }
+        return rows
+    }
+
+    private func remove(_ rows: [StoredSession]) throws(SQLiteError) -> [StoredSession] {
+        for row in rows {
+            try delete.withBinding(row.key, at: 1) { () throws(SQLiteError) in _ = try delete.step() }
+        }
+        return rows
+    }
+}

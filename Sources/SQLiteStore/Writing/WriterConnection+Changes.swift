@@ -1,0 +1,145 @@
+internal import Glibc
+internal import TokenStore
+
+/// What decides whether a change may be made; the same for all changes of a transaction.
+struct WriteRules {
+    let sealing: Sealing
+    let acceptance: Sealing.Acceptance
+    let retention: Retention
+
+    init(_ sealing: Sealing, _ retention: Retention) {
+        self.sealing = sealing
+        acceptance = sealing.acceptance
+        self.retention = retention
+    }
+}
+
+/// The changes of a group.
+extension WriterConnection {
+    /// Makes changes durable, all in one transaction and in their order.
+    ///
+    /// A change may fail alone, and the others are made. If the disk or the transaction fails, the error is thrown and
+    /// nothing is changed.
+    ///
+    /// - Returns: An outcome for each change.
+    func commit(
+        _ changes: [Change], _ rules: WriteRules
+    ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
+        try transaction { () throws(SQLiteError) in
+            try checkLimits()
+            var outcomes: [Result<ChangeOutcome, StoreError>] = []
+            outcomes.reserveCapacity(changes.count)
+            for change in changes {
+                do throws(SQLiteError) {
+                    outcomes.append(try outcome(of: change, rules))
+                } catch {
+                    guard error.isOfOneStatement, connection.isInTransaction else { throw error }
+                    outcomes.append(.failure(.write(StoreFault(error))))
+                }
+            }
+            return outcomes
+        }
+    }
+
+    /// Stores rows that were made for this store, all in one transaction and in their order.
+    ///
+    /// - Returns: An outcome for each row.
+    func commit(_ rows: [Row]) throws(SQLiteError) -> [Result<Void, StoreError>] {
+        try transaction { () throws(SQLiteError) in
+            try checkLimits()
+            var outcomes: [Result<Void, StoreError>] = []
+            for row in rows {
+                do throws(SQLiteError) {
+                    outcomes.append(try store(row).map { _ in })
+                } catch {
+                    guard error.isOfOneStatement, connection.isInTransaction else { throw error }
+                    outcomes.append(.failure(.write(StoreFault(error))))
+                }
+            }
+            return outcomes
+        }
+    }
+
+    private func outcome(
+        of change: Change, _ rules: WriteRules
+    ) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
+        switch change {
+        case .store(let row):
+            guard rules.acceptance.accepts(row) else { return .failure(.staleKey) }
+            return try store(row)
+        case .storeIf(let row, let condition):
+            guard rules.acceptance.accepts(row) else { return .failure(.staleKey) }
+            if let error = try fault(of: condition, row.key, rules) { return .failure(error) }
+            return try store(row)
+        case .remove(let removal):
+            guard rules.acceptance.accepts(index: removal.index) else { return .failure(.staleKey) }
+            if let error = try fault(of: removal.condition, removal.key, rules) { return .failure(error) }
+            let wasThere = try find(removal.key, rules) != nil
+            if try table.remove(removal.key) { noteRemoved(1) }
+            return .success(.removed(wasThere))
+        case .createSession(let row, let perUser): return try create(row, perUser, rules)
+        case .endSession(let id):
+            let sessions = try sessions(rules.sealing)
+            guard let row = try sessions.remove(id: id) else { return .success(.ended(nil)) }
+            let opened = noteEnded([row], sessions)
+            return .success(.ended(EndedSession(id: id, user: opened[0]?.session.user)))
+        case .endSessions(let userKey, let index):
+            guard rules.acceptance.accepts(index: index) else { return .failure(.staleKey) }
+            let sessions = try sessions(rules.sealing)
+            return .success(.endedAll(noteEnded(try sessions.remove(userKey: userKey), sessions).count))
+        case .noteUses(let uses):
+            let sessions = try sessions(rules.sealing)
+            for use in uses { try sessions.noteUse(of: use.key, at: use.usedAt) }
+            return .success(.noted)
+        }
+    }
+
+    // MARK: - Tokens
+
+    private func store(_ row: Row) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
+        let version = row.version ?? versions.next()
+        if try table.replace(row, version) { return .success(.stored(version)) }
+        if row.keepsNewer, try table.find(row.key) != nil { return .failure(.newer) }
+        if let reachedLimit { return .failure(.full(reachedLimit)) }
+        try table.add(row, version)
+        tokenCount += 1
+        if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }
+        return .success(.stored(version))
+    }
+
+    /// Why a condition does not hold; nil if it does.
+    private func fault(
+        of condition: RowCondition, _ key: RowKey, _ rules: WriteRules
+    ) throws(SQLiteError) -> StoreError? {
+        if let session = condition.session,
+            try !sessions(rules.sealing).isCurrent(session, at: Int64(time(nil)))
+        {
+            return .sessionEnded
+        }
+        if case .any = condition.match { return nil }
+        let current = try find(key, rules)
+        return condition.match.holds(for: current) ? nil : .preconditionFailed(current: current)
+    }
+
+    /// The version of a token that has not expired; nil if there is none.
+    private func find(_ key: RowKey, _ rules: WriteRules) throws(SQLiteError) -> TokenVersion? {
+        guard let (version, times) = try table.find(key) else { return nil }
+        let deadline = rules.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
+        return deadline > Int64(time(nil)) ? version : nil
+    }
+
+    // MARK: - Sessions
+
+    private func create(
+        _ row: SessionRow, _ perUser: Int, _ rules: WriteRules
+    ) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
+        guard rules.acceptance.accepts(index: row.index, keyNumber: row.keyNumber) else { return .failure(.staleKey) }
+        // A limit of tokens is none of sessions.
+        if case .bytes = reachedLimit, let reachedLimit { return .failure(.full(reachedLimit)) }
+        let sessions = try sessions(rules.sealing)
+        try sessions.add(row, number: versions.next().rawValue)
+        sessionCount += 1
+        let ended = noteEnded(try sessions.remove(userKey: row.userKey, exceptNewest: max(1, perUser)), sessions)
+        return .success(.created(CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: ended.count)))
+    }
+}

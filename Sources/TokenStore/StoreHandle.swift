@@ -1,0 +1,107 @@
+/// What a read has found.
+package enum Fetched: Sendable {
+    /// Nothing is stored under the id.
+    case nothing
+    /// The token info, and when it expires: from then on, in seconds since 1970, it must not be given any more. `Int64.max`
+    /// if it does not expire.
+    case found([UInt8], until: Int64, version: TokenVersion)
+    /// The token info is longer than was asked for, and was not read.
+    case longer
+}
+
+/// One thread's way to the store.
+///
+/// Belongs to that thread.
+///
+/// Every change has a completion, which is called once, on this thread: with success when the change would survive a power
+/// cut. It is called after `flush` at the earliest, except for an error that comes before anything is written, such as a full
+/// queue: then it is called before the method returns.
+package protocol StoreHandle: AnyObject {
+    /// Takes the outcome of a read that is not known at once.
+    typealias FetchCompletion = (Result<Fetched, StoreError>) -> Void
+    /// Takes the outcome of a search for a session that is not known at once.
+    typealias SessionCompletion = (Result<FoundSession, StoreError>) -> Void
+
+    /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that gives every
+    /// outcome by itself, as soon as it is known.
+    var timeLimit: Duration? { get }
+
+    /// Reads the token info of an id, now or later.
+    ///
+    /// An outcome that is known at once is returned, so that it costs no allocation for a completion.
+    ///
+    /// - Parameters:
+    ///   - id: The unique id, any bytes.
+    ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
+    ///   - makeCompletion: Makes the completion that takes an outcome which comes later. Called before this returns, once, and
+    ///     only in that case; the completion is called once, on this thread, after this has returned.
+    /// - Returns: Nil if the outcome comes later.
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+    ) throws(StoreError) -> Fetched?
+
+    /// Stores a token info under an id, replacing what was there.
+    ///
+    /// - Parameters:
+    ///   - tokenInfo: Any bytes.
+    ///   - id: The unique id.
+    ///   - condition: What must be so; otherwise the error is `preconditionFailed` or `sessionEnded`.
+    ///   - completion: Takes the version that the token has now.
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+    )
+
+    /// Removes the token of an id.
+    ///
+    /// - Parameters:
+    ///   - id: The unique id.
+    ///   - condition: As for `store`.
+    ///   - completion: Takes whether there was a token.
+    func remove(
+        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+    )
+
+    // MARK: - Sessions of users
+
+    /// The key of a session.
+    ///
+    /// - Parameter secret: What the client shows.
+    func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey
+
+    /// Looks for a session, now or later, as `fetch` does for a token.
+    ///
+    /// - Returns: Nil if the outcome comes later.
+    func findSession(
+        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+    ) throws(StoreError) -> FoundSession?
+
+    /// Notes that a session was used, so that its idle time begins again.
+    ///
+    /// Nobody learns of the outcome: a use may be lost in a crash, and when writes wait already.
+    ///
+    /// - Parameter unixTime: In seconds since 1970.
+    func noteUse(of key: SessionKey, at unixTime: Int64)
+
+    /// Stores a session.
+    func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void)
+
+    /// Ends a session.
+    ///
+    /// - Parameter completion: Takes what was ended; nil if there was no such session.
+    func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void)
+
+    /// Ends all sessions of a user.
+    ///
+    /// - Parameter completion: Takes how many there were.
+    func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void)
+
+    /// Reads the sessions of a user that have not expired, the oldest first.
+    ///
+    /// - Parameter completion: Called once, on this thread, maybe before this returns.
+    func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void)
+
+    /// Hands over the changes gathered since the last call, to be made durable together. Call it before waiting for
+    /// anything else: until then no thread works on them.
+    func flush()
+}

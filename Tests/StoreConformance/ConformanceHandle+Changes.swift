@@ -1,0 +1,101 @@
+import Cryptography
+import TokenStore
+
+/// Conditional writes and sessions.
+extension ConformanceHandle {
+    /// The outcome of a change, which is handed over at once.
+    private func outcome<Value: Sendable>(
+        of change: (any StoreHandle, @escaping (Result<Value, StoreError>) -> Void) -> Void
+    ) async throws -> Value {
+        let handle = try opened
+        Task { self.flush() }
+        let outcome = await withCheckedContinuation { continuation in
+            change(handle) { continuation.resume(returning: $0) }
+        }
+        return try outcome.get()
+    }
+
+    package func version(of id: String) async throws -> TokenVersion? {
+        guard case .found(_, _, let version) = try await fetch(Array(id.utf8)) else { return nil }
+        return version
+    }
+
+    @discardableResult
+    package func put(
+        _ value: String, under id: String, if match: WriteCondition.Match, session: SessionKey? = nil
+    ) async throws -> TokenVersion {
+        let condition = WriteCondition(match: match, session: session)
+        return try await outcome { $0.store(Array(value.utf8), under: Array(id.utf8), if: condition, completion: $1) }
+    }
+
+    @discardableResult
+    package func remove(_ id: String, if match: WriteCondition.Match = .any) async throws -> Bool {
+        try await outcome { $0.remove(Array(id.utf8), if: WriteCondition(match: match), completion: $1) }
+    }
+
+    /// Begins two writes that are committed together; their outcomes in their order.
+    package func putTwo(
+        _ values: (String, String), under id: String, if match: WriteCondition.Match
+    ) async throws -> [Result<TokenVersion, StoreError>] {
+        let handle = try opened
+        return await withCheckedContinuation { continuation in
+            var outcomes: [Result<TokenVersion, StoreError>] = []
+            for value in [values.0, values.1] {
+                handle.store(Array(value.utf8), under: Array(id.utf8), if: WriteCondition(match: match)) {
+                    outcomes.append($0)
+                    if outcomes.count == 2 { continuation.resume(returning: outcomes) }
+                }
+            }
+            handle.flush()
+        }
+    }
+
+    // MARK: - Sessions
+
+    package func key(_ secret: String) throws -> SessionKey {
+        try opened.sessionKey(of: Array(secret.utf8).span)
+    }
+
+    /// Makes a session, now and for an hour unless told otherwise.
+    @discardableResult
+    package func begin(
+        _ secret: String, of user: String, createdAt: Int64 = MemoryRow.now, lasting: Int64 = 3_600, perUser: Int = 20
+    ) async throws -> CreatedSession {
+        let request = NewSession(
+            user: Array(user.utf8), key: try key(secret), id: try .random(), createdAt: createdAt,
+            expiresAt: createdAt + lasting, perUser: perUser)
+        return try await outcome { $0.createSession(request, completion: $1) }
+    }
+
+    package func find(_ secret: String) async throws -> UserSession? {
+        let handle = try opened
+        defer { handle.flush() }
+        let key = try key(secret)
+        let outcome: Result<FoundSession, StoreError> = await withCheckedContinuation { continuation in
+            do throws(StoreError) {
+                let found = try handle.findSession(key) { { continuation.resume(returning: $0) } }
+                if let found { continuation.resume(returning: .success(found)) }
+            } catch {
+                continuation.resume(returning: .failure(error))
+            }
+        }
+        guard case .found(let session) = try outcome.get() else { return nil }
+        return session
+    }
+
+    package func end(_ id: SessionID) async throws -> EndedSession? {
+        try await outcome { $0.endSession(id: id, completion: $1) }
+    }
+
+    package func endAll(of user: String) async throws -> Int {
+        try await outcome { $0.endSessions(of: Array(user.utf8), completion: $1) }
+    }
+
+    package func list(_ user: String) async throws -> [UserSession] {
+        try await outcome { $0.listSessions(of: Array(user.utf8), completion: $1) }
+    }
+
+    package func use(_ secret: String, at time: Int64) throws {
+        try opened.noteUse(of: try key(secret), at: time)
+    }
+}

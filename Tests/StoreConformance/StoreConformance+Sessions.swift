@@ -1,0 +1,133 @@
+import Synchronization
+import TokenStore
+
+extension StoreConformance {
+    static let sessions = [
+        Behaviour("a session is found by its secret, with its user, in every handle and after a restart") { open in
+            let store = try open { _ in }
+            let (one, two) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+            let now = MemoryRow.now
+            try expectEqual(try await one.find("s1"), nil, "a session that was never made")
+            let made = try await one.begin("s1", of: "anna", createdAt: now)
+            try expectEqual(made.expiresAt, now + 3_600, "its end")
+            try await one.begin("s2", of: "berta")
+            let expected = UserSession(
+                id: made.id, user: bytes("anna"), createdAt: now, expiresAt: now + 3_600, lastUsedAt: now)
+            try expectEqual(try await two.find("s1"), expected, "the session")
+            try expectEqual(try await two.find("s2")?.user, bytes("berta"), "another session's user")
+            try expectEqual(try await two.find("s3"), nil, "another secret")
+            store.close()
+            let again = try open { _ in }
+            let other = try await ConformanceHandle.open(again)
+            try expectEqual(try await other.find("s1"), expected, "the session after a restart")
+            try expectEqual(try await other.list("anna"), [expected], "the user's sessions after a restart")
+            again.close()
+        },
+        Behaviour("sessions end one by one or all of a user, and no other") { open in
+            let store = try open { _ in }
+            let handle = try await ConformanceHandle.open(store)
+            let first = try await handle.begin("s1", of: "anna")
+            for secret in ["s2", "s3"] { try await handle.begin(secret, of: "anna") }
+            let other = try await handle.begin("s4", of: "berta")
+            try expectEqual(try await handle.list("anna").map(\.id).first, first.id, "the oldest session")
+            try expectEqual(
+                try await handle.end(first.id), EndedSession(id: first.id, user: bytes("anna")), "the ended session")
+            try expectEqual(try await handle.end(first.id), nil, "a session that had ended")
+            try expectEqual(try await handle.find("s1"), nil, "the ended session")
+            try expectEqual(try await handle.find("s2")?.user, bytes("anna"), "the other session of the user")
+            try expectEqual(try await handle.endAll(of: "anna"), 2, "the number of ended sessions")
+            try expectEqual(try await handle.endAll(of: "anna"), 0, "the number of sessions that were left")
+            try expectEqual(try await handle.list("anna"), [], "the user's sessions")
+            try expectEqual(try await handle.find("s3"), nil, "an ended session")
+            try expectEqual(try await handle.find("s4")?.id, other.id, "the other user's session")
+            store.close()
+        },
+        Behaviour("a user has as many sessions as asked for, and the oldest ones end") { open in
+            let store = try open { _ in }
+            let handle = try await ConformanceHandle.open(store)
+            try await handle.begin("other", of: "berta")
+            for number in 0..<3 {
+                try expectEqual(
+                    try await handle.begin("s\(number)", of: "anna", perUser: 3).ended, 0, "those that ended")
+            }
+            try expectEqual(try await handle.begin("s3", of: "anna", perUser: 3).ended, 1, "those that ended")
+            try expectEqual(try await handle.find("s0"), nil, "the oldest session")
+            try expectEqual(try await handle.begin("s4", of: "anna", perUser: 1).ended, 3, "those that ended")
+            for number in 0..<4 { try expectEqual(try await handle.find("s\(number)"), nil, "an older session") }
+            try expect(try await handle.find("s4") != nil, "the new session ended")
+            try expect(try await handle.find("other") != nil, "another user's session ended")
+            store.close()
+        },
+        Behaviour("an expired session is not found, and a use is noted") { open in
+            let store = try open { _ in }
+            let handle = try await ConformanceHandle.open(store)
+            let now = MemoryRow.now
+            try await handle.begin("old", of: "anna", createdAt: now - 100, lasting: 50)
+            try await handle.begin("new", of: "anna", createdAt: now - 100, lasting: 5_000)
+            try expectEqual(try await handle.find("old"), nil, "the expired session")
+            try expectEqual(try await handle.list("anna").count, 1, "the number of sessions")
+            for time in [now, now - 50] {
+                try await handle.use("new", at: time)
+                // A change after it, which is durable when both are.
+                try await handle.put("1", under: "a")
+                try expectEqual(try await handle.find("new")?.lastUsedAt, now, "the last use")
+            }
+            store.close()
+        },
+        Behaviour("a write that depends on a session fails when that has ended") { open in
+            let store = try open { _ in }
+            let handle = try await ConformanceHandle.open(store)
+            let made = try await handle.begin("s1", of: "anna")
+            let key = try await handle.key("s1")
+            try await handle.put("1", under: "anna", if: .any, session: key)
+            _ = try await handle.end(made.id)
+            for match in [WriteCondition.Match.any, .exists, .missing] {
+                let error = try await error { try await handle.put("2", under: "anna", if: match, session: key) }
+                try expectEqual(error, .sessionEnded, "the error")
+            }
+            let now = MemoryRow.now
+            try await handle.begin("s2", of: "anna", createdAt: now - 100, lasting: 50)
+            let expired = try await handle.key("s2")
+            let error = try await error { try await handle.put("2", under: "anna", if: .any, session: expired) }
+            try expectEqual(error, .sessionEnded, "the error of an expired session")
+            try expectEqual(try await handle.get("anna"), "1", "the token")
+            store.close()
+        },
+        Behaviour("an observer learns of each session that ends before and after it does") { open in
+            let store = try open { _ in }
+            guard store.seesAllWrites else { return store.close() }
+            let observer = SessionObserver()
+            store.report(writesTo: observer)
+            let handle = try await ConformanceHandle.open(store)
+            let made = try await handle.begin("s1", of: "anna")
+            for secret in ["s2", "s3"] { try await handle.begin(secret, of: "anna", perUser: 2) }
+            try await handle.begin("s4", of: "berta")
+            _ = try await handle.end(made.id)
+            _ = try await handle.endAll(of: "anna")
+            var names: [SessionKey: String] = [:]
+            for secret in ["s1", "s2", "s3", "s4"] { names[try await handle.key(secret)] = secret }
+            let seen = observer.seen.map { what, keys in
+                ([what] + keys.map { names[$0] ?? "another" }.sorted()).joined(separator: " ")
+            }
+            try expectEqual(seen, ["will s1", "did s1", "will s2 s3", "did s2 s3"], "what it has seen")
+            store.close()
+        },
+    ]
+
+    /// Notes which sessions end.
+    private final class SessionObserver: WriteObserver {
+        private let list = Mutex<[(what: String, keys: [SessionKey])]>([])
+
+        var seen: [(what: String, keys: [SessionKey])] { list.withLock(\.self) }
+
+        func willWrite(_ ids: [[UInt8]]) {}
+
+        func didWrite(_ ids: [[UInt8]]) {}
+
+        func willEnd(_ sessions: [SessionKey]) { list.withLock { $0.append(("will", sessions)) } }
+
+        func didEnd(_ sessions: [SessionKey]) { list.withLock { $0.append(("did", sessions)) } }
+
+        func didChangeEverything() {}
+    }
+}

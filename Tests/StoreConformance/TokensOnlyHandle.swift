@@ -1,0 +1,36 @@
+import TokenStore
+
+/// A handle for tests that have nothing to do with sessions: it refuses all that concerns them.
+package protocol TokensOnlyHandle: StoreHandle {}
+
+extension TokensOnlyHandle {
+    private var refusal: StoreError { .refused("this store keeps no sessions") }
+
+    package func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey { throw refusal }
+
+    package func findSession(
+        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+    ) throws(StoreError) -> FoundSession? {
+        throw refusal
+    }
+
+    package func noteUse(of key: SessionKey, at unixTime: Int64) {}
+
+    package func createSession(
+        _ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void
+    ) {
+        completion(.failure(refusal))
+    }
+
+    package func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void) {
+        completion(.failure(refusal))
+    }
+
+    package func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void) {
+        completion(.failure(refusal))
+    }
+
+    package func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void) {
+        completion(.failure(refusal))
+    }
+}

@@ -128,6 +128,51 @@ def test_a_client_certificate_is_required_where_an_authority_is_set(serve, pair,
     assert curl(server)[0] == 0
 
 
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_one_listener_may_require_client_certificates_and_another_not(serve, pair, tmp_path, version):
+    authority = make_pair(tmp_path, "authority", "authority")
+    known = make_pair(tmp_path, "known", "client", issuer=authority)
+    stranger = make_pair(tmp_path, "stranger", "client")
+    listen = [f"https://127.0.0.1:0{query}" for query in ("", "?client-certificate=required", "?client-certificate=optional")]
+    server = serve_tls(serve, pair, client_ca=str(authority[0]), settings={"listen": listen})
+
+    def status(index, *identity):
+        host, port = server.addresses[index]
+        shown = ["--cert", str(identity[0]), "--key", str(identity[1])] if identity else []
+        done = subprocess.run(
+            ["curl", "-sk", f"--tlsv{version}", "--tls-max", version, "-o", "/dev/null", "-w", "%{http_code}", *shown,
+             f"https://{host}:{port}/token?unique_id=a"], capture_output=True, text=True, timeout=30, check=False)
+        return int(done.stdout)
+
+    assert [status(index) for index in range(3)] == [200, 0, 200]
+    assert [status(index, *known) for index in range(3)] == [200, 200, 200]
+    # Who is not asked for a certificate shows none.
+    assert [status(index, *stranger) for index in range(3)] == [200, 0, 0]
+
+    # A session of the listener that asks for nothing does not open the one that requires a certificate.
+    session = tmp_path / "session"
+    request = "GET /token HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    flag = f"-tls{version.replace('.', '_')}"
+    addresses = [f"{host}:{port}" for host, port in server.addresses]
+    openssl("s_client", "-connect", addresses[0], flag, "-sess_out", session, "-ign_eof", text=request)
+    assert "HTTP/1.1 200" in openssl("s_client", "-connect", addresses[0], flag, "-sess_in", session, "-ign_eof", text=request)
+    assert "HTTP/1.1" not in openssl("s_client", "-connect", addresses[1], flag, "-sess_in", session, "-ign_eof", text=request)
+
+    # Other authorities are taken from their file when it changes.
+    shutil.copy(stranger[0], authority[0])
+    until(lambda: status(1, *stranger) == 200)
+    assert status(1, *known) == 0 and status(2, *known) == 0 and status(0) == 200
+
+
+def test_a_listener_that_asks_for_certificates_needs_authorities(tmp_path, pair):
+    listen = "https://127.0.0.1:0?client-certificate=optional"
+    done = subprocess.run(
+        [binary(), "check-config"], capture_output=True, text=True, timeout=30, check=False, env=clean_environment({
+            "TOKEN_CACHE_LISTEN": listen, "TOKEN_CACHE_TLS_CERTIFICATE": str(pair[0]),
+            "TOKEN_CACHE_TLS_PRIVATE_KEY": str(pair[1])}))
+    assert done.returncode == 1 and f"listen has {listen}, and tls.client_ca is not set" in done.stderr, done
+
+
 def test_plain_http_on_a_tls_port_gets_a_readable_answer(serve, pair):
     server = serve_tls(serve, pair)
     response = exchange(server.address, get("me"))

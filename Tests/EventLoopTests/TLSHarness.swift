@@ -1,5 +1,6 @@
 import COpenSSL
 import Foundation
+import Synchronization
 import System
 import Testing
 
@@ -13,12 +14,18 @@ extension TLSContext {
 }
 
 /// A server's answer to one client: the handshake, then every byte back until the client has had enough.
+///
+/// - Parameter note: Gets the client's certificate after the handshake.
 func serveEcho(
-    _ descriptor: Int32, _ context: TLSContext, on loop: EventLoop, handshakeTime: Duration = .seconds(10)
+    _ descriptor: Int32, _ context: TLSContext, clients: TLSClientAuthentication = .requiredByAuthorities,
+    on loop: EventLoop, handshakeTime: Duration = .seconds(10),
+    note: @escaping @Sendable (TLSClientCertificate?) -> Void = { _ in }
 ) async throws -> String? {
     try await loop.perform {
         var stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
-        try await stream.startTLS(context, until: .now + Nanoseconds(handshakeTime))
+        try await stream.startTLS(
+            context, clients: clients, until: .now + Nanoseconds(handshakeTime))
+        note(stream.clientCertificate)
         let version = stream.tlsVersion
         var buffer: [UInt8] = []
         while try await receive(from: stream, into: &buffer) {
@@ -60,6 +67,8 @@ func send(_ bytes: [UInt8], to stream: borrowing TCPStream) async throws {
 struct Meeting: Sendable {
     var client: Result<ClientView, any Error>
     var server: Result<String?, any Error>
+    /// The client's certificate as the server saw it.
+    var certificate: TLSClientCertificate?
 
     var serverError: TLSError? {
         guard case .failure(let error) = server else { return nil }
@@ -76,13 +85,25 @@ struct ClientView: Sendable {
     let session: TLSClient.Session
 }
 
+private final class Noted: Sendable {
+    let value = Mutex<TLSClientCertificate?>(nil)
+}
+
 func meet(
-    _ context: TLSContext, _ options: TLSClient.Options = .init(), resuming session: TLSClient.Session? = nil,
-    on loop: EventLoop
+    _ context: TLSContext, clients: TLSClientAuthentication = .requiredByAuthorities,
+    _ options: TLSClient.Options = .init(), resuming session: TLSClient.Session? = nil, on loop: EventLoop
 ) async throws -> Meeting {
     let (server, client) = try socketPair()
+    let certificate = Noted()
     async let served: Result<String?, any Error> = {
-        do { return .success(try await serveEcho(server, context, on: loop)) } catch { return .failure(error) }
+        do {
+            return .success(
+                try await serveEcho(server, context, clients: clients, on: loop) { shown in
+                    certificate.value.withLock { $0 = shown }
+                })
+        } catch {
+            return .failure(error)
+        }
     }()
     let seen: Result<ClientView, any Error>
     do {
@@ -102,5 +123,5 @@ func meet(
     } catch {
         seen = .failure(error)
     }
-    return Meeting(client: seen, server: await served)
+    return Meeting(client: seen, server: await served, certificate: certificate.value.withLock(\.self))
 }

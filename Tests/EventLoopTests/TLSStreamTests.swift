@@ -55,7 +55,8 @@ import Testing
             let total = 12 << 20
             async let sent: Void = loop.perform {
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                try await stream.startTLS(
+                    context, clients: .none, until: .now + Nanoseconds(.seconds(10)))
                 try await send([UInt8](repeating: 7, count: total), to: stream)
                 stream.finishSending()
                 var rest: [UInt8] = []
@@ -92,7 +93,8 @@ import Testing
             let (server, descriptor) = try socketPair()
             async let text: String = loop.perform {
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                try await stream.startTLS(
+                    context, clients: .none, until: .now + Nanoseconds(.seconds(10)))
                 var buffer: [UInt8] = []
                 while buffer.count < 30 {
                     switch try stream.receive(into: &buffer, room: 4) {
@@ -128,7 +130,8 @@ import Testing
             let (server, descriptor) = try socketPair()
             async let served: Void = loop.perform {
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                try await stream.startTLS(
+                    context, clients: .none, until: .now + Nanoseconds(.seconds(10)))
                 try await send(Array("all".utf8), to: stream)
             }
             let received = try await blocking {
@@ -223,7 +226,8 @@ import Testing
             async let seen: String = loop.perform {
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
                 do throws(TLSError) {
-                    try await stream.startTLS(context, until: .now + Nanoseconds(.seconds(10)))
+                    try await stream.startTLS(
+                        context, clients: .none, until: .now + Nanoseconds(.seconds(10)))
                 } catch {
                     #expect(error == .plainRequest)
                 }

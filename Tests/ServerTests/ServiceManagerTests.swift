@@ -104,6 +104,46 @@ import Testing
         #expect(try plan(listen, names) == expected)
     }
 
+    @Test(
+        "passed sockets ask for clients' certificates as the entries of their protocol do",
+        arguments: [
+            (["https://a:1?client-certificate=required"], ["https"], "3=https://systemd?client-certificate=required"),
+            (["https://systemd?client-certificate=optional"], [""], "3=https://systemd?client-certificate=optional"),
+            (
+                ["https://systemd?client-certificate=optional"], ["https"],
+                "3=https://systemd?client-certificate=optional"
+            ),
+            (["https://systemd?client-certificate=required", "https://a:1"], ["http"], "https://a:1 3=systemd"),
+            (
+                ["https://systemd", "https://a:1?client-certificate=required"], ["https"],
+                "https://a:1?client-certificate=required 3=https://systemd"
+            ),
+            (
+                ["https://a:1?client-certificate=optional", "https://b:1?client-certificate=required"], ["https"],
+                "3=https://systemd?client-certificate=required"
+            ),
+            (
+                ["https://a:1?client-certificate=required"], ["https-proxy"],
+                "https://a:1?client-certificate=required "
+                    + "3=https://systemd?proxy-protocol=required&client-certificate=required"
+            ),
+        ])
+    func clientCertificates(listen: [String], names: [String], expected: String) throws {
+        #expect(try plan(listen, names) == expected)
+    }
+
+    @Test("listeners ask for clients' certificates as their entries say, or all of them if no entry says anything")
+    func clientAuthentication() {
+        func found(_ listen: String...) -> [TLSClientAuthentication] {
+            let listen = listen.compactMap(ListenAddress.init)
+            return listen.map { TLSClientAuthentication(of: $0, among: listen) }
+        }
+        #expect(found("https://a:1", "https://a:2") == [.requiredByAuthorities, .requiredByAuthorities])
+        #expect(
+            found("https://a:1", "https://a:2?client-certificate=optional", "https://a:3?client-certificate=required")
+                == [.none, .optional, .required])
+    }
+
     @Test("unknown names and missing sockets are errors")
     func faults() {
         for name in ["htpp", "HTTP", "ssh"] {

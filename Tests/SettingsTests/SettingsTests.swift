@@ -109,7 +109,8 @@ import Testing
                 c.yaml, line 1: listen is "::1:80"; allowed is an address and a port, such as 127.0.0.1:8080, \
                 http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket by its absolute \
                 path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
-                ?proxy-protocol=required, for a Unix socket also ?mode=0660 and ?owner=user:group
+                ?proxy-protocol=required, for https also ?client-certificate=required or optional, for a Unix socket \
+                also ?mode=0660 and ?owner=user:group
                 """
             ),
             (
@@ -187,6 +188,12 @@ import Testing
             ("a:b", nil), ("a:65536", nil), ("::1:8080", nil), ("https://a:1", "https://a:1"),
             ("https://[::1]:1?proxy-protocol=required", "https://[::1]:1?proxy-protocol=required"),
             ("http://a:1?x=y", nil), ("", nil),
+            ("https://a:1?client-certificate=optional", "https://a:1?client-certificate=optional"),
+            (
+                "https://a:1?client-certificate=required&proxy-protocol=required",
+                "https://a:1?proxy-protocol=required&client-certificate=required"
+            ),
+            ("a:1?client-certificate=required", nil), ("https://a:1?client-certificate=none", nil),
         ]
     )
     func `listeners are read as they are written`(text: String, description: String?) {

@@ -148,6 +148,11 @@ package struct TCPStream: ~Copyable {
     /// The protocol that protects the stream, for example `TLSv1.3`; nil in clear.
     package var tlsVersion: String? { tls?.version }
 
+    /// What the client's certificate says; nil if it has shown none, and in clear.
+    ///
+    /// Read anew with each call.
+    package var clientCertificate: TLSClientCertificate? { tls?.clientCertificate }
+
     /// Performs the handshake as the server; from then on everything goes over TLS.
     ///
     /// What precedes it on the stream, such as a PROXY header, must be read to its last byte and not beyond.
@@ -157,10 +162,13 @@ package struct TCPStream: ~Copyable {
     ///
     /// - Parameters:
     ///   - context: The certificates that it holds now are used.
+    ///   - clients: Whether the client shows a certificate.
     ///   - deadline: For the whole handshake, during which other connections of the loop continue.
-    package mutating func startTLS(_ context: TLSContext, until deadline: MonotonicTime) async throws(TLSError) {
+    package mutating func startTLS(
+        _ context: TLSContext, clients: TLSClientAuthentication, until deadline: MonotonicTime
+    ) async throws(TLSError) {
         try await receiveHello(until: deadline)
-        guard let session = TLSSession(context.credentials, on: loop, id) else {
+        guard let session = TLSSession(context.credentials, clients: clients, on: loop, id) else {
             throw .system(SystemError(call: "SSL_new", code: ENOMEM))
         }
         while true {

@@ -29,7 +29,7 @@ final class AdministrationListener: Sendable {
         var listeners: [AdministrationListener] = []
         for address in addresses {
             do throws(StartError) {
-                listeners += try ClientListener.open(address, tls: nil).map {
+                listeners += try ClientListener.open(address, tls: nil, clients: .none).map {
                     AdministrationListener($0.listener, evictingUpTo: .sending)
                 }
             } catch {

@@ -40,11 +40,15 @@ extension Connection {
     /// Performs the TLS handshake.
     ///
     /// - Returns: False if it failed; a client that can still be answered has then received a refusal or an alert.
-    mutating func startTLS(_ context: TLSContext, on worker: Worker) async -> Bool {
+    mutating func startTLS(
+        _ context: TLSContext, clients: TLSClientAuthentication, on worker: Worker
+    ) async -> Bool {
         do throws(TLSError) {
-            try await stream.startTLS(context, until: worker.loop.now + settings.deadlines.handshake)
+            let deadline = worker.loop.now + settings.deadlines.handshake
+            try await stream.startTLS(context, clients: clients, until: deadline)
             worker.metrics.handshakes.add()
             origin = settings.https.origin(address: origin.address, isTLS: true)
+            certificate = stream.clientCertificate
             return true
         } catch {
             worker.noteClosed("\(error)")

@@ -14,6 +14,8 @@ internal import TokenService
 struct Connection: ~Copyable {
     var stream: TCPStream
     var origin: HTTPSPolicy.Origin
+    /// What the client's certificate says; nil without one.
+    var certificate: TLSClientCertificate?
     /// The settings for the current request.
     var settings: ConnectionSettings
     var reader: RequestReader

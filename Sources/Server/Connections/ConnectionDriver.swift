@@ -37,7 +37,10 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
         guard listener.requiresProxyProtocol || listener.tls != nil || isRefused else { return proceed(after: nil) }
         perform { [self] in
             if listener.requiresProxyProtocol, !(await connection.readProxyHeader(on: worker)) { return }
-            if let tls = listener.tls, !(await connection.startTLS(tls, on: worker)) { return }
+            if let tls = listener.tls {
+                let clients = listener.clientAuthentication
+                guard await connection.startTLS(tls, clients: clients, on: worker) else { return }
+            }
             if isRefused { return await connection.refuse(.tooManyConnections, on: worker) }
             proceed(after: nil)
         }

@@ -9,6 +9,7 @@ package struct ClientListener: Sendable {
     let requiresProxyProtocol: Bool
     /// Nil for plain HTTP.
     let tls: TLSContext?
+    let clientAuthentication: TLSClientAuthentication
 
     /// The address with its scheme, for the log.
     var name: String {
@@ -17,7 +18,14 @@ package struct ClientListener: Sendable {
     }
 
     /// Opens the listeners of one entry of `listen`; a host name may resolve to several addresses.
-    package static func open(_ address: ListenAddress, tls: TLSContext?) throws(StartError) -> [ClientListener] {
+    ///
+    /// - Parameters:
+    ///   - address: The entry.
+    ///   - tls: Nil if no entry is for TLS.
+    ///   - clients: Whether clients show certificates.
+    package static func open(
+        _ address: ListenAddress, tls: TLSContext?, clients: TLSClientAuthentication
+    ) throws(StartError) -> [ClientListener] {
         var listeners: [Listener] = []
         switch address.place {
         case .tcp(let host, let port):
@@ -37,19 +45,22 @@ package struct ClientListener: Sendable {
         }
         let context = address.isTLS ? tls : nil
         return listeners.map {
-            ClientListener(listener: $0, requiresProxyProtocol: address.requiresProxyProtocol, tls: context)
+            ClientListener(
+                listener: $0, requiresProxyProtocol: address.requiresProxyProtocol, tls: context,
+                clientAuthentication: clients
+            )
         }
     }
 
     /// Takes over a listening socket that systemd has passed.
     static func adopt(
-        _ socket: PassedSocket, as address: ListenAddress, tls: TLSContext?
+        _ socket: PassedSocket, as address: ListenAddress, tls: TLSContext?, clients: TLSClientAuthentication
     ) throws(StartError) -> ClientListener {
         do throws(Listener.AdoptionError) {
             let listener = try Listener(adopting: FileDescriptor(owning: socket.descriptor))
             return ClientListener(
                 listener: listener, requiresProxyProtocol: address.requiresProxyProtocol,
-                tls: address.isTLS ? tls : nil
+                tls: address.isTLS ? tls : nil, clientAuthentication: clients
             )
         } catch {
             throw .passedSockets(

@@ -22,9 +22,13 @@ package struct ClientListeners: Sendable {
         do throws(StartError) {
             var listeners: [ClientListener] = []
             for (socket, address) in plan.adopted {
-                listeners.append(try ClientListener.adopt(socket, as: address, tls: tls))
+                let clients = TLSClientAuthentication(of: address, among: settings.listen)
+                listeners.append(try ClientListener.adopt(socket, as: address, tls: tls, clients: clients))
             }
-            for address in plan.bound { listeners += try ClientListener.open(address, tls: tls) }
+            for address in plan.bound {
+                let clients = TLSClientAuthentication(of: address, among: settings.listen)
+                listeners += try ClientListener.open(address, tls: tls, clients: clients)
+            }
             return (ClientListeners(all: listeners, tls: tls), try openOthers())
         } catch {
             // The program that uses the address may be this one, through an earlier entry of the settings.

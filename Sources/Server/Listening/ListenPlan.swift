@@ -22,7 +22,7 @@ struct ListenPlan: Sendable {
         let asked = listen.filter { $0.place == .systemd }
         guard asked.isEmpty || !sockets.isEmpty else { throw .noPassedSockets }
         for socket in sockets {
-            adopted.append((socket, try Self.address(of: socket, otherwise: asked.first ?? .passed)))
+            adopted.append((socket, try Self.address(of: socket, among: listen)))
         }
         let replaced = asked.isEmpty ? adopted.map(\.address) : []
         bound = listen.filter { entry in
@@ -39,11 +39,13 @@ struct ListenPlan: Sendable {
     ]
 
     private static func address(
-        of socket: PassedSocket, otherwise standard: ListenAddress
+        of socket: PassedSocket, among listen: [ListenAddress]
     ) throws(StartError) -> ListenAddress {
         // A socket without FileDescriptorName= is called "unknown" (sd_listen_fds_with_names(3)) or by its unit's name
         // (systemd.socket(5)).
-        if socket.name.isEmpty || socket.name == "unknown" || socket.name.hasSuffix(".socket") { return standard }
+        if socket.name.isEmpty || socket.name == "unknown" || socket.name.hasSuffix(".socket") {
+            return listen.first { $0.place == .systemd } ?? .passed
+        }
         guard let kind = kinds.first(where: { $0.key == socket.name }), let address = ListenAddress(kind.value) else {
             throw .passedSockets(
                 """
@@ -52,7 +54,21 @@ struct ListenPlan: Sendable {
                 """
             )
         }
-        return address
+        return address.asking(for: clientCertificate(of: address, among: listen))
+    }
+
+    /// Whether the clients of a socket show certificates, as its name cannot tell.
+    ///
+    /// The entries of the same protocol do, or else all for TLS; if they differ, the strictest counts.
+    private static func clientCertificate(
+        of address: ListenAddress, among listen: [ListenAddress]
+    ) -> ListenAddress.ClientCertificate? {
+        guard address.isTLS else { return nil }
+        let likes = listen.filter { $0.speaksLike(address) }
+        let passed = likes.filter { $0.place == .systemd }
+        let entries = passed.isEmpty ? (likes.isEmpty ? listen : likes) : passed
+        let demands = entries.compactMap(\.clientCertificate)
+        return demands.contains(.required) ? .required : demands.first
     }
 }
 

@@ -11,7 +11,8 @@ extension Setting {
 
           127.0.0.1:8080, http://[::1]:8080      an address and a port, IPv6 in brackets; 0.0.0.0 and [::] stand for all
                                                  addresses of their family
-          https://0.0.0.0:8443                   the same over TLS, with the files of the section tls
+          https://0.0.0.0:8443                   the same over TLS, with the files of the section tls;
+                                                 ?client-certificate=required or optional asks clients for certificates
           unix:/run/token-cache/http.sock        a Unix socket, by a path of at most 107 bytes; ?mode=0660 sets who may
                                                  connect, and &owner=user:group its owner if root runs the server
           systemd                                the sockets that systemd socket units pass on

@@ -55,7 +55,8 @@ extension Setting {
             takesEffect: .atReloadOfCertificates,
             """
             The authorities that must have issued clients' certificates, in PEM; empty asks for no certificates. For a proxy
-            on another machine, or for devices with certificates of their own.
+            on another machine, or for devices with certificates of their own. Every https:// listener then requires a
+            certificate, unless an entry of listen says ?client-certificate=required or optional: then only those ask.
             """
         ),
     ]

@@ -3,6 +3,14 @@ internal import TokenService
 extension Settings {
     /// Refuses a mode of access that cannot work, or that would let anybody be any user, for want of other settings.
     package func checkAccess() throws(SettingsError) {
+        if let address = listen.first(where: { $0.clientCertificate != nil }), tls.clientAuthorities.isEmpty {
+            throw .contradiction(
+                """
+                listen has \(address), and tls.client_ca is not set: no client's certificate could be verified; name a file \
+                with the authorities that issue them
+                """
+            )
+        }
         switch access.mode {
         case .open: break
         case .session:

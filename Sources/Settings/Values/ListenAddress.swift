@@ -1,5 +1,6 @@
 /// A listener as settings and flags write it, such as `127.0.0.1:8080`, `https://0.0.0.0:8443`,
-/// `http://[::1]:8080?proxy-protocol=required`, `unix:/run/token-cache/http.sock?mode=0660` or `systemd`.
+/// `https://0.0.0.0:8443?client-certificate=optional`, `http://[::1]:8080?proxy-protocol=required`,
+/// `unix:/run/token-cache/http.sock?mode=0660` or `systemd`.
 package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package enum Place: Hashable, Sendable {
         /// A literal address without brackets, or a name; port 0 lets the system choose.
@@ -10,11 +11,18 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         case systemd
     }
 
+    /// Whether clients have to show a certificate, or may.
+    package enum ClientCertificate: String, Sendable {
+        case required, optional
+    }
+
     package let place: Place
     /// Whether connections begin with a TLS handshake, after the PROXY header if there is one.
     package private(set) var isTLS = false
     /// Whether connections must begin with a PROXY protocol header.
     package private(set) var requiresProxyProtocol = false
+    /// Whether clients show certificates in the TLS handshake; nil if the entry does not say.
+    package private(set) var clientCertificate: ClientCertificate?
     /// The permission bits of a Unix socket's file.
     package private(set) var mode: UInt32 = 0o660
     /// `user` or `user:group` of a Unix socket's file; nil leaves it to the server's user.
@@ -26,7 +34,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     static let allowed = """
         an address and a port, such as 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket by its \
         absolute path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
-        ?proxy-protocol=required, for a Unix socket also ?mode=0660 and ?owner=user:group
+        ?proxy-protocol=required, for https also ?client-certificate=required or optional, for a Unix socket also \
+        ?mode=0660 and ?owner=user:group
         """
 
     package init(place: Place) {
@@ -84,6 +93,9 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         let isUnix = if case .unix = place { true } else { false }
         switch (parts[0], parts[1]) {
         case ("proxy-protocol", "required"): requiresProxyProtocol = true
+        case ("client-certificate", let value) where isTLS:
+            guard let certificate = ClientCertificate(rawValue: String(value)) else { return false }
+            clientCertificate = certificate
         case ("mode", let value) where isUnix:
             guard let bits = UInt32(value, radix: 8), bits <= 0o777 else { return false }
             mode = bits
@@ -91,6 +103,13 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         default: return false
         }
         return true
+    }
+
+    /// The same address with another rule for clients' certificates.
+    package func asking(for certificate: ClientCertificate?) -> ListenAddress {
+        var address = self
+        address.clientCertificate = certificate
+        return address
     }
 
     /// Whether the system chooses the port, so that the same text may be listed twice.
@@ -107,6 +126,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         var options: [String] = []
         if requiresProxyProtocol { options.append("proxy-protocol=required") }
+        if let clientCertificate { options.append("client-certificate=\(clientCertificate.rawValue)") }
         if mode != 0o660 { options.append("mode=0\(String(mode, radix: 8))") }
         if let owner { options.append("owner=\(owner)") }
         let scheme = isTLS ? "https://" : ""

@@ -27,7 +27,8 @@ final class WorkerHarness {
         )
         handle = try store.opened
         peer = try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0]
-        listener = ClientListener(listener: try Listener(binding: peer), requiresProxyProtocol: false, tls: nil)
+        listener = ClientListener(
+            listener: try Listener(binding: peer), requiresProxyProtocol: false, tls: nil, clientAuthentication: .none)
         let loop = worker.loop
         Thread { loop.run() }.start()
     }

@@ -8,6 +8,7 @@ final class TLSCredentials: @unchecked Sendable {
     // Unchecked: nothing changes after init, and OpenSSL counts references to its contexts atomically.
 
     private let contexts: [TLSServerContext]
+    private let hasClientAuthorities: Bool
     private var names = TLSServerNames()
     /// In the order of the files.
     let certificates: [TLSCertificate]
@@ -21,6 +22,7 @@ final class TLSCredentials: @unchecked Sendable {
             contexts.append(context)
         }
         self.contexts = contexts
+        hasClientAuthorities = files.clientAuthorities != nil
         certificates = contexts.map(\.certificate)
         // One certificate leaves no choice.
         if contexts.count > 1 { chooseByName() }
@@ -39,8 +41,25 @@ final class TLSCredentials: @unchecked Sendable {
     /// A new SSL object for the server's side of a connection; nil if memory is short.
     ///
     /// The caller owns it, and keeps `self` during the handshake.
-    func makeHandle() -> OpaquePointer? {
-        unsafe SSL_new(contexts[0].handle)
+    ///
+    /// - Parameter clients: Whether the client shows a certificate.
+    func makeHandle(clients: TLSClientAuthentication) -> OpaquePointer? {
+        guard let handle = unsafe SSL_new(contexts[0].handle) else { return nil }
+        let (mode, name): (Int32, StaticString) =
+            switch clients {
+            case .none: (SSL_VERIFY_NONE, "none")
+            case .optional: (SSL_VERIFY_PEER, "optional")
+            case .requiredByAuthorities where !hasClientAuthorities: (SSL_VERIFY_NONE, "none")
+            case .required, .requiredByAuthorities: (SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, "required")
+            }
+        unsafe SSL_set_verify(handle, mode, nil)
+        // A session is resumed only where the same was asked of its client: otherwise one that was begun without a
+        // certificate could be resumed where one is required (SSL_set_session_id_context(3)).
+        guard unsafe SSL_set_session_id_context(handle, name.utf8Start, UInt32(name.utf8CodeUnitCount)) == 1 else {
+            unsafe SSL_free(handle)
+            return nil
+        }
+        return unsafe handle
     }
 
     private func chooseByName() {

@@ -38,7 +38,7 @@ internal import System
         unsafe self.handle = unsafe handle
         guard applyRules() else { throw Self.error(pair.certificateChain, .unusable) }
         try load(pair)
-        if let clientAuthorities { try requireClients(signedBy: clientAuthorities) }
+        if let clientAuthorities { try trust(clientAuthorities) }
     }
 
     deinit {
@@ -68,9 +68,6 @@ internal import System
         unsafe copenssl_disable_session_cache(handle)
         _ = unsafe SSL_CTX_set_num_tickets(handle, 1)
         _ = unsafe SSL_CTX_set_timeout(handle, Self.sessionLifetimeInSeconds)
-        // Without it sessions with client certificates cannot be resumed (SSL_CTX_set_session_id_context(3)).
-        let sessionContext: [UInt8] = Array("server".utf8)
-        _ = unsafe SSL_CTX_set_session_id_context(handle, sessionContext, UInt32(sessionContext.count))
         // Unretained: sessions keep this context, and only their handshakes call back.
         let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe SSL_CTX_set_alpn_select_cb(
@@ -139,14 +136,14 @@ internal import System
         }
     }
 
-    private func requireClients(signedBy file: String) throws(TLSConfigurationError) {
+    /// Trusts the authorities of a file to issue clients' certificates, which each session may ask for.
+    private func trust(_ file: String) throws(TLSConfigurationError) {
         try Self.checkReadable(file)
         guard unsafe SSL_CTX_load_verify_file(handle, file) == 1, let names = unsafe SSL_load_client_CA_file(file)
         else {
             throw Self.error(file, .noClientAuthority)
         }
         unsafe SSL_CTX_set_client_CA_list(handle, names)
-        unsafe SSL_CTX_set_verify(handle, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
     }
 
     /// Checks first, as the system's reason is clearer than OpenSSL's.
@@ -190,26 +187,9 @@ internal import System
 
     /// The DNS names among the certificate's subject alternative names; its common name is ignored (RFC 9525).
     private var certificateNames: [String] {
-        guard let certificate = unsafe SSL_CTX_get0_certificate(handle),
-            let list = unsafe X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil)
-        else { return [] }
-        let names = OpaquePointer(list)
-        defer { unsafe GENERAL_NAMES_free(names) }
-        var found: [String] = []
-        let count = unsafe OPENSSL_sk_num(names)
-        for index in 0..<count {
-            guard let entry = unsafe OPENSSL_sk_value(names, index)?.assumingMemoryBound(to: GENERAL_NAME.self) else {
-                continue
-            }
-            var kind: Int32 = 0
-            guard let value = unsafe GENERAL_NAME_get0_value(entry, &kind), kind == GEN_DNS else { continue }
-            let text = unsafe value.assumingMemoryBound(to: ASN1_STRING.self)
-            // Not a C string: a NUL in it is part of the name, which then matches nothing.
-            let bytes = unsafe UnsafeBufferPointer(
-                start: ASN1_STRING_get0_data(text), count: Int(ASN1_STRING_length(text))
-            )
-            found.append(unsafe String(decoding: bytes, as: UTF8.self))
-        }
-        return found
+        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else { return [] }
+        // A NUL in a name is part of it; the name then matches nothing.
+        let names = unsafe CertificateNames.alternative(certificate, kind: GEN_DNS)
+        return names.map { String(decoding: $0, as: UTF8.self) }
     }
 }

@@ -33,8 +33,10 @@ internal import System
     private static let mostUnusedBytes = 64 << 10
 
     /// Nil if memory is short.
-    init?(_ credentials: TLSCredentials, on loop: EventLoop, _ id: RegistrationID) {
-        guard let handle = unsafe credentials.makeHandle() else { return nil }
+    init?(
+        _ credentials: TLSCredentials, clients: TLSClientAuthentication, on loop: EventLoop, _ id: RegistrationID
+    ) {
+        guard let handle = unsafe credentials.makeHandle(clients: clients) else { return nil }
         unsafe self.handle = unsafe handle
         self.credentials = credentials
         self.loop = loop
@@ -51,6 +53,14 @@ internal import System
 
     /// The negotiated protocol, for example `TLSv1.3`.
     var version: String { unsafe String(cString: SSL_get_version(handle)) }
+
+    /// What the client's certificate says, also in a resumed session; nil if the client has shown none.
+    var clientCertificate: TLSClientCertificate? {
+        guard let certificate = unsafe SSL_get0_peer_certificate(handle),
+            unsafe SSL_get_verify_result(handle) == Int(X509_V_OK)
+        else { return nil }
+        return unsafe TLSClientCertificate(certificate)
+    }
 
     // MARK: - Steps
 

@@ -19,7 +19,7 @@ package struct TLSFiles: Hashable, Sendable {
     package let standard: Pair
     /// Chosen by the names in their certificates; a name that repeats belongs to the earlier pair.
     package let others: [Pair]
-    /// The authorities of which one must have signed a client's certificate; nil asks for none.
+    /// The authorities of which one must have signed a client's certificate; nil if no client shows one.
     package let clientAuthorities: String?
 
     package init(standard: Pair, others: [Pair] = [], clientAuthorities: String? = nil) {

@@ -1,0 +1,86 @@
+internal import COpenSSL
+
+/// Reads the names of certificates.
+enum CertificateNames {
+    /// The subject alternative names of a kind, such as `GEN_DNS`, as their bytes.
+    ///
+    /// None if the certificate has the extension twice, or one that cannot be read.
+    static func alternative(_ certificate: OpaquePointer, kind wanted: Int32) -> [[UInt8]] {
+        OpenSSLErrors.clear()
+        defer { OpenSSLErrors.clear() }
+        guard let list = unsafe X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil) else { return [] }
+        let names = OpaquePointer(list)
+        defer { unsafe GENERAL_NAMES_free(names) }
+        var found: [[UInt8]] = []
+        let count = unsafe OPENSSL_sk_num(names)
+        for index in 0..<count {
+            guard let entry = unsafe OPENSSL_sk_value(names, index)?.assumingMemoryBound(to: GENERAL_NAME.self) else {
+                continue
+            }
+            var kind: Int32 = 0
+            guard let value = unsafe GENERAL_NAME_get0_value(entry, &kind), kind == wanted else { continue }
+            let text = unsafe value.assumingMemoryBound(to: ASN1_STRING.self)
+            // Not a C string: a NUL in it is part of the name.
+            let bytes = unsafe UnsafeBufferPointer(
+                start: ASN1_STRING_get0_data(text), count: Int(ASN1_STRING_length(text))
+            )
+            unsafe found.append(Array(bytes))
+        }
+        return found
+    }
+
+    /// The common names of the subject in UTF-8; nil for one that is no text.
+    static func common(_ certificate: OpaquePointer) -> [[UInt8]?] {
+        OpenSSLErrors.clear()
+        defer { OpenSSLErrors.clear() }
+        guard let subject = unsafe X509_get_subject_name(certificate) else { return [] }
+        var found: [[UInt8]?] = []
+        var index = unsafe X509_NAME_get_index_by_NID(subject, NID_commonName, -1)
+        while index >= 0 {
+            let value = unsafe X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, index))
+            unsafe found.append(text(value))
+            index = unsafe X509_NAME_get_index_by_NID(subject, NID_commonName, index)
+        }
+        return found
+    }
+
+    /// The text of a string of any type of ASN.1 in UTF-8; nil if it is none.
+    private static func text(_ value: UnsafePointer<ASN1_STRING>?) -> [UInt8]? {
+        var bytes: UnsafeMutablePointer<UInt8>?
+        let count = unsafe ASN1_STRING_to_UTF8(&bytes, value)
+        defer { unsafe CRYPTO_free(bytes, nil, 0) }
+        guard count >= 0, let bytes = unsafe bytes else { return nil }
+        let text = unsafe Array(UnsafeBufferPointer(start: bytes, count: Int(count)))
+        // OpenSSL takes the bytes of some types as they are.
+        return String(validating: text, as: UTF8.self) == nil ? nil : text
+    }
+}
+
+extension TLSClientCertificate {
+    /// Reads a certificate; nil if OpenSSL cannot make its digest.
+    ///
+    /// - Parameter certificate: An X509 object, which the caller keeps.
+    convenience init?(_ certificate: OpaquePointer) {
+        OpenSSLErrors.clear()
+        var thumbprint = [UInt8](repeating: 0, count: 32)
+        var count: UInt32 = 0
+        guard unsafe X509_digest(certificate, EVP_sha256(), &thumbprint, &count) == 1, count == 32 else {
+            ERR_clear_error()
+            return nil
+        }
+        let isASCII = { (name: [UInt8]) in name.allSatisfy { $0 < 0x80 } }
+        let dnsName = unsafe Self.only(CertificateNames.alternative(certificate, kind: GEN_DNS), where: isASCII)
+        unsafe self.init(
+            thumbprint: thumbprint,
+            uriName: Self.only(CertificateNames.alternative(certificate, kind: GEN_URI), where: isASCII),
+            dnsName: dnsName.map { $0.map { UInt8(ascii: "A")...UInt8(ascii: "Z") ~= $0 ? $0 | 0x20 : $0 } },
+            commonName: Self.only(CertificateNames.common(certificate), where: { _ in true })
+        )
+    }
+
+    /// The only name of a list, if it can be used.
+    private static func only(_ names: [[UInt8]?], where isUsable: ([UInt8]) -> Bool) -> [UInt8]? {
+        guard names.count == 1, let name = names[0] else { return nil }
+        return !name.isEmpty && !name.contains(0) && isUsable(name) ? name : nil
+    }
+}

@@ -1,0 +1,218 @@
+import COpenSSL
+import Foundation
+import Testing
+
+@testable import EventLoop
+
+@Suite struct ClientCertificateTests {
+    private let certificates: Certificates
+    private let authority: Certificates.Pair
+    private let context: TLSContext
+
+    init() throws {
+        certificates = try Certificates()
+        authority = try certificates.make("authority")
+        context = try TLSContext(
+            TLSFiles(standard: try certificates.make("server").files, clientAuthorities: authority.certificate))
+    }
+
+    private static let versions = [TLS1_2_VERSION, TLS1_3_VERSION]
+
+    /// A client's certificate with a subject and extensions as `openssl req` takes them, signed by the authority.
+    private func client(_ subject: String, _ extensions: [String] = [], days: Int = 2) throws -> Certificates.Pair {
+        let name = certificates.path("client\(UInt64.random(in: 0 ... .max))")
+        let pair = Certificates.Pair(certificate: name + ".pem", key: name + ".key")
+        let request = name + ".csr"
+        var arguments = ["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        arguments += ["-utf8", "-subj", subject, "-keyout", pair.key, "-out", request]
+        try certificates.openSSL(arguments + extensions.flatMap { ["-addext", $0] })
+        try certificates.openSSL([
+            "x509", "-req", "-in", request, "-CA", authority.certificate, "-CAkey", authority.key, "-days", "\(days)",
+            "-copy_extensions", "copyall", "-out", pair.certificate,
+        ])
+        return pair
+    }
+
+    private func meet(
+        _ clients: TLSClientAuthentication, _ identity: Certificates.Pair?, _ version: Int32 = TLS1_3_VERSION,
+        resuming session: TLSClient.Session? = nil, on loop: EventLoop
+    ) async throws -> Meeting {
+        try await meetClient(
+            context, clients: clients, .init(maximum: version, identity: identity), resuming: session, on: loop)
+    }
+
+    /// The extension with names of any tags and bytes, which the command has no other way to make.
+    private static func alternativeNames(_ names: (tag: UInt8, text: String)...) -> String {
+        let entries = names.flatMap { [$0.tag, UInt8($0.text.utf8.count)] + Array($0.text.utf8) }
+        let bytes = [0x30, UInt8(entries.count)] + entries
+        return "subjectAltName=DER:" + bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined(separator: ":")
+    }
+
+    struct Case: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let subject: String
+        var extensions: [String] = []
+        var uri: String?
+        var dns: String?
+        var common: String?
+    }
+
+    @Test(
+        arguments: [
+            Case(testDescription: "a common name alone", subject: "/O=x/CN=Ann", common: "Ann"),
+            Case(testDescription: "nothing", subject: "/O=x"),
+            Case(testDescription: "a common name in UTF-8", subject: "/CN=Zo\u{eb}", common: "Zo\u{eb}"),
+            Case(testDescription: "two common names", subject: "/CN=Ann/CN=Ben"),
+            Case(
+                testDescription: "a URI", subject: "/CN=Ann", extensions: ["subjectAltName=URI:spiffe://a.example/ann"],
+                uri: "spiffe://a.example/ann", common: "Ann"),
+            Case(
+                testDescription: "a DNS name", subject: "/O=x", extensions: ["subjectAltName=DNS:App.Example"],
+                dns: "app.example"),
+            Case(
+                testDescription: "one of each kind, and others", subject: "/O=x",
+                extensions: ["subjectAltName=IP:127.0.0.1,DNS:a.example,email:a@b.example,URI:urn:a"], uri: "urn:a",
+                dns: "a.example"),
+            Case(
+                testDescription: "two of each kind", subject: "/CN=Ann",
+                extensions: ["subjectAltName=DNS:a.example,URI:urn:a,DNS:b.example,URI:urn:b"], common: "Ann"),
+            Case(
+                testDescription: "the same name twice", subject: "/O=x",
+                extensions: ["subjectAltName=DNS:a.example,DNS:a.example"]),
+            Case(
+                testDescription: "names with NUL", subject: "/O=x",
+                extensions: [alternativeNames((0x86, "urn:ann\0.evil"), (0x82, "ann\0.evil"))]),
+            Case(
+                testDescription: "a name with NUL beside a good one", subject: "/O=x",
+                extensions: [alternativeNames((0x86, "urn:ann"), (0x86, "urn:ben\0"))]),
+            Case(
+                testDescription: "names that are not ASCII", subject: "/O=x",
+                extensions: [alternativeNames((0x86, "urn:\u{e9}"), (0x82, "\u{e9}"))]),
+            Case(
+                testDescription: "empty names", subject: "/O=x", extensions: [alternativeNames((0x86, ""), (0x82, ""))]),
+        ]
+    )
+    func `a name is there only if it is the only one of its kind`(_ test: Case) async throws {
+        let identity = try client(test.subject, test.extensions)
+        try await withLoop { loop in
+            let certificate = try #require(try await meet(.required, identity, on: loop).certificate)
+            let text = { (bytes: [UInt8]?) in bytes.map { String(decoding: $0, as: UTF8.self) } }
+            #expect(text(certificate.uriName) == test.uri)
+            #expect(text(certificate.dnsName) == test.dns)
+            #expect(text(certificate.commonName) == test.common)
+        }
+    }
+
+    @Test func `of two listeners with one context, one may require certificates and the other not`() async throws {
+        let known = try client("/CN=Ann")
+        try await withLoop { loop in
+            for version in Self.versions {
+                for clients in [TLSClientAuthentication.required, .requiredByAuthorities] {
+                    let certificate = try await meet(clients, known, version, on: loop).certificate
+                    #expect(certificate?.commonName == Array("Ann".utf8))
+                    #expect(
+                        try await meet(clients, nil, version, on: loop).serverError
+                            == .refused(reason: "peer did not return a certificate"))
+                }
+                #expect(try await meet(.optional, known, version, on: loop).certificate != nil)
+                for (clients, identity) in [(TLSClientAuthentication.optional, nil), (.none, nil), (.none, known)] {
+                    let meeting = try await meet(clients, identity, version, on: loop)
+                    #expect(throws: Never.self) { try meeting.client.get() }
+                    #expect(meeting.certificate == nil)
+                }
+            }
+        }
+    }
+
+    @Test func `a certificate that is not valid ends the handshake, also where none is required`() async throws {
+        let expired = try client("/CN=Ann", days: -1)
+        let stranger = try certificates.make("stranger", by: try certificates.make("another authority"))
+        let server = try client("/CN=Ann", ["extendedKeyUsage=serverAuth"])
+        let cases = [
+            (expired, "certificate has expired"), (stranger, "unable to get local issuer certificate"),
+            (server, "unsuitable certificate purpose"),
+        ]
+        try await withLoop { loop in
+            for version in Self.versions {
+                for clients in [TLSClientAuthentication.required, .optional] {
+                    for (identity, reason) in cases {
+                        let meeting = try await meet(clients, identity, version, on: loop)
+                        #expect(meeting.serverError == .refused(reason: "client certificate: \(reason)"))
+                        #expect(meeting.certificate == nil)
+                    }
+                }
+            }
+        }
+    }
+
+    @Test func `a resumed session keeps the certificate`() async throws {
+        let identity = try client("/CN=Ann", ["subjectAltName=URI:urn:ann"])
+        try certificates.openSSL(
+            ["x509", "-in", identity.certificate, "-outform", "DER", "-out", certificates.path("client.der")])
+        try certificates.openSSL(
+            ["dgst", "-sha256", "-binary", "-out", certificates.path("digest"), certificates.path("client.der")])
+        let digest = [UInt8](try Data(contentsOf: URL(filePath: certificates.path("digest"))))
+        try await withLoop { loop in
+            for version in Self.versions {
+                for clients in [TLSClientAuthentication.required, .optional] {
+                    let first = try await meet(clients, identity, version, on: loop)
+                    #expect(first.certificate?.thumbprint == digest)
+                    // The client has only the session now.
+                    let session = try first.client.get().session
+                    let second = try await meet(clients, nil, version, resuming: session, on: loop)
+                    #expect(try second.client.get().isResumed)
+                    #expect(second.certificate?.thumbprint == digest)
+                    #expect(second.certificate?.uriName == Array("urn:ann".utf8))
+                }
+            }
+        }
+    }
+
+    @Test func `a session that was begun without a certificate is not resumed where one is required`() async throws {
+        let identity = try client("/CN=Ann")
+        try await withLoop { loop in
+            for version in Self.versions {
+                for clients in [TLSClientAuthentication.none, .optional] {
+                    let session = try await meet(clients, nil, version, on: loop).client.get().session
+                    let refused = try await meet(.required, nil, version, resuming: session, on: loop)
+                    #expect(refused.serverError == .refused(reason: "peer did not return a certificate"))
+                    // A full handshake instead, in which the client shows its certificate.
+                    let other = try await meet(clients, nil, version, on: loop).client.get().session
+                    let full = try await meet(.required, identity, version, resuming: other, on: loop)
+                    #expect(try !full.client.get().isResumed)
+                    #expect(full.certificate != nil)
+                }
+            }
+        }
+    }
+
+    @Test func `other authorities take effect at a reload, for sessions too`() async throws {
+        let before = try client("/CN=Ann")
+        let next = try certificates.make("next authority")
+        let after = try certificates.make("after", by: next)
+        try await withLoop { loop in
+            let session = try await meet(.optional, before, on: loop).client.get().session
+            #expect(try await meet(.required, after, on: loop).certificate == nil)
+            try certificates.replace(authority.certificate, by: next.certificate)
+            #expect(context.filesHaveChanged)
+            try context.reload()
+            for clients in [TLSClientAuthentication.required, .optional] {
+                for version in Self.versions {
+                    #expect(try await meet(clients, after, version, on: loop).certificate != nil)
+                    #expect(
+                        try await meet(clients, before, version, on: loop).serverError
+                            == .refused(reason: "client certificate: unable to get local issuer certificate"))
+                }
+            }
+            #expect(try await meet(.optional, nil, resuming: session, on: loop).certificate == nil)
+        }
+    }
+}
+
+/// `meet`, which the suite's own method hides.
+private func meetClient(
+    _ context: TLSContext, clients: TLSClientAuthentication, _ options: TLSClient.Options,
+    resuming session: TLSClient.Session?, on loop: EventLoop
+) async throws -> Meeting {
+    try await meet(context, clients: clients, options, resuming: session, on: loop)
+}

@@ -69,7 +69,7 @@ let package = Package(
 
         // From here on, each module may import those above it.
         .target(
-            name: "TokenService", dependencies: ["Cryptography", "HTTP", "JSON", "System", "TokenStore"],
+            name: "TokenService", dependencies: ["Cryptography", "HTTP", "JSON", "JWT", "System", "TokenStore"],
             swiftSettings: strict
         ),
         .target(
@@ -78,7 +78,7 @@ let package = Package(
         .target(
             name: "Settings",
             dependencies: [
-                "CYAML", "HTTP", "System", "TokenService", "TokenStore",
+                "CYAML", "HTTP", "JWT", "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -86,7 +86,7 @@ let package = Package(
         .target(
             name: "Server",
             dependencies: [
-                "EventLoop", "HTTP", "Metrics", "Settings", "System", "TokenService", "TokenStore",
+                "EventLoop", "HTTP", "JWT", "Metrics", "Settings", "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -94,7 +94,7 @@ let package = Package(
         .target(
             name: "Operations",
             dependencies: [
-                "EventLoop", "HTTP", "Metrics", "SQLiteStore", "Server", "Settings", "System",
+                "EventLoop", "HTTP", "JWT", "Metrics", "SQLiteStore", "Server", "Settings", "System",
                 "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],

@@ -21,6 +21,12 @@ extension Server {
         for await _ in hangUps { _ = await reload("SIGHUP received") }
     }
 
+    /// Reads the files of keys again when they change.
+    func reloadChangedKeys() async {
+        guard access.hasFiles else { return }
+        while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil { access.reloadChangedFiles(logger) }
+    }
+
     /// Loads certificates when their files change, and creates new session ticket keys once a day.
     func reloadChangedCertificates() async {
         guard let tls = listeners.tls else { return }

@@ -18,6 +18,8 @@ package final class Server: Sendable {
     package let store: any TokenStore
     /// Shared by all loops; empty for a store that does not see all writes.
     package let answers: AnswerCache
+    /// Shared by all loops.
+    package let access: AccessResources
     let listeners: ClientListeners
     package let workers: [Worker]
     /// The administration has its own loop, so that operators get answers however busy the clients' loops are.
@@ -53,8 +55,10 @@ package final class Server: Sendable {
         self.listeners = listeners
         self.store = store
         answers = AnswerCache(limit: settings.cacheLimit)
+        let access = try AccessResources(settings)
+        self.access = access
         // Before anything is read or written.
-        if store.seesAllWrites { store.report(writesTo: answers) }
+        if store.seesAllWrites { store.report(writesTo: ServiceCaches(answers, access.sessions)) }
         let logger = log.logger
         self.logger = logger
         notifier = setup.notifier
@@ -72,7 +76,8 @@ package final class Server: Sendable {
                 workers.append(
                     try Worker(
                         settings: settings, store: store, answers: store.seesAllWrites ? answers : nil,
-                        accessLog: AccessLog(settings.accessLogFormat, to: accessLog), bufferBudget: bufferBudget,
+                        access: access, accessLog: AccessLog(settings.accessLogFormat, to: accessLog),
+                        bufferBudget: bufferBudget,
                         totalCount: connectionCount, failures: failures, logger: logger
                     )
                 )
@@ -84,7 +89,7 @@ package final class Server: Sendable {
         }
         let parts = SettingsReloader.Parts(
             store: store, log: log, accessLog: accessLog, connectionCount: connectionCount, bufferBudget: bufferBudget,
-            tls: listeners.tls
+            tls: listeners.tls, access: access
         )
         reloader = SettingsReloader(settings, from: loader, parts, workers)
         // Last, when all descriptors that stay open are open.
@@ -116,6 +121,7 @@ package final class Server: Sendable {
             Task { await self.stop(by: signals) },
             Task { await self.reload(on: hangUps) },
             Task { await self.reloadChangedCertificates() },
+            Task { await self.reloadChangedKeys() },
             Task { await self.trimHeap() },
         ]
         for task in acceptingTasks { await task.value }

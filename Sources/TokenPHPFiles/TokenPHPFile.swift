@@ -61,7 +61,7 @@ package struct TokenPHPFile: Hashable, Sendable {
         }
         let id = Array(name.dropLast(suffix.count))
         guard (try? UTF8Span(validating: id.span)) != nil else { return .failure(SkipReasonError(.idNotText)) }
-        guard id.count <= TokenService.uniqueIDLimit else { return .failure(SkipReasonError(.idTooLong)) }
+        guard id.count <= UniqueID.limit else { return .failure(SkipReasonError(.idTooLong)) }
         // The service removes tags from the ids of requests.
         guard TagRemoval.removeTags(from: id) == id else { return .failure(SkipReasonError(.idWithTags)) }
         return .success(id)

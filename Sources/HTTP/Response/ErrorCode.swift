@@ -5,6 +5,8 @@ package enum ErrorCode: UInt16, Sendable, CaseIterable {
     /// The request succeeded, or its status says it all.
     case none = 0
     case invalidInput = 30001
+    /// A credential in `unique_id` is not valid: the body says 50002, or 50001 to a write, as old apps know nothing else.
+    case denied = 40100
     case writeFailed = 50001
     case notFound = 50002
     case unsupportedMethod = 50003
@@ -12,7 +14,7 @@ package enum ErrorCode: UInt16, Sendable, CaseIterable {
     /// Whether a request that is answered with it has failed; one for an id without a token has not.
     package var isFailure: Bool {
         switch self {
-        case .none, .notFound: false
+        case .none, .notFound, .denied: false
         case .invalidInput, .writeFailed, .unsupportedMethod: true
         }
     }

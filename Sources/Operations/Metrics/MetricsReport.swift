@@ -13,16 +13,18 @@ struct MetricsReport {
     let workers: [Worker]
     let store: any TokenStore
     let answers: AnswerCache
+    let access: AccessResources
     /// Nil without a TLS listener.
     let tls: TLSContext?
     let isReady: Bool
-    private var text = MetricsText()
+    var text = MetricsText()
 
     private init(_ server: Server, _ version: String) {
         self.version = version
         workers = server.workers
         store = server.store
         answers = server.answers
+        access = server.access
         tls = server.tls
         isReady = server.readiness.isReady
     }
@@ -41,6 +43,7 @@ struct MetricsReport {
         writeConnections()
         writeStore()
         writeCache()
+        writeAccess()
         ProcessMetrics.now.write(to: &text)
         return text.text
     }

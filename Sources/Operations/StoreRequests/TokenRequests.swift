@@ -182,8 +182,8 @@ package struct ListTokens: StoreRequest {
 package enum StoredText {
     /// An id without its tags, as ids of clients are stored.
     package static func id(_ text: String) throws(StoreError) -> [UInt8] {
-        guard let id = TokenService.storedID(Array(text.utf8)) else {
-            throw .refused("the id is empty, longer than \(TokenService.uniqueIDLimit) bytes, or contains a NUL")
+        guard let id = UniqueID(Array(text.utf8)).text else {
+            throw .refused("the id is empty, longer than \(UniqueID.limit) bytes, or contains a NUL")
         }
         return id
     }

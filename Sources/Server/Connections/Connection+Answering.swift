@@ -16,7 +16,7 @@ extension Connection {
             write(response, on: worker)
             return nil
         case .inPieces(let answer):
-            write(Response(body: [], laterBytes: answer.length), on: worker)
+            write(Response(body: [], laterBytes: answer.length, version: answer.version), on: worker)
             // While the pieces are sent, the client may send bytes that are never read, such as a stray line end. Closing at
             // once would then reset the connection and cut the answer off.
             lingers = true
@@ -32,25 +32,28 @@ extension Connection {
     private mutating func readRequest(on worker: Worker) -> Answer {
         if settings.accessLog != nil { answeringBegan = .now }
         let answer: Answer
-        (answer, summary, requestID, isSecure) = Self.answer(to: reader, from: origin, by: settings, on: worker)
+        (answer, summary, requestID, isSecure) = Self.answer(
+            to: reader, from: origin, certificate, by: settings, on: worker)
         return answer
     }
 
     private static func answer(
-        to reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, by settings: ConnectionSettings,
-        on worker: Worker
+        to reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, _ certificate: ClientCertificate?,
+        by settings: ConnectionSettings, on worker: Worker
     ) -> (Answer, RequestSummary, RequestID, isSecure: Bool) {
         let (request, bytes) = (reader.request, reader.requestBytes)
         let summary = RequestSummary(request.head)
         let requestID = requestID(request.head, in: bytes, from: origin, by: settings, on: worker)
         switch settings.https.decision(on: request.head, in: bytes, from: origin) {
         case .served(let isSecure):
-            return (settings.service.answer(to: request, in: bytes, requestID: requestID), summary, requestID, isSecure)
+            let source = RequestSource(origin: origin, https: settings.https, certificate: certificate)
+            let answer = settings.router.answer(to: request, in: bytes, requestID: requestID, from: source)
+            return (answer, summary, requestID, isSecure)
         case .redirected:
-            let redirect = settings.https.redirect(request.head, in: bytes) ?? settings.service.answer(.missingHost)
+            let redirect = settings.https.redirect(request.head, in: bytes) ?? settings.router.answer(.missingHost)
             return (.now(redirect), summary, requestID, false)
         case .refused(let refusal):
-            return (.now(settings.service.answer(refusal)), summary, requestID, false)
+            return (.now(settings.router.answer(refusal)), summary, requestID, false)
         }
     }
 
@@ -116,11 +119,10 @@ extension Connection {
     /// The access log's entry for the current request, without its answer.
     func logEntry() -> AccessLog.Entry {
         let (head, bytes) = (reader.partialHead, reader.requestBytes)
-        let isKnown = settings.service.isKnown(head.path, of: head.method, in: bytes)
         return AccessLog.Entry(
             client: settings.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
             method: head.method,
-            path: isKnown ? bytes.text(head.path) : nil,
+            path: settings.router.loggedPath(head, in: bytes),
             minorVersion: head.minorVersion,
             requestID: requestID.text
         )

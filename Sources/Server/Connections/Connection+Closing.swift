@@ -15,7 +15,7 @@ extension Connection {
         case .served(let isSecure): self.isSecure = isSecure
         case .redirected, .refused: isSecure = false
         }
-        encode(settings.service.answer(refusal), closes: true, on: worker)
+        encode(settings.router.answer(refusal), closes: true, on: worker)
         lingers = true
         await finish(on: worker)
     }

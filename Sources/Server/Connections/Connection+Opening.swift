@@ -48,7 +48,7 @@ extension Connection {
             try await stream.startTLS(context, clients: clients, until: deadline)
             worker.metrics.handshakes.add()
             origin = settings.https.origin(address: origin.address, isTLS: true)
-            certificate = stream.clientCertificate
+            certificate = stream.clientCertificate.map { ClientCertificate($0, named: settings.certificateName) }
             return true
         } catch {
             worker.noteClosed("\(error)")

@@ -15,7 +15,7 @@ struct Connection: ~Copyable {
     var stream: TCPStream
     var origin: HTTPSPolicy.Origin
     /// What the client's certificate says; nil without one.
-    var certificate: TLSClientCertificate?
+    var certificate: ClientCertificate?
     /// The settings for the current request.
     var settings: ConnectionSettings
     var reader: RequestReader

@@ -4,28 +4,31 @@ internal import Settings
 internal import System
 internal import TokenService
 
-/// The settings of one loop's connections, and the service that answers their requests.
+/// The settings of one loop's connections, and the router that answers their requests.
 ///
 /// A reload replaces them as a whole; a connection takes over new ones between two requests. Constants of a class are read
 /// without a check at run time.
 ///
 /// Belongs to the loop's thread.
 final class ConnectionSettings {
-    let service: TokenService
+    let router: RequestRouter
     let limits: RequestLimits
     let deadlines: Deadlines
     let https: HTTPSPolicy
     /// Nil for none.
     let accessLog: AccessLog?
     let hasRequestIDs: Bool
+    /// Which name of a client's certificate is the user.
+    let certificateName: CertificateName
 
-    init(_ settings: Settings, service: TokenService, accessLog: AccessLog?) {
-        self.service = service
+    init(_ settings: Settings, router: RequestRouter, accessLog: AccessLog?) {
+        self.router = router
         limits = settings.limits
         deadlines = Deadlines(settings.timeouts)
         https = HTTPSPolicy(settings)
         self.accessLog = accessLog
         hasRequestIDs = settings.hasRequestIDs
+        certificateName = settings.access.certificateName
     }
 
     /// The time limits of `Settings.Timeouts` in nanoseconds.

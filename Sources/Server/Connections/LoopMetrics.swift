@@ -1,7 +1,9 @@
 package import EventLoop
 internal import HTTP
+package import JWT
 package import Metrics
 internal import System
+package import TokenService
 package import TokenStore
 
 /// The metrics of one loop.
@@ -29,6 +31,12 @@ package final class LoopMetrics: Sendable {
     /// Reads of the store, by GET requests whose answer was not cached.
     package let storeReads = Counter()
     package let storeFailures = Counters<StoreError.Cause>()
+    /// Requests that were not served although they could be read.
+    package let accessFailures = Counters<AccessFailure>()
+    /// JWTs that were not accepted.
+    package let tokenRejections = Counters<JWTRejection>()
+    /// The memory of those that were.
+    package let verifiedTokens = VerifiedTokens.Counts()
     /// The GET requests that `getTime` has measured.
     private let measured = Counter()
 

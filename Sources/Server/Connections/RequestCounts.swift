@@ -88,9 +88,10 @@ package final class RequestCounts: Sendable {
         switch code {
         case .none: 0
         case .invalidInput: 1
-        case .writeFailed: 2
-        case .notFound: 3
-        case .unsupportedMethod: 4
+        case .denied: 2
+        case .writeFailed: 3
+        case .notFound: 4
+        case .unsupportedMethod: 5
         }
     }
 

@@ -20,6 +20,7 @@ package final class Worker: @unchecked Sendable {
     private(set) var connectionSettings: ConnectionSettings
     private let handle: any StoreHandle
     private let answers: AnswerCache?
+    private let access: AccessResources
     private let failures: RateLimitedLog
     /// Shared by all loops.
     package let bufferBudget: BufferBudget
@@ -43,8 +44,9 @@ package final class Worker: @unchecked Sendable {
     private var connectionsWaiter: CheckedContinuation<Void, Never>?
 
     init(
-        settings: Settings, store: any TokenStore, answers: AnswerCache?, accessLog: AccessLog?,
-        bufferBudget: BufferBudget, totalCount: ConnectionCount, failures: RateLimitedLog, logger: Logger
+        settings: Settings, store: any TokenStore, answers: AnswerCache?, access: AccessResources,
+        accessLog: AccessLog?, bufferBudget: BufferBudget, totalCount: ConnectionCount, failures: RateLimitedLog,
+        logger: Logger
     ) throws {
         let loop = try EventLoop()
         let metrics = LoopMetrics()
@@ -53,12 +55,13 @@ package final class Worker: @unchecked Sendable {
         self.loop = loop
         self.handle = handle
         self.answers = answers
+        self.access = access
         self.failures = failures
         self.bufferBudget = bufferBudget
         self.totalCount = totalCount
         self.logger = logger
         (connectionSettings, encoder) = Self.connectionSettings(
-            settings, handle, answers, accessLog, failures, metrics)
+            settings, handle, answers, access, accessLog, failures, metrics)
         // The writes of one turn share a commit, which begins only now.
         loop.endOfTurn = {
             handle.flush()
@@ -71,16 +74,16 @@ package final class Worker: @unchecked Sendable {
     /// Applies settings to connections and requests that begin from now on; Strict-Transport-Security changes in all answers.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
         (connectionSettings, encoder) = Self.connectionSettings(
-            settings, handle, answers, accessLog, failures, metrics)
+            settings, handle, answers, access, accessLog, failures, metrics)
     }
 
     private static func connectionSettings(
-        _ settings: Settings, _ handle: any StoreHandle, _ answers: AnswerCache?, _ accessLog: AccessLog?,
-        _ failures: RateLimitedLog, _ metrics: LoopMetrics
+        _ settings: Settings, _ handle: any StoreHandle, _ answers: AnswerCache?, _ access: AccessResources,
+        _ accessLog: AccessLog?, _ failures: RateLimitedLog, _ metrics: LoopMetrics
     ) -> (ConnectionSettings, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
-            handle: handle, answers: answers,
+            handle: handle, showsVersions: settings.access.mode != .open, answers: answers,
             report: { error, requestID in
                 metrics.storeFailures.add(error.cause)
                 // The store itself reports when writes begin to fail and when they work again.
@@ -91,7 +94,8 @@ package final class Worker: @unchecked Sendable {
             noteRead: { metrics.storeReads.add() }
         )
         return (
-            ConnectionSettings(settings, service: service, accessLog: accessLog),
+            ConnectionSettings(
+                settings, router: access.router(settings, service, metrics), accessLog: accessLog),
             ResponseEncoder(
                 unixTime: unixTime, secureForSeconds: Int(settings.https.hstsMaxAge.components.seconds)
             )

@@ -23,6 +23,7 @@ final class SettingsReloader: Sendable {
         let bufferBudget: BufferBudget
         /// Nil without TLS listeners.
         let tls: TLSContext?
+        let access: AccessResources
     }
 
     private let loader: SettingsLoader
@@ -78,6 +79,7 @@ final class SettingsReloader: Sendable {
             try await parts.store.change(settings.retention)
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
+            parts.access.reloadChangedFiles(logger)
             apply(settings)
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
@@ -117,6 +119,7 @@ final class SettingsReloader: Sendable {
         running.withLock { $0 = settings }
         parts.connectionCount.setLimit(settings.connectionLimit)
         parts.bufferBudget.setLimit(settings.bufferLimit)
+        parts.access.failures.setRate(settings.access.failureRate)
         let accessLog = AccessLog(settings.accessLogFormat, to: parts.accessLog)
         for worker in workers { worker.loop.execute { worker.apply(settings, accessLog: accessLog) } }
     }

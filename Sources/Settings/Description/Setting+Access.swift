@@ -1,4 +1,5 @@
 internal import HTTP
+internal import JWT
 internal import TokenService
 
 extension Setting {
@@ -45,7 +46,7 @@ extension Setting {
         ),
     ]
 
-    private static let sessionTime = SettingFormat<Duration>.duration(.seconds(60) ... .seconds(3_650 * 86_400))
+    private static let sessionTime = SettingFormat<Duration>.duration(.seconds(1) ... .seconds(3_650 * 86_400))
 
     private static let bearer = [
         Setting(

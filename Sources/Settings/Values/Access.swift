@@ -1,3 +1,4 @@
+package import JWT
 package import TokenService
 
 extension Settings {

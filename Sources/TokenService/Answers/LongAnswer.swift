@@ -7,14 +7,17 @@ package struct LongAnswer: Sendable {
     private var position = 0
     /// Bytes of the whole answer.
     package let length: Int
+    /// The number of the version that it shows; nil for none.
+    package let version: Int64?
     /// Whether the last piece has been made.
     package private(set) var isComplete = false
 
     /// Bytes of token info per piece, so few that the output buffer need not grow for it.
     private static let pieceLength = 16 << 10
 
-    init(_ tokenInfo: [UInt8]) {
+    init(_ tokenInfo: [UInt8], version: Int64? = nil) {
         self.tokenInfo = tokenInfo
+        self.version = version
         length =
             ContractAnswer.startOfFound.count + JSONText.escapedLength(of: tokenInfo.span)
             + ContractAnswer.endOfFound.count

@@ -8,8 +8,10 @@ internal import JSON
 struct JSONBody {
     private(set) var uniqueID: [UInt8]?
     private(set) var tokenInfo: [UInt8]?
+    /// Read for the API alone; the contract knows no such member.
+    private(set) var user: [UInt8]?
 
-    init?(_ range: ByteRange, of bytes: Span<UInt8>) {
+    init?(_ range: ByteRange, of bytes: Span<UInt8>, readsUser: Bool = false) {
         var scanner = JSONScanner(position: Int(range.start), end: Int(range.end))
         do throws(JSONScanner.Malformed) {
             scanner.skipSpace(bytes)
@@ -21,6 +23,8 @@ struct JSONBody {
                     tokenInfo =
                         scanner.peek(bytes) == UInt8(ascii: "{")
                         ? try scanner.objectText(bytes) : try scanner.string(bytes)
+                } else if readsUser, name == Names.user {
+                    user = try scanner.string(bytes)
                 } else {
                     try scanner.skipValue(bytes, depth: 1)
                 }
@@ -35,5 +39,6 @@ struct JSONBody {
     private enum Names {
         static let uniqueID = Array("unique_id".utf8)
         static let tokenInfo = Array("token_info".utf8)
+        static let user = Array("user".utf8)
     }
 }

@@ -7,26 +7,35 @@ final class PendingWrite: PendingAnswer {
     private let id: [UInt8]
     /// Emptied when it is handed to the store, so that it is not held twice.
     private var tokenInfo: [UInt8]
+    private let condition: WriteCondition
     private let requestID: RequestID
+    private let refusal: (StoreError) -> Response?
 
-    init(_ service: TokenService, _ tokenInfo: [UInt8], under id: [UInt8], _ requestID: RequestID) {
+    init(
+        _ service: TokenService, _ tokenInfo: [UInt8], under id: [UInt8], _ condition: WriteCondition,
+        _ requestID: RequestID, refusal: @escaping (StoreError) -> Response?
+    ) {
         self.service = service
         self.id = id
         self.tokenInfo = tokenInfo
+        self.condition = condition
         self.requestID = requestID
+        self.refusal = refusal
         super.init(bytes: Token.waitingBytes(id: id, info: tokenInfo), timeLimit: service.timeLimit)
     }
 
     override func start() {
         var tokenInfo: [UInt8] = []
         swap(&tokenInfo, &self.tokenInfo)
-        service.store(tokenInfo, under: id) { [self] outcome in
+        service.handle.store(tokenInfo, under: id, if: condition) { [self] outcome in
             switch outcome {
-            case .success: finish(.now(service.stored))
+            case .success(let version): finish(.now(service.stored(version)))
             case .failure(let error): finish(.now(failure(error)))
             }
         }
     }
 
-    override func failure(_ error: StoreError) -> Response { service.writeFailed(error, requestID) }
+    override func failure(_ error: StoreError) -> Response {
+        refusal(error) ?? service.writeFailed(error, requestID)
+    }
 }

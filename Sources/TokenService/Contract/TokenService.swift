@@ -20,12 +20,11 @@ package final class TokenService {
         }
     }
 
-    /// Longest unique id in bytes, decoded and with tags removed.
-    package static let uniqueIDLimit = 1024
-
     private let paths: [[UInt8]]
     private let readsJSON: Bool
-    private let handle: any StoreHandle
+    let handle: any StoreHandle
+    /// Whether answers show the version of the token, which the cache then keeps behind them.
+    private let showsVersions: Bool
     /// Nil without a cache.
     private let answers: AnswerCache?
     /// Called for every failed read and write; the client only gets the contract's code.
@@ -44,16 +43,18 @@ package final class TokenService {
     /// - Parameters:
     ///   - settings: What the operator decides.
     ///   - handle: The loop's.
+    ///   - showsVersions: Whether answers show the version of the token.
     ///   - answers: An observer of the handle's store; nil for a store that does not see all writes.
     ///   - report: Called for every failed read and write.
     ///   - noteRead: Called for every read of the store that a GET begins.
     package init(
-        settings: Settings, handle: any StoreHandle, answers: AnswerCache?,
+        settings: Settings, handle: any StoreHandle, showsVersions: Bool = false, answers: AnswerCache?,
         report: @escaping (StoreError, _ requestID: RequestID) -> Void, noteRead: @escaping () -> Void = {}
     ) {
         paths = settings.paths.map { Array($0.utf8) }
         readsJSON = settings.readsJSON
         self.handle = handle
+        self.showsVersions = showsVersions
         self.answers = answers
         self.report = report
         self.noteRead = noteRead
@@ -72,7 +73,7 @@ package final class TokenService {
     ///   - requestID: For reports.
     package func answer(to request: Request, in bytes: Span<UInt8>, requestID: RequestID = .none) -> Answer {
         guard isKnown(request.head.path, of: request.head.method, in: bytes) else {
-            return .now(Self.error(.notFound, "There is nothing at this path."))
+            return .now(Response(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
         case .get: return get(request, in: bytes, requestID)
@@ -81,13 +82,13 @@ package final class TokenService {
             return post(tokenInfo, under: uniqueID, requestID)
         case .head: return .now(Response(body: []))
         case .put, .patch, .delete, .options, .trace, .connect, .other:
-            return .now(answer(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
+            return .now(Response(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
         }
     }
 
     /// The answer to a request that could not be read.
     package func answer(_ refusal: Refusal) -> Response {
-        Self.error(refusal.status, refusal.message)
+        Response(refusal.status, refusal.message)
     }
 
     /// Whether a path is answered; `*` stands for the server itself (RFC 9110, section 9.3.7).
@@ -100,7 +101,7 @@ package final class TokenService {
 
     // MARK: - Methods
 
-    private func read(_ request: Request, in bytes: Span<UInt8>) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
+    func read(_ request: Request, in bytes: Span<UInt8>) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
         var fields = RequestFields()
         swap(&fields, &self.fields)
         defer { swap(&fields, &self.fields) }
@@ -110,29 +111,46 @@ package final class TokenService {
     private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Answer {
         if let literal = Self.literalID(request, in: bytes) {
             if let cached = cachedAnswer(to: bytes.extracting(literal.indices)) { return .now(cached) }
-            return fetch([UInt8](literal, in: bytes), requestID)
+            return fetchStored([UInt8](literal, in: bytes), requestID)
         }
-        guard let id = read(request, in: bytes).uniqueID.flatMap(Self.storedID) else {
-            return .now(answer(.invalidInput))
+        guard let id = UniqueID(read(request, in: bytes).uniqueID).text else {
+            return .now(Response(.invalidInput))
         }
-        if let cached = cachedAnswer(to: id.span) { return .now(cached) }
         return fetch(id, requestID)
+    }
+
+    /// The answer to a GET of an id.
+    func fetch(_ id: [UInt8], _ requestID: RequestID) -> Answer {
+        if let cached = cachedAnswer(to: id.span) { return .now(cached) }
+        return fetchStored(id, requestID)
     }
 
     /// The range of a GET's id, if the id needs neither decoding nor tag removal: as most do not, it is looked up in place.
     static func literalID(_ request: Request, in bytes: Span<UInt8>) -> ByteRange? {
         guard let id = RequestFields.uniqueID(in: request.head.query, of: bytes), !id.isEmpty,
-            id.count <= uniqueIDLimit,
+            id.count <= UniqueID.limit,
             bytes.all(id.indices, in: .literal)
         else { return nil }
         return id
     }
 
     private func post(_ tokenInfo: [UInt8]?, under uniqueID: [UInt8]?, _ requestID: RequestID) -> Answer {
-        guard let tokenInfo, Self.isUTF8(tokenInfo), let id = uniqueID.flatMap(Self.storedID) else {
-            return .now(answer(.invalidInput))
+        guard let tokenInfo, UniqueID.isUTF8(tokenInfo), let id = UniqueID(uniqueID).text else {
+            return .now(Response(.invalidInput))
         }
-        return .later(PendingWrite(self, TagRemoval.removeTags(from: tokenInfo), under: id, requestID))
+        return store(tokenInfo, under: id, if: WriteCondition(), requestID) { _ in nil }
+    }
+
+    /// The answer to a POST, or another write, of a token info under an id.
+    ///
+    /// - Parameter refusal: The answer to an error that is the client's; nil for one of the store, which is reported.
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition, _ requestID: RequestID,
+        refusal: @escaping (StoreError) -> Response?
+    ) -> Answer {
+        .later(
+            PendingWrite(
+                self, TagRemoval.removeTags(from: tokenInfo), under: id, condition, requestID, refusal: refusal))
     }
 
     // MARK: - The store
@@ -144,14 +162,19 @@ package final class TokenService {
         swap(&body, &answerBuffer)
         body.removeAll(keepingCapacity: body.capacity <= Self.largestKeptBuffer)
         let isFound = answers.find(id, at: Int64(time(nil))) { body.append(span: $0) }
+        guard isFound else {
+            answerBuffer = body
+            return nil
+        }
+        let version = showsVersions ? Self.removeVersion(from: &body) : nil
         answerBuffer = body
-        return isFound ? Response(body: body) : nil
+        return Response(body: body, version: version)
     }
 
     /// Bytes up to which `answerBuffer` is kept for the next answer.
     private static let largestKeptBuffer = 64 << 10
 
-    private func fetch(_ id: [UInt8], _ requestID: RequestID) -> Answer {
+    private func fetchStored(_ id: [UInt8], _ requestID: RequestID) -> Answer {
         noteRead()
         // Before the store is read.
         let ticket = answers?.ticket(for: id.span)
@@ -184,13 +207,21 @@ package final class TokenService {
         to id: [UInt8], _ ticket: AnswerCache.Ticket?, _ requestID: RequestID, _ fetched: Fetched
     ) -> Answer {
         switch fetched {
-        case .nothing: return .now(answer(.notFound))
+        case .nothing: return .now(Response(.notFound))
         case .longer: return .later(PendingLongRead(self, id, requestID))
-        case .found(let tokenInfo, let deadline, _):
+        case .found(let tokenInfo, let deadline, let version):
             var body: [UInt8] = []
             ContractAnswer.appendFound(tokenInfo, to: &body)
-            if let ticket { answers?.insert(body.span, under: id.span, ticket, until: deadline) }
-            return .now(Response(body: body))
+            guard showsVersions else {
+                if let ticket { answers?.insert(body.span, under: id.span, ticket, until: deadline) }
+                return .now(Response(body: body))
+            }
+            if let ticket {
+                Self.append(version.rawValue, to: &body)
+                answers?.insert(body.span, under: id.span, ticket, until: deadline)
+                body.removeLast(Self.versionLength)
+            }
+            return .now(Response(body: body, version: version.rawValue))
         }
     }
 
@@ -209,54 +240,53 @@ package final class TokenService {
     func answer(toLong requestID: RequestID, _ outcome: Result<Fetched, StoreError>) -> Answer {
         switch outcome {
         // It was long a moment ago: now there is nothing, or the store does not do what it was asked for.
-        case .success(.nothing), .success(.longer): .now(answer(.notFound))
-        case .success(.found(let tokenInfo, _, _)): .inPieces(LongAnswer(tokenInfo))
+        case .success(.nothing), .success(.longer): .now(Response(.notFound))
+        case .success(.found(let tokenInfo, _, let version)):
+            .inPieces(LongAnswer(tokenInfo, version: showsVersions ? version.rawValue : nil))
         case .failure(let error): .now(readFailed(error, requestID))
         }
-    }
-
-    /// Hands a token info to the store.
-    func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], completion: @escaping (Result<TokenVersion, StoreError>) -> Void
-    ) {
-        handle.store(tokenInfo, under: id, if: WriteCondition(), completion: completion)
     }
 
     /// How long a client waits for the store; nil if it waits until the store gives the outcome.
     var timeLimit: Duration? { handle.timeLimit }
 
-    var stored: Response { answer(.stored) }
+    /// Reports a failed operation of the API and returns its answer.
+    func operationFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
+        report(error, requestID)
+        return Response(.unavailable, "The store cannot do this at the moment.")
+    }
+
+    /// The answer to a write that is durable.
+    func stored(_ version: TokenVersion) -> Response {
+        var response = Response(.stored)
+        if showsVersions { response.version = version.rawValue }
+        return response
+    }
+
+    // MARK: - Versions
+
+    /// Bytes of a version in the cache, behind the answer.
+    private static let versionLength = 8
+
+    private static func append(_ version: Int64, to body: inout [UInt8]) {
+        for byte in 0..<versionLength { body.append(UInt8(truncatingIfNeeded: version >> Int64(8 * byte))) }
+    }
+
+    private static func removeVersion(from body: inout [UInt8]) -> Int64 {
+        var version: Int64 = 0
+        for _ in 0..<versionLength { version = version << 8 | Int64(body.removeLast()) }
+        return version
+    }
 
     /// Reports a failed read and returns its answer.
     func readFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
         report(error, requestID)
-        return answer(.notFound)
+        return Response(.notFound)
     }
 
     /// Reports a failed write and returns its answer.
     func writeFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
         report(error, requestID)
-        return answer(.writeFailed)
-    }
-
-    private func answer(_ answer: ContractAnswer) -> Response {
-        Response(body: answer.json, code: answer.code)
-    }
-
-    private static func error(_ status: Status, _ message: String) -> Response {
-        Response(status: status, body: ContractAnswer.httpError(status: status.rawValue, message: message).json)
-    }
-
-    // MARK: - Values
-
-    /// The id as it is stored, with its tags removed; nil when it is not UTF-8, holds NUL, or is then empty or too long.
-    package static func storedID(_ uniqueID: [UInt8]) -> [UInt8]? {
-        guard isUTF8(uniqueID), uniqueID.span.firstIndex(of: 0, in: 0..<uniqueID.count) == nil else { return nil }
-        let key = TagRemoval.removeTags(from: uniqueID)
-        return key.isEmpty || key.count > uniqueIDLimit ? nil : key
-    }
-
-    private static func isUTF8(_ bytes: [UInt8]) -> Bool {
-        (try? UTF8Span(validating: bytes.span)) != nil
+        return Response(.writeFailed)
     }
 }

@@ -22,8 +22,9 @@ final class WorkerHarness {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         budget = BufferBudget(limit: limit)
         worker = try Worker(
-            settings: Settings(), store: store, answers: nil, accessLog: nil, bufferBudget: budget,
-            totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger, .error), logger: logger
+            settings: Settings(), store: store, answers: nil, access: AccessResources(Settings()), accessLog: nil,
+            bufferBudget: budget, totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger, .error),
+            logger: logger
         )
         handle = try store.opened
         peer = try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0]

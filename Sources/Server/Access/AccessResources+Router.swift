@@ -1,0 +1,46 @@
+internal import JWT
+internal import Settings
+internal import System
+internal import TokenService
+
+extension AccessResources {
+    /// The router of one loop.
+    ///
+    /// - Parameters:
+    ///   - settings: Those in force.
+    ///   - service: The loop's.
+    ///   - metrics: The loop's.
+    func router(_ settings: Settings, _ service: TokenService, _ metrics: LoopMetrics) -> RequestRouter {
+        let guardian = AccessGuard(limiter: failures, trail: nil) { metrics.accessFailures.add($0) }
+        let session = settings.access.session
+        let limits = BackendAPI.SessionLimits(
+            maxAge: Int64(session.maxAge.components.seconds), perUser: session.perUser)
+        return RequestRouter(
+            service, access: mode(settings, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
+            api: apiKeys.map { keys in BackendAPI(service, keys: { keys.keys }, limits: limits, guardian) },
+            limitsMisses: settings.access.failureRate != nil)
+    }
+
+    /// How requests show their users; nil in mode `open`.
+    private func mode(_ settings: Settings, _ metrics: LoopMetrics) -> UserAccess.Mode? {
+        switch settings.access.mode {
+        case .open: nil
+        case .session:
+            .session(
+                UserAccess.SessionRules(
+                    idleTimeout: Int64(settings.access.session.idleTimeout.components.seconds)))
+        case .bearer: jwtKeys.map { .bearer(bearer($0, settings, metrics)) }
+        case .header: .header(name: Array(settings.access.headerName.lowercased().utf8))
+        case .certificate: .certificate
+        }
+    }
+
+    private func bearer(
+        _ keys: JWTKeyFile, _ settings: Settings, _ metrics: LoopMetrics
+    ) -> UserAccess.BearerRules {
+        let tokens = VerifiedTokens(counts: metrics.verifiedTokens)
+        return UserAccess.BearerRules(
+            verifier: JWTAccess(keys, tokens) { metrics.tokenRejections.add($0) },
+            isReadInUniqueID: settings.access.bearer.isReadInUniqueID)
+    }
+}

@@ -1,0 +1,46 @@
+package import JWT
+internal import Settings
+package import TokenService
+internal import TokenStore
+
+extension JWTRules {
+    fileprivate init(_ settings: Settings.Bearer) {
+        self.init(
+            issuers: settings.issuers, audiences: settings.audiences, algorithms: settings.algorithms,
+            types: settings.types, userClaim: settings.userClaim, leeway: settings.leeway.components.seconds)
+    }
+}
+
+/// What all loops share to find out who a request is from: caches, limits and the files of keys.
+///
+/// Any thread.
+package final class AccessResources: Sendable {
+    /// The sessions that were used recently.
+    package let sessions: SessionCache
+    /// The failures of addresses.
+    package let failures: FailureLimiter
+    /// Nil without an API.
+    package let apiKeys: APIKeyFile?
+    /// The keys of JWT issuers; nil in other modes than `bearer`.
+    package let jwtKeys: JWTKeyFile?
+
+    /// - Parameter settings: Those of the start.
+    init(_ settings: Settings) throws(StartError) {
+        // A session takes a tenth of what an answer takes.
+        sessions = SessionCache(limit: settings.cacheLimit / 4)
+        failures = FailureLimiter(settings.access.failureRate)
+        do throws(APIKeyFileError) {
+            let path = settings.access.apiKeysFile
+            apiKeys = path.isEmpty ? nil : try APIKeyFile(path: path)
+        } catch {
+            throw .access("\(error)")
+        }
+        do throws(JWTKeyFileError) {
+            let bearer = settings.access.bearer
+            jwtKeys =
+                settings.access.mode == .bearer ? try JWTKeyFile(bearer.keysFile, rules: JWTRules(bearer)) : nil
+        } catch {
+            throw .access("\(error)")
+        }
+    }
+}

@@ -1,0 +1,134 @@
+internal import HTTP
+internal import TokenStore
+
+/// What a path below `/v1` names.
+enum APIResource: Hashable {
+    /// `/v1/sessions`
+    case sessions
+    /// `/v1/sessions/{id}`; nil for a text that no session has as its id.
+    case session(SessionID?)
+    /// `/v1/users/{user}`
+    case user([UInt8])
+    /// `/v1/users/{user}/sessions`
+    case sessionsOfUser([UInt8])
+    /// `/v1/users/{user}/token`
+    case token([UInt8])
+
+    /// Why a path names nothing.
+    enum Fault: Error {
+        case unknown
+        /// The user in the path could not be one: not UTF-8, too long, or not as it would be stored.
+        case user
+    }
+
+    /// How all paths of the API begin.
+    static let prefix: StaticString = "/v1/"
+
+    /// Whether a path belongs to the API.
+    static func contains(_ path: ByteRange, in bytes: Span<UInt8>) -> Bool {
+        path.count >= 4 && bytes.equals(ByteRange(Int(path.start), Int(path.start) + 4), prefix)
+    }
+
+    /// - Parameter path: One that `contains` is true for.
+    init(_ path: ByteRange, in bytes: Span<UInt8>) throws(Fault) {
+        let segments = Self.segments(of: ByteRange(Int(path.start) + 4, Int(path.end)), in: bytes)
+        guard let first = segments.first, segments.count <= 3 else { throw .unknown }
+        if bytes.equals(first, "sessions") {
+            switch segments.count {
+            case 1: self = .sessions
+            case 2: self = .session(SessionID(bytes.text(segments[1])))
+            default: throw .unknown
+            }
+        } else if bytes.equals(first, "users"), segments.count > 1 {
+            let user = try Self.user(segments[1], in: bytes)
+            if segments.count == 2 {
+                throw .unknown
+            } else if bytes.equals(segments[2], "sessions") {
+                self = .sessionsOfUser(user)
+            } else if bytes.equals(segments[2], "token") {
+                self = .token(user)
+            } else {
+                throw .unknown
+            }
+        } else {
+            throw .unknown
+        }
+    }
+
+    private static func segments(of path: ByteRange, in bytes: Span<UInt8>) -> [ByteRange] {
+        var segments: [ByteRange] = []
+        var start = Int(path.start)
+        // A fourth segment is enough to see that there are too many.
+        while segments.count < 4 {
+            let end = bytes.firstIndex(of: UInt8(ascii: "/"), in: start..<Int(path.end)) ?? Int(path.end)
+            segments.append(ByteRange(start, end))
+            if end == Int(path.end) { break }
+            start = end + 1
+        }
+        return segments
+    }
+
+    /// The user of a segment with escapes (RFC 3986, section 2.1).
+    private static func user(_ segment: ByteRange, in bytes: Span<UInt8>) throws(Fault) -> [UInt8] {
+        var user: [UInt8] = []
+        var index = Int(segment.start)
+        while index < Int(segment.end) {
+            if bytes[index] == UInt8(ascii: "%") {
+                guard index + 2 < Int(segment.end), let high = ByteClass.hexValue(bytes[index + 1]),
+                    let low = ByteClass.hexValue(bytes[index + 2])
+                else { throw .user }
+                user.append(high << 4 | low)
+                index += 3
+            } else {
+                user.append(bytes[index])
+                index += 1
+            }
+        }
+        return try checked(user)
+    }
+
+    /// A user that is stored as it is written.
+    static func checked(_ user: [UInt8]) throws(Fault) -> [UInt8] {
+        guard UniqueID(user) == .text(user) else { throw .user }
+        return user
+    }
+
+    // MARK: - Methods
+
+    /// What a method does with it, and what that takes; nil if it has no such method.
+    func operation(_ method: Method) -> (APIOperation, APIScope)? {
+        switch (self, method) {
+        case (.sessions, .post): (.createSession, .sessions)
+        case (.session(let id), .delete): (.endSession(id), .sessions)
+        case (.sessionsOfUser(let user), .get), (.sessionsOfUser(let user), .head): (.listSessions(user), .sessions)
+        case (.sessionsOfUser(let user), .delete): (.endSessions(user), .sessions)
+        case (.token(let user), .get), (.token(let user), .head): (.readToken(user), .tokensRead)
+        case (.token(let user), .put): (.storeToken(user), .tokensWrite)
+        case (.token(let user), .delete): (.removeToken(user), .tokensWrite)
+        case (.user(let user), .delete): (.erase(user), .erase)
+        default: nil
+        }
+    }
+
+    /// Its methods, for `Allow`.
+    var methods: StaticString {
+        switch self {
+        case .sessions: "POST"
+        case .session, .user: "DELETE"
+        case .sessionsOfUser: "GET, HEAD, DELETE"
+        case .token: "GET, HEAD, PUT, DELETE"
+        }
+    }
+}
+
+/// What a backend asks for.
+enum APIOperation: Hashable {
+    case createSession
+    case endSession(SessionID?)
+    case listSessions([UInt8])
+    case endSessions([UInt8])
+    case readToken([UInt8])
+    case storeToken([UInt8])
+    case removeToken([UInt8])
+    case erase([UInt8])
+}

@@ -1,0 +1,74 @@
+package import HTTP
+
+/// Why a request is not served, although it could be read: counted by these words, and written in the audit log.
+package enum AccessFailure: String, CaseIterable, Error, Sendable {
+    /// There is no credential.
+    case missing
+    /// What stands in the place of the credential cannot be one.
+    case malformed
+    /// The credential is none of ours, or was revoked.
+    case unknown
+    /// The credential was valid once.
+    case expired
+    /// A JWT is not accepted.
+    case invalidToken = "invalid_token"
+    /// `unique_id` names another user than the credential.
+    case otherUser = "other_user"
+    /// There are two different credentials.
+    case conflicting
+    /// An API key does not have the scope.
+    case scope
+    /// The address has had too many failures.
+    case limited
+    /// The audit log cannot be written.
+    case unrecorded
+
+    /// Whether a client that guesses meets it, so that it counts for `access.failures`.
+    ///
+    /// A phone that has slept too long sends an expired session, and one without a credential guesses nothing.
+    var isGuess: Bool {
+        switch self {
+        case .malformed, .unknown, .invalidToken: true
+        case .missing, .expired, .otherUser, .conflicting, .scope, .limited, .unrecorded: false
+        }
+    }
+
+    /// Where a request has its credential, which decides how it is told of a failure.
+    package enum Place: Sendable {
+        /// In `unique_id`, as apps that were made for `token.php` do. They only read the JSON of an answer with status 200.
+        case parameter
+        /// In a header field or a certificate.
+        case field
+    }
+
+    /// The answer, as RFC 6750, section 3.1, and the contract have it.
+    ///
+    /// - Parameters:
+    ///   - place: Where the credential is.
+    ///   - isWrite: Whether the request would have changed something.
+    ///   - wait: After how many seconds a failure is within the limit again; of `limited`.
+    package func response(in place: Place, isWrite: Bool, wait: Int? = nil) -> Response {
+        switch (self, place) {
+        case (.missing, .parameter): return Response(.invalidInput)
+        case (.malformed, .parameter), (.unknown, .parameter), (.expired, .parameter), (.invalidToken, .parameter):
+            // The same bytes as for an id without a token, or for a write that fails; counted as what it is.
+            var response = Response(isWrite ? .writeFailed : .notFound)
+            response.code = .denied
+            return response
+        case (.unrecorded, .parameter): return Response(isWrite ? .writeFailed : .notFound)
+        case (.missing, .field):
+            return Response(.unauthorized, "A credential is missing.", challenge: .missing)
+        case (.malformed, .field), (.unknown, .field), (.expired, .field), (.invalidToken, .field):
+            return Response(.unauthorized, "The credential is not valid, or no longer.", challenge: .invalidToken)
+        case (.otherUser, _): return Response(.forbidden, "The unique_id is not that of the credential's user.")
+        case (.conflicting, _): return Response(.badRequest, "The request has two different credentials.")
+        case (.scope, _):
+            return Response(.forbidden, "The API key does not have the scope for this.", challenge: .insufficientScope)
+        case (.limited, _):
+            var response = Response(.tooManyRequests, "Too many failed requests came from this address.")
+            response.retryAfter = wait
+            return response
+        case (.unrecorded, .field): return Response(.unavailable, "The request cannot be recorded at the moment.")
+        }
+    }
+}

@@ -1,0 +1,172 @@
+internal import Synchronization
+package import TokenStore
+
+/// The sessions that were used recently and whose they are, in memory and within a limit of bytes.
+///
+/// A session from here has not ended: the store announces the end of a session before it commits it, and from then on the entry
+/// counts no more. For that, each session belongs to one of 4,096 groups by its key, and each group has a version. An entry is
+/// valid while its group has the version that it had before the store was read. So the end of a session also has the few other
+/// sessions of its group read from the store once more, and no entry has to be searched for.
+///
+/// Any thread.
+package final class SessionCache: Sendable {
+    /// A session that was found in the store.
+    final class Entry: Sendable {
+        let session: UserSession
+        let key: SessionKey
+        /// When the session was last used, in seconds since 1970.
+        let lastUsedAt: Atomic<Int64>
+        /// Its names in the audit log; nil without one.
+        let auditNames: AuditNames?
+        fileprivate let ticket: Ticket
+        /// Bytes that the entry takes, its place in the table included.
+        fileprivate var cost: Int { session.user.count + 400 }
+
+        init(_ session: UserSession, _ key: SessionKey, _ auditNames: AuditNames?, _ ticket: Ticket) {
+            self.session = session
+            self.key = key
+            self.auditNames = auditNames
+            self.ticket = ticket
+            lastUsedAt = Atomic(session.lastUsedAt)
+        }
+    }
+
+    /// The version of a session's group before the store is read.
+    struct Ticket: Sendable {
+        fileprivate let group: Int
+        fileprivate let version: UInt64
+    }
+
+    /// How often the cache had a session, and how much it holds.
+    package struct Counts: Sendable {
+        package var hits = 0
+        package var misses = 0
+        package var entries = 0
+        package var bytes = 0
+    }
+
+    /// The entries, young and old ones.
+    ///
+    /// When there are too many young ones, they become the old ones, and the old ones go. One that is found among the old ones
+    /// becomes young again.
+    private struct Table {
+        var young: [SessionText: Entry] = [:]
+        var old: [SessionText: Entry] = [:]
+        var youngBytes = 0
+        var oldBytes = 0
+        var hits = 0
+        var misses = 0
+
+        mutating func insert(_ entry: Entry, under text: SessionText, limit: Int) {
+            if let former = young.updateValue(entry, forKey: text) { youngBytes -= former.cost }
+            youngBytes += entry.cost
+            guard youngBytes > limit / 2 else { return }
+            (old, oldBytes) = (young, youngBytes)
+            (young, youngBytes) = ([:], 0)
+        }
+    }
+
+    /// A class, as a mutex cannot be an array's element.
+    private final class Shard: Sendable {
+        let table = Mutex(Table())
+    }
+
+    private static let groupCount = 4096
+    private static let shardCount = 16
+    /// The lowest bits count the changes under way, the others are the version.
+    private static let oneVersion: UInt64 = 1 << 20
+    private static let underWay: UInt64 = oneVersion - 1
+
+    private let groups = InlineArray<4096, Atomic<UInt64>> { _ in Atomic(0) }
+    private let shards: [Shard]
+    private let shardLimit: Int
+
+    /// - Parameter limit: In bytes; with 0 nothing is kept.
+    package init(limit: Int) {
+        shards = (0..<Self.shardCount).map { _ in Shard() }
+        shardLimit = limit / Self.shardCount
+    }
+
+    private func shard(of text: SessionText) -> Shard {
+        shards[text.hashValue & (Self.shardCount - 1)]
+    }
+
+    private static func group(of key: SessionKey) -> Int {
+        key.hashValue & (groupCount - 1)
+    }
+
+    // MARK: - Reading
+
+    /// A session that is known and has not ended; whether it has expired is for the caller to see.
+    func find(_ text: SessionText) -> Entry? {
+        let limit = shardLimit
+        let entry = shard(of: text).table.withLock { table -> Entry? in
+            if let entry = table.young[text] {
+                table.hits += 1
+                return entry
+            }
+            guard let entry = table.old.removeValue(forKey: text) else {
+                table.misses += 1
+                return nil
+            }
+            table.hits += 1
+            table.oldBytes -= entry.cost
+            table.insert(entry, under: text, limit: limit)
+            return entry
+        }
+        guard let entry, isValid(entry) else { return nil }
+        return entry
+    }
+
+    /// Whether a session has certainly not ended since it was read from the store.
+    func isValid(_ entry: Entry) -> Bool {
+        groups[entry.ticket.group].load(ordering: .acquiring) == entry.ticket.version
+    }
+
+    /// The ticket to take before a session is read from the store.
+    func ticket(for key: SessionKey) -> Ticket {
+        let group = Self.group(of: key)
+        return Ticket(group: group, version: groups[group].load(ordering: .acquiring))
+    }
+
+    /// Keeps an entry, unless a session of its group has ended or is ending since its ticket was taken.
+    func insert(_ entry: Entry, under text: SessionText) {
+        guard entry.ticket.version & Self.underWay == 0, isValid(entry), entry.cost <= shardLimit / 8 else { return }
+        let limit = shardLimit
+        shard(of: text).table.withLock { $0.insert(entry, under: text, limit: limit) }
+    }
+
+    package var counts: Counts {
+        var counts = Counts()
+        for shard in shards {
+            shard.table.withLock { table in
+                counts.hits += table.hits
+                counts.misses += table.misses
+                counts.entries += table.young.count + table.old.count
+                counts.bytes += table.youngBytes + table.oldBytes
+            }
+        }
+        return counts
+    }
+
+    // MARK: - The store's reports
+
+    /// The end of these sessions is about to be committed.
+    package func willEnd(_ keys: [SessionKey]) {
+        for key in keys {
+            groups[Self.group(of: key)].add(Self.oneVersion + 1, ordering: .acquiringAndReleasing)
+        }
+    }
+
+    /// The change that `willEnd` announced is over, with or without success.
+    package func didEnd(_ keys: [SessionKey]) {
+        for key in keys {
+            groups[Self.group(of: key)].add(Self.oneVersion - 1, ordering: .acquiringAndReleasing)
+        }
+    }
+
+    /// Any session may have ended.
+    package func didChangeEverything() {
+        for group in 0..<Self.groupCount { groups[group].add(Self.oneVersion, ordering: .acquiringAndReleasing) }
+    }
+}

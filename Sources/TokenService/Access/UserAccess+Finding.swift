@@ -1,0 +1,165 @@
+internal import HTTP
+internal import Synchronization
+internal import TokenStore
+
+extension UserAccess {
+    /// Finds the user of a request as far as that takes no store.
+    ///
+    /// - Parameters:
+    ///   - uniqueID: The parameter with its tags removed; empty if it is missing.
+    ///   - isPresent: Whether the request has the parameter.
+    ///   - head: The request's head.
+    ///   - bytes: The request's bytes.
+    ///   - source: Where the request comes from.
+    ///   - sessions: Those that were used recently.
+    ///   - now: In seconds since 1970.
+    func find(
+        _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>,
+        from source: RequestSource,
+        _ sessions: SessionCache, at now: Int64
+    ) -> Finding {
+        let finding: Finding
+        switch mode {
+        case .session(let rules):
+            return session(uniqueID, isPresent: isPresent, head, in: bytes, rules, sessions, at: now)
+        case .bearer(let rules):
+            return bearer(uniqueID, isPresent: isPresent, head, in: bytes, from: source, rules, at: now)
+        case .header(let name): finding = Self.header(name, head, in: bytes, from: source)
+        case .certificate: finding = Self.certificate(of: source)
+        }
+        guard case .user(let grant) = finding else { return finding }
+        return Self.check(uniqueID, grant)
+    }
+
+    /// Whether `unique_id` is that of the user, or there is none.
+    static func check(_ uniqueID: Span<UInt8>, _ grant: Grant) -> Finding {
+        uniqueID.isEmpty || uniqueID.equals(ByteRange(0, uniqueID.count), grant.user)
+            ? .user(grant) : .denied(.otherUser, grant.place)
+    }
+
+    // MARK: - Session
+
+    private func session(
+        _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>, _ rules: SessionRules,
+        _ sessions: SessionCache, at now: Int64
+    ) -> Finding {
+        let lines = head.fields.authorization
+        guard !lines.isEmpty else {
+            if uniqueID.isEmpty { return .denied(.missing, isPresent ? .parameter : .field) }
+            guard let text = SessionText(uniqueID) else { return .denied(.malformed, .parameter) }
+            return session(text, uniqueID, .parameter, rules, sessions, at: now)
+        }
+        guard let line = lines.only else { return .denied(.conflicting, .field) }
+        guard let range = Self.bearerToken(line, in: bytes) else { return .denied(.malformed, .field) }
+        let token = bytes.extracting(range.indices)
+        guard let text = SessionText(token) else { return .denied(.malformed, .field) }
+        let other = SessionText(uniqueID)
+        if let other, other != text { return .denied(.conflicting, .field) }
+        let finding = session(text, token, .field, rules, sessions, at: now)
+        guard case .user(let grant) = finding, other == nil else { return finding }
+        return Self.check(uniqueID, grant)
+    }
+
+    private func session(
+        _ text: SessionText, _ bytes: Span<UInt8>, _ place: AccessFailure.Place, _ rules: SessionRules,
+        _ sessions: SessionCache, at now: Int64
+    ) -> Finding {
+        if let entry = sessions.find(text) {
+            switch Self.validity(of: entry, rules, at: now) {
+            case .valid: return .user(Grant(user: entry.session.user, session: entry, place: place))
+            case .tooOld: return .denied(.expired, place)
+            // Another process may have noted a use since.
+            case .idle: break
+            }
+        }
+        guard let secret = SessionSecret.secret(of: bytes) else { return .denied(.malformed, place) }
+        return .session(SessionLookup(text: text, secret: secret, place: place))
+    }
+
+    enum Validity {
+        case valid, tooOld, idle
+    }
+
+    /// Whether a session that has not been ended is still valid.
+    static func validity(of entry: SessionCache.Entry, _ rules: SessionRules, at now: Int64) -> Validity {
+        if now >= entry.session.expiresAt { return .tooOld }
+        return now - entry.lastUsedAt.load(ordering: .relaxed) > rules.idleTimeout ? .idle : .valid
+    }
+
+    // MARK: - JWT
+
+    private func bearer(
+        _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>,
+        from source: RequestSource,
+        _ rules: BearerRules, at now: Int64
+    ) -> Finding {
+        func verify(_ token: Span<UInt8>, _ place: AccessFailure.Place) -> Finding {
+            do throws(AccessFailure) {
+                let user = try rules.verifier.user(
+                    of: token, at: now, certificateThumbprint: source.certificate?.thumbprint)
+                return .user(Grant(user: user, session: nil, place: place))
+            } catch {
+                return .denied(error, place)
+            }
+        }
+
+        let lines = head.fields.authorization
+        guard !lines.isEmpty else {
+            guard rules.isReadInUniqueID, isPresent else { return .denied(.missing, .field) }
+            return uniqueID.isEmpty ? .denied(.missing, .parameter) : verify(uniqueID, .parameter)
+        }
+        guard let line = lines.only else { return .denied(.conflicting, .field) }
+        guard let range = Self.bearerToken(line, in: bytes) else { return .denied(.malformed, .field) }
+        let token = bytes.extracting(range.indices)
+        let finding = verify(token, .field)
+        guard case .user(let grant) = finding, !uniqueID.isEmpty else { return finding }
+        if rules.isReadInUniqueID {
+            if uniqueID.equals(ByteRange(0, uniqueID.count), [UInt8](range, in: bytes)) { return finding }
+            if Self.looksLikeToken(uniqueID) { return .denied(.conflicting, .field) }
+        }
+        return Self.check(uniqueID, grant)
+    }
+
+    /// Whether a text has the three parts of a signed JWT, of which the first is an encoded JSON object.
+    private static func looksLikeToken(_ text: Span<UInt8>) -> Bool {
+        guard text.count > 3, text.equals(ByteRange(0, 3), "eyJ") else { return false }
+        var dots = 0
+        for index in text.indices where text[index] == UInt8(ascii: ".") { dots += 1 }
+        return dots == 2
+    }
+
+    // MARK: - Header and certificate
+
+    /// The user in a header that a trusted proxy has set.
+    private static func header(
+        _ name: [UInt8], _ head: RequestHead, in bytes: Span<UInt8>, from source: RequestSource
+    ) -> Finding {
+        guard source.origin.isTrusted else { return .denied(.missing, .field) }
+        let values = head.values(ofFieldNamed: name, in: bytes)
+        guard let value = values.first, !value.isEmpty else { return .denied(.missing, .field) }
+        guard values.count == 1 else { return .denied(.conflicting, .field) }
+        return user(named: [UInt8](value, in: bytes))
+    }
+
+    private static func certificate(of source: RequestSource) -> Finding {
+        guard let certificate = source.certificate else { return .denied(.missing, .field) }
+        guard let name = certificate.name else { return .denied(.malformed, .field) }
+        return user(named: name)
+    }
+
+    /// A user whom somebody else has authenticated; refused if it would not be stored as it is written.
+    private static func user(named name: [UInt8]) -> Finding {
+        guard UniqueID(name) == .text(name) else { return .denied(.malformed, .field) }
+        return .user(Grant(user: name, session: nil, place: .field))
+    }
+
+    // MARK: - Syntax
+
+    /// The token of `Bearer` credentials (RFC 6750, section 2.1); nil for another scheme.
+    static func bearerToken(_ value: ByteRange, in bytes: Span<UInt8>) -> ByteRange? {
+        let scheme: StaticString = "bearer "
+        guard bytes.hasPrefix(scheme, in: value.indices) else { return nil }
+        let token = bytes.trimmed(ByteRange(Int(value.start) + scheme.utf8CodeUnitCount, Int(value.end)))
+        return token.isEmpty ? nil : token
+    }
+}

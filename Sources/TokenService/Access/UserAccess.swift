@@ -1,0 +1,90 @@
+internal import HTTP
+
+/// Finds out which user a request is for, by the credential that it shows: the settings of `access.mode`, and one loop's memory
+/// for it.
+///
+/// Belongs to one loop's thread.
+package final class UserAccess {
+    /// How a request shows its user.
+    package enum Mode {
+        case session(SessionRules)
+        case bearer(BearerRules)
+        /// - Parameter name: In lower case.
+        case header(name: [UInt8])
+        case certificate
+    }
+
+    /// How long sessions are valid, in seconds.
+    package struct SessionRules: Sendable {
+        package let idleTimeout: Int64
+
+        package init(idleTimeout: Int64) {
+            self.idleTimeout = idleTimeout
+        }
+    }
+
+    /// Where JWTs may be.
+    package struct BearerRules {
+        package let verifier: any TokenVerifier
+        /// Whether `unique_id` may be one.
+        package let isReadInUniqueID: Bool
+
+        package init(verifier: any TokenVerifier, isReadInUniqueID: Bool) {
+            self.verifier = verifier
+            self.isReadInUniqueID = isReadInUniqueID
+        }
+    }
+
+    /// What a credential turned out to be.
+    enum Finding {
+        case user(Grant)
+        /// A session that is not in memory; see `UserAccess.lookUp`.
+        case session(SessionLookup)
+        case denied(AccessFailure, AccessFailure.Place)
+    }
+
+    /// A session that has to be read from the store.
+    struct SessionLookup {
+        let text: SessionText
+        let secret: [UInt8]
+        let place: AccessFailure.Place
+    }
+
+    let mode: Mode
+
+    package init(_ mode: Mode) {
+        self.mode = mode
+    }
+
+    /// Bytes that a `unique_id` may have: a JWT is longer than an id.
+    var uniqueIDLimit: Int {
+        if case .bearer(let rules) = mode, rules.isReadInUniqueID { Self.tokenLimit } else { UniqueID.limit }
+    }
+
+    /// Bytes that a JWT may have.
+    static let tokenLimit = 8 << 10
+}
+
+/// Verifies JWTs, and remembers those that are valid.
+///
+/// Belongs to one loop's thread.
+package protocol TokenVerifier: AnyObject {
+    /// The user that a token stands for.
+    ///
+    /// - Parameters:
+    ///   - token: The text of a JWT.
+    ///   - unixTime: Now, in seconds since 1970.
+    ///   - thumbprint: SHA-256 of the client's certificate; nil without one.
+    /// - Throws: `expired` or `invalidToken` if the token is not accepted.
+    func user(
+        of token: Span<UInt8>, at unixTime: Int64, certificateThumbprint thumbprint: [UInt8]?
+    ) throws(AccessFailure) -> [UInt8]
+}
+
+/// Leave to read and write a user's token.
+struct Grant {
+    let user: [UInt8]
+    /// The session that stands for the user; nil for another credential.
+    let session: SessionCache.Entry?
+    let place: AccessFailure.Place
+}

@@ -1,0 +1,67 @@
+internal import HTTP
+internal import TokenStore
+
+extension Preconditions {
+    /// What must hold for a write; nil if there are both, which together would need two comparisons.
+    var writeMatch: WriteCondition.Match? {
+        switch (match, noneMatch) {
+        case (nil, nil): .any
+        case (.any?, nil): .exists
+        // Only strong tags are compared for equality with If-Match (RFC 9110, section 13.1.1).
+        case (.tags(let tags)?, nil): .oneOf(tags.filter { !$0.isWeak }.compactMap(\.version))
+        case (nil, .any?): .missing
+        case (nil, .tags(let tags)?): .noneOf(tags.compactMap(\.version))
+        case (_?, _?): nil
+        }
+    }
+
+    /// The answer to a GET, if the preconditions allow it (RFC 9110, section 13.2.2).
+    func applied(to response: Response) -> Response {
+        if let match {
+            let holds =
+                switch match {
+                case .any: response.version != nil
+                case .tags(let tags): tags.contains { !$0.isWeak && $0.number != nil && $0.number == response.version }
+                }
+            if !holds { return .preconditionFailed }
+        }
+        guard let noneMatch, let version = response.version else { return response }
+        let isCurrent =
+            switch noneMatch {
+            case .any: true
+            case .tags(let tags): tags.contains { $0.number == version }
+            }
+        return isCurrent ? Response(status: .notModified, body: [], version: version) : response
+    }
+}
+
+extension EntityTag {
+    fileprivate var version: TokenVersion? { number.map(TokenVersion.init(rawValue:)) }
+}
+
+extension Response {
+    static var preconditionFailed: Response {
+        Response(.preconditionFailed, "The token is not, or no longer, in the version that the request names.")
+    }
+
+    static var malformedPreconditions: Response {
+        Response(.badRequest, "If-Match or If-None-Match is neither * nor a list of entity tags in quotation marks.")
+    }
+
+    static var twoPreconditions: Response {
+        Response(.badRequest, "A write may have If-Match or If-None-Match, not both.")
+    }
+}
+
+extension Answer {
+    /// The answer to a GET, if the preconditions allow it.
+    func applying(_ preconditions: Preconditions) -> Answer {
+        switch self {
+        case .now(let response): return .now(preconditions.applied(to: response))
+        case .inPieces(let long):
+            let response = preconditions.applied(to: Response(body: [], version: long.version))
+            return response.status == .ok ? self : .now(response)
+        case .later: preconditionFailure("an answer is changed when it is there")
+        }
+    }
+}

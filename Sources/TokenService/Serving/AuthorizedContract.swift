@@ -1,0 +1,220 @@
+internal import Glibc
+internal import HTTP
+internal import Synchronization
+internal import System
+internal import TokenStore
+
+/// The contract in a mode with users: finds out whose token a request is for, and answers for that user alone.
+///
+/// Belongs to one loop's thread.
+final class AuthorizedContract {
+    private let service: TokenService
+    private let access: UserAccess
+    private let sessions: SessionCache
+    private let guardian: AccessGuard
+
+    init(_ service: TokenService, _ access: UserAccess, _ sessions: SessionCache, _ guardian: AccessGuard) {
+        self.service = service
+        self.access = access
+        self.sessions = sessions
+        self.guardian = guardian
+    }
+
+    /// Answers a GET or POST.
+    func answer(
+        to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
+    ) -> Answer {
+        let (isWrite, now) = (request.head.method == .post, Int64(time(nil)))
+        if !isWrite, let literal = TokenService.literalID(request, in: bytes) {
+            let uniqueID = bytes.extracting(literal.indices)
+            let finding = access.find(
+                uniqueID, isPresent: true, request.head, in: bytes, from: source, sessions, at: now)
+            // Most requests are such, and need not be kept.
+            if case .user(let grant) = finding, !request.head.fields.hasPreconditions, !guardian.records(.read) {
+                noteUse(of: grant, at: now)
+                return fetch(
+                    for: grant, keep(request, in: bytes, [], nil, requestID, from: source), requestID)
+            }
+            let kept = keep(request, in: bytes, [UInt8](literal, in: bytes), nil, requestID, from: source)
+            return answer(to: kept, finding, at: now)
+        }
+        let (parameter, tokenInfo) = service.read(request, in: bytes)
+        let uniqueID = UniqueID(parameter, limit: access.uniqueIDLimit)
+        if uniqueID == .invalid { return .now(Response(.invalidInput)) }
+        let text = uniqueID.text ?? []
+        let finding = access.find(
+            text.span, isPresent: parameter != nil, request.head, in: bytes, from: source, sessions, at: now)
+        return answer(to: keep(request, in: bytes, text, tokenInfo, requestID, from: source), finding, at: now)
+    }
+
+    private func keep(
+        _ request: Request, in bytes: Span<UInt8>, _ uniqueID: [UInt8], _ tokenInfo: [UInt8]?, _ requestID: RequestID,
+        from source: RequestSource
+    ) -> AuthorizedRequest {
+        AuthorizedRequest(
+            isWrite: request.head.method == .post, uniqueID: uniqueID, tokenInfo: tokenInfo,
+            preconditions: try? Preconditions(of: request.head, in: bytes), requestID: requestID,
+            address: source.address(of: request.head, in: bytes))
+    }
+
+    private func answer(to request: AuthorizedRequest, _ finding: UserAccess.Finding, at now: Int64) -> Answer {
+        switch finding {
+        case .user(let grant): perform(request, for: grant, at: now)
+        case .session(let lookup): find(lookup, for: request, at: now)
+        case .denied(let failure, let place): deny(request, failure, in: place)
+        }
+    }
+
+    // MARK: - Credentials
+
+    private func deny(_ request: AuthorizedRequest, _ failure: AccessFailure, in place: AccessFailure.Place) -> Answer {
+        guardian.deny(
+            failure, in: place, isWrite: request.isWrite, from: request.address, request.requestID)
+    }
+
+    /// Reads a session from the store.
+    private func find(_ lookup: UserAccess.SessionLookup, for request: AuthorizedRequest, at now: Int64) -> Answer {
+        let (key, ticket): (SessionKey, SessionCache.Ticket)
+        do throws(StoreError) {
+            key = try service.handle.sessionKey(of: lookup.secret.span)
+            // Before the store is read.
+            ticket = sessions.ticket(for: key)
+        } catch {
+            return .now(failed(request, error))
+        }
+        return read(key, for: request) { [self] found in proceed(request, lookup, key, ticket, found) }
+    }
+
+    /// Reads a session, and goes on with what the store says.
+    private func read(
+        _ key: SessionKey, for request: AuthorizedRequest, _ proceed: @escaping (FoundSession) -> Answer
+    ) -> Answer {
+        var pending: PendingSession?
+        do throws(StoreError) {
+            let found = try service.handle.findSession(key) {
+                let waiting = PendingSession(service, request, proceed)
+                pending = waiting
+                return { waiting.take($0) }
+            }
+            if let found { return proceed(found) }
+        } catch {
+            return .now(failed(request, error))
+        }
+        guard let pending else { preconditionFailure("an outcome that comes later needs a completion") }
+        return .later(pending)
+    }
+
+    private func failed(_ request: AuthorizedRequest, _ error: StoreError) -> Response {
+        request.isWrite
+            ? service.writeFailed(error, request.requestID) : service.readFailed(error, request.requestID)
+    }
+
+    /// Continues with what the store has said about a session.
+    private func proceed(
+        _ request: AuthorizedRequest, _ lookup: UserAccess.SessionLookup, _ key: SessionKey,
+        _ ticket: SessionCache.Ticket,
+        _ found: FoundSession
+    ) -> Answer {
+        guard case .found(let session) = found, case .session(let rules) = access.mode else {
+            return deny(request, .unknown, in: lookup.place)
+        }
+        let (entry, now) = (SessionCache.Entry(session, key, guardian.names(of: session), ticket), Int64(time(nil)))
+        guard case .valid = UserAccess.validity(of: entry, rules, at: now) else {
+            return deny(request, .expired, in: lookup.place)
+        }
+        sessions.insert(entry, under: lookup.text)
+        let grant = Grant(user: session.user, session: entry, place: lookup.place)
+        if SessionText(request.uniqueID.span) != lookup.text,
+            case .denied(let failure, let place) = UserAccess.check(request.uniqueID.span, grant)
+        {
+            return deny(request, failure, in: place)
+        }
+        return perform(request, for: grant, at: now)
+    }
+
+    /// Tells the store that a session was used, if half of its idle time has passed since that was last told.
+    private func noteUse(of grant: Grant, at now: Int64) {
+        guard case .session(let rules) = access.mode, let entry = grant.session else { return }
+        let last = entry.lastUsedAt.load(ordering: .relaxed)
+        guard now - last > rules.idleTimeout / 2,
+            entry.lastUsedAt.compareExchange(expected: last, desired: now, ordering: .relaxed).exchanged
+        else { return }
+        service.handle.noteUse(of: entry.key, at: now)
+    }
+
+    // MARK: - The store
+
+    private func perform(_ request: AuthorizedRequest, for grant: Grant, at now: Int64) -> Answer {
+        noteUse(of: grant, at: now)
+        guard guardian.canRecord(request.isWrite ? .store : .read) else {
+            return recorded(
+                .now(AccessFailure.unrecorded.response(in: grant.place, isWrite: request.isWrite)), request, grant)
+        }
+        return recorded(unrecorded(request, for: grant), request, grant)
+    }
+
+    private func unrecorded(_ request: AuthorizedRequest, for grant: Grant) -> Answer {
+        guard let preconditions = request.preconditions else { return .now(.malformedPreconditions) }
+        guard request.isWrite else {
+            let answer = fetch(for: grant, request, request.requestID)
+            return preconditions == Preconditions() ? answer : answer.then { $0.applying(preconditions) }
+        }
+        guard let tokenInfo = request.tokenInfo, UniqueID.isUTF8(tokenInfo) else {
+            return .now(Response(.invalidInput))
+        }
+        guard let match = preconditions.writeMatch else { return .now(.twoPreconditions) }
+        let condition = WriteCondition(match: match, session: grant.session?.key)
+        return service.store(tokenInfo, under: grant.user, if: condition, request.requestID) { error in
+            switch error {
+            case .preconditionFailed: .preconditionFailed
+            case .sessionEnded: AccessFailure.unknown.response(in: grant.place, isWrite: true)
+            default: nil
+            }
+        }
+    }
+
+    /// The answer to a GET; one that comes later is given only if the session has not ended in the meantime.
+    private func fetch(for grant: Grant, _ request: @autoclosure () -> AuthorizedRequest, _ id: RequestID) -> Answer {
+        let answer = service.fetch(grant.user, id)
+        guard let entry = grant.session, case .later = answer else { return answer }
+        let request = request()
+        return answer.then { [self] answer in
+            if sessions.isValid(entry) { return answer }
+            // It may have been another session of its group that has ended.
+            return read(entry.key, for: request) { found in
+                if case .found = found { return answer }
+                return .now(AccessFailure.unknown.response(in: grant.place, isWrite: false))
+            }
+        }
+    }
+
+    private func recorded(_ answer: Answer, _ request: AuthorizedRequest, _ grant: Grant) -> Answer {
+        guardian.recorded(
+            answer, request.isWrite ? .store : .read, by: grant, from: request.address, request.requestID)
+    }
+}
+
+/// The answer to a request whose session is being read from a store that is far away.
+private final class PendingSession: PendingAnswer {
+    private let service: TokenService
+    private let request: (isWrite: Bool, id: RequestID)
+    private let proceed: (FoundSession) -> Answer
+
+    init(_ service: TokenService, _ request: AuthorizedRequest, _ proceed: @escaping (FoundSession) -> Answer) {
+        self.service = service
+        self.request = (request.isWrite, request.requestID)
+        self.proceed = proceed
+        super.init(bytes: request.waitingBytes, timeLimit: service.timeLimit)
+    }
+
+    func take(_ outcome: Result<FoundSession, StoreError>) {
+        switch outcome {
+        case .success(let found): finish(proceed(found))
+        case .failure(let error): finish(.now(failure(error)))
+        }
+    }
+
+    override func failure(_ error: StoreError) -> Response {
+        request.isWrite ? service.writeFailed(error, request.id) : service.readFailed(error, request.id)
+    }
+}

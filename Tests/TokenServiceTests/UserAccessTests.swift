@@ -1,0 +1,157 @@
+import HTTP
+import Testing
+import TokenStore
+
+@testable import TokenService
+
+/// Which user a request is for, in each mode, as far as no store has to be asked.
+@Suite struct UserAccessTests {
+    private static let known = "tcs_" + String(repeating: "A", count: 43)
+    private static let other = "tcs_" + String(repeating: "B", count: 42) + "A"
+
+    /// Knows the token `eyJ.good.sig`.
+    private final class Verifier: TokenVerifier {
+        func user(
+            of token: Span<UInt8>, at unixTime: Int64, certificateThumbprint: [UInt8]?
+        ) throws(AccessFailure) -> [UInt8] {
+            guard token.equals(ByteRange(0, token.count), "eyJ.good.sig") else { throw .invalidToken }
+            return Array("anna".utf8)
+        }
+    }
+
+    private static var bearer: UserAccess.Mode {
+        .bearer(UserAccess.BearerRules(verifier: Verifier(), isReadInUniqueID: false))
+    }
+    private static var bearerInID: UserAccess.Mode {
+        .bearer(UserAccess.BearerRules(verifier: Verifier(), isReadInUniqueID: true))
+    }
+    private static var session: UserAccess.Mode { .session(UserAccess.SessionRules(idleTimeout: 100)) }
+    private static var header: UserAccess.Mode { .header(name: Array("x-user".utf8)) }
+
+    /// Describes what is found: `user NAME PLACE`, `store PLACE`, or `REASON PLACE`.
+    private func find(
+        _ mode: UserAccess.Mode, _ uniqueID: String?, _ lines: [String] = [], trusted: Bool = true,
+        certificate: ClientCertificate? = nil, at now: Int64 = 50
+    ) -> String {
+        let sessions = SessionCache(limit: 1 << 20)
+        let key = SessionKey([UInt8](repeating: 7, count: 32).span)
+        let stored = UserSession(
+            id: SessionID([UInt8](repeating: 1, count: 16)), user: Array("anna".utf8), createdAt: 0, expiresAt: 1_000,
+            lastUsedAt: 0)
+        if let text = SessionText(Array(Self.known.utf8).span) {
+            sessions.insert(SessionCache.Entry(stored, key, nil, sessions.ticket(for: key)), under: text)
+        }
+        let head = "GET /token HTTP/1.1\r\nHost: a\r\n" + lines.map { $0 + "\r\n" }.joined() + "\r\n"
+        var reader = RequestReader(limits: RequestLimits())
+        _ = reader.makeRoom()
+        reader.bytes.append(contentsOf: Array(head.utf8))
+        guard case .request = reader.next() else { return "unread" }
+        let policy = HTTPSPolicy(
+            mode: .off, trusted: .init(ranges: [], includesUnixSockets: trusted), publicHost: "")
+        let source = RequestSource(
+            origin: policy.origin(address: nil, isTLS: false), https: policy, certificate: certificate)
+        let finding = UserAccess(mode).find(
+            Array((uniqueID ?? "").utf8).span, isPresent: uniqueID != nil, reader.request.head, in: reader.requestBytes,
+            from: source, sessions, at: now)
+        return switch finding {
+        case .user(let grant): "user \(String(decoding: grant.user, as: UTF8.self)) \(grant.place)"
+        case .session(let lookup): "store \(lookup.place)"
+        case .denied(let failure, let place): "\(failure) \(place)"
+        }
+    }
+
+    private static func bearer(_ token: String) -> [String] { ["Authorization: Bearer \(token)"] }
+
+    @Test
+    func `a session comes in unique_id or in Authorization`() {
+        #expect(find(Self.session, Self.known) == "user anna parameter")
+        #expect(find(Self.session, Self.other) == "store parameter")
+        #expect(find(Self.session, nil, Self.bearer(Self.known)) == "user anna field")
+        #expect(find(Self.session, nil, ["authorization: bEARER  \(Self.known) "]) == "user anna field")
+        #expect(find(Self.session, nil, Self.bearer(Self.other)) == "store field")
+    }
+
+    @Test
+    func `without a session there is no user`() {
+        #expect(find(Self.session, nil) == "missing field")
+        #expect(find(Self.session, "") == "missing parameter")
+        #expect(find(Self.session, "anna") == "malformed parameter")
+        #expect(find(Self.session, Self.known + "A") == "malformed parameter")
+        // Bits behind the last of the secret.
+        #expect(find(Self.session, "tcs_" + String(repeating: "A", count: 42) + "B") == "malformed parameter")
+        #expect(find(Self.session, "tcs_" + String(repeating: "A", count: 42) + "=") == "malformed parameter")
+        #expect(find(Self.session, nil, ["Authorization: Basic YTpi"]) == "malformed field")
+        #expect(find(Self.session, nil, ["Authorization: Bearer"]) == "malformed field")
+        #expect(find(Self.session, nil, ["Authorization:"]) == "malformed field")
+        #expect(find(Self.session, nil, Self.bearer("tck_" + Self.known.dropFirst(4))) == "malformed field")
+    }
+
+    @Test
+    func `unique_id beside Authorization is the user, the same session, empty or missing`() {
+        #expect(find(Self.session, "", Self.bearer(Self.known)) == "user anna field")
+        #expect(find(Self.session, "anna", Self.bearer(Self.known)) == "user anna field")
+        #expect(find(Self.session, Self.known, Self.bearer(Self.known)) == "user anna field")
+        #expect(find(Self.session, "bert", Self.bearer(Self.known)) == "otherUser field")
+        #expect(find(Self.session, "annaa", Self.bearer(Self.known)) == "otherUser field")
+        #expect(find(Self.session, Self.other, Self.bearer(Self.known)) == "conflicting field")
+        #expect(find(Self.session, nil, Self.bearer(Self.known) + Self.bearer(Self.known)) == "conflicting field")
+    }
+
+    @Test
+    func `a session ends by its age and by not being used`() {
+        #expect(find(Self.session, Self.known, at: 100) == "user anna parameter")
+        // Another server may know of a later use.
+        #expect(find(Self.session, Self.known, at: 101) == "store parameter")
+        #expect(find(Self.session, Self.known, at: 999) == "store parameter")
+        #expect(find(Self.session, Self.known, at: 1_000) == "expired parameter")
+    }
+
+    @Test
+    func `a JWT comes in Authorization, and in unique_id if that is allowed`() {
+        #expect(find(Self.bearer, nil, Self.bearer("eyJ.good.sig")) == "user anna field")
+        #expect(find(Self.bearer, nil, Self.bearer("eyJ.bad.sig")) == "invalidToken field")
+        #expect(find(Self.bearer, "eyJ.good.sig") == "missing field")
+        #expect(find(Self.bearer, nil) == "missing field")
+        #expect(find(Self.bearerInID, "eyJ.good.sig") == "user anna parameter")
+        #expect(find(Self.bearerInID, "anna") == "invalidToken parameter")
+        #expect(find(Self.bearerInID, "") == "missing parameter")
+        #expect(find(Self.bearerInID, nil) == "missing field")
+    }
+
+    @Test
+    func `unique_id beside a JWT is its user or the same JWT`() {
+        let good = Self.bearer("eyJ.good.sig")
+        #expect(find(Self.bearer, "anna", good) == "user anna field")
+        #expect(find(Self.bearer, "bert", good) == "otherUser field")
+        #expect(find(Self.bearer, "eyJ.good.sig", good) == "otherUser field")
+        #expect(find(Self.bearerInID, "eyJ.good.sig", good) == "user anna field")
+        #expect(find(Self.bearerInID, "eyJ.else.sig", good) == "conflicting field")
+        #expect(find(Self.bearerInID, "bert", good) == "otherUser field")
+    }
+
+    @Test
+    func `a header counts from a trusted proxy, once, in its exact spelling`() {
+        #expect(find(Self.header, nil, ["X-User: anna"]) == "user anna field")
+        #expect(find(Self.header, "anna", ["x-USER: anna"]) == "user anna field")
+        #expect(find(Self.header, "bert", ["X-User: anna"]) == "otherUser field")
+        #expect(find(Self.header, nil, ["X-User: anna"], trusted: false) == "missing field")
+        #expect(find(Self.header, nil, ["X_User: anna"]) == "missing field")
+        #expect(find(Self.header, nil, ["X-User:"]) == "missing field")
+        #expect(find(Self.header, nil, ["X-User: anna", "X-User: anna"]) == "conflicting field")
+        #expect(find(Self.header, nil, ["X-User: a<b>c"]) == "malformed field")
+        #expect(find(Self.header, nil, ["X-User: " + String(repeating: "x", count: 1_025)]) == "malformed field")
+        #expect(find(Self.header, "anna") == "missing field")
+    }
+
+    @Test
+    func `a certificate stands for its name`() {
+        func certificate(_ name: String?) -> ClientCertificate {
+            ClientCertificate(name: name.map { Array($0.utf8) }, thumbprint: [UInt8](repeating: 0, count: 32))
+        }
+        #expect(find(.certificate, nil, certificate: certificate("anna")) == "user anna field")
+        #expect(find(.certificate, "bert", certificate: certificate("anna")) == "otherUser field")
+        #expect(find(.certificate, "anna") == "missing field")
+        #expect(find(.certificate, nil, certificate: certificate(nil)) == "malformed field")
+        #expect(find(.certificate, nil, certificate: certificate("a<b>")) == "malformed field")
+    }
+}

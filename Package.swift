@@ -48,6 +48,9 @@ let package = Package(
         // Hashes, keys, random bytes: what several modules need of OpenSSL besides TLS.
         .target(name: "Cryptography", dependencies: ["COpenSSL"], swiftSettings: strict),
 
+        // The audit log: lines that nobody can change unnoticed, and what verifies them.
+        .target(name: "Audit", dependencies: ["Cryptography", "System"], swiftSettings: strict),
+
         // Three modules that do not import one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "System"], swiftSettings: strict),
         .target(name: "HTTP", swiftSettings: strict),
@@ -131,6 +134,9 @@ let package = Package(
         ),
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),
         .testTarget(name: "CryptographyTests", dependencies: ["Cryptography", "TestSupport"], swiftSettings: tested),
+        .testTarget(
+            name: "AuditTests", dependencies: ["Audit", "Cryptography", "System", "TestSupport"], swiftSettings: tested
+        ),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(
             name: "TokenStoreTests", dependencies: ["StoreConformance", "System", "TokenStore", "TestSupport"],

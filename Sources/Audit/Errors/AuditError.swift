@@ -1,0 +1,59 @@
+package import Cryptography
+package import System
+
+/// Why an audit log cannot be opened, written or read; says what to do about it.
+package enum AuditError: Error, Hashable, CustomStringConvertible {
+    case file(path: String, SystemError)
+    /// The disk took only a part of the lines, which was cut off again.
+    case full(path: String)
+    /// A part of some lines is in the file, and cutting it off has failed so far.
+    case torn(path: String, SystemError)
+    case notAFile(path: String)
+    case inUse(path: String)
+    /// The file has something else than an audit log in it.
+    case foreign(path: String)
+    /// The file belongs to the chain of another first key.
+    case ofAnotherChain(path: String)
+    /// A file that shall continue the log has lines of its own.
+    case notEmpty(path: String)
+    case noRunningKey(path: String)
+    case keyFile(path: String, reason: String)
+    case keyFileMode(path: String, mode: UInt32)
+    case keyFileExists(path: String)
+    case closed
+    case library(CryptographyError)
+
+    package var description: String {
+        switch self {
+        case .file(let path, let error): "\(path) cannot be used (\(error)); give the server's user access to it"
+        case .full(let path):
+            "\(path) cannot be written to: its disk is full, or the file has reached its limit of size"
+        case .torn(let path, let error):
+            "the end of \(path) is half a line, which cannot be cut off (\(error)); look after its disk"
+        case .notAFile(let path): "\(path) is no regular file; an audit log needs one"
+        case .inUse(let path): "another process writes to \(path); each server needs an audit log of its own"
+        case .foreign(let path): "\(path) has something else in it than an audit log; name another file with audit.file"
+        case .ofAnotherChain(let path):
+            """
+            \(path) was begun with another first key than the running key belongs to; move it away, to be verified with its \
+            own key, or put the right running key in its place
+            """
+        case .notEmpty(let path): "\(path) is not empty; a file that continues the audit log has to be new or empty"
+        case .noRunningKey(let path):
+            """
+            the audit log's running key \(path) does not exist; make it with token-cache audit key FILE, as the server's \
+            user, and keep FILE elsewhere: it verifies the log
+            """
+        case .keyFile(let path, let reason): "the key file \(path) cannot be used: \(reason)"
+        case .keyFileMode(let path, let mode):
+            """
+            the key file \(path) can be read by others (mode 0\(String(mode, radix: 8))); if nobody else has seen it, \
+            chmod 600 it, otherwise begin a new log with token-cache audit key FILE --replace
+            """
+        case .keyFileExists(let path):
+            "\(path) exists already, and is not overwritten: without its key a log can no longer be verified"
+        case .closed: "the audit log is closed"
+        case .library(let error): "\(error)"
+        }
+    }
+}

@@ -1,0 +1,84 @@
+/// Something that a client, the app's server or an operator did or tried, as the audit log records it.
+package struct AuditEvent: Sendable {
+    /// Whose credential or command it was.
+    package enum Actor: Sendable {
+        /// A user, by the session, the signed token or whatever else the access mode asks for.
+        case user
+        /// The app's server, by the name of its API key.
+        case apiKey(String)
+        /// A command on the control socket.
+        case `operator`
+        /// Nobody: the credential was missing or is not known.
+        case none
+    }
+
+    /// The words are part of the file format and stay as they are.
+    package enum Action: String, Sendable, CaseIterable {
+        case read = "read_token"
+        case store = "store_token"
+        case remove = "remove_token"
+        case createSession = "create_session"
+        case listSessions = "list_sessions"
+        case endSession = "end_session"
+        case endSessions = "end_sessions"
+        case erase = "erase_user"
+        /// A request that was refused before it was clear what it wants.
+        case authenticate
+
+        /// Whether the action changes what is stored.
+        package var isChange: Bool { self != .read && self != .listSessions && self != .authenticate }
+    }
+
+    package enum Outcome: Sendable {
+        case ok
+        /// There was nothing to read, to remove or to end.
+        case notFound
+        /// `If-Match` or `If-None-Match` did not allow it.
+        case preconditionFailed
+        /// Refused; with a reason such as `expired`: a fixed word in snake_case, no text of a client's.
+        case denied(_ reason: String)
+        /// Refused, as the address had too many failures.
+        case limited
+        /// The server could not do it.
+        case failed
+    }
+
+    package var action: Action
+    package var outcome: Outcome
+    package var actor: Actor
+    /// The user whose token or sessions are concerned.
+    package var user: AuditPseudonym?
+    package var session: AuditPseudonym?
+    /// The client's address.
+    package var address: String?
+    package var requestID: String?
+
+    package init(
+        _ action: Action, _ outcome: Outcome, by actor: Actor, user: AuditPseudonym? = nil,
+        session: AuditPseudonym? = nil, address: String? = nil, requestID: String? = nil
+    ) {
+        self.action = action
+        self.outcome = outcome
+        self.actor = actor
+        self.user = user
+        self.session = session
+        self.address = address
+        self.requestID = requestID
+    }
+}
+
+/// Which events are recorded.
+package enum AuditEvents: String, Sendable, CaseIterable {
+    /// Everything but reads that were allowed.
+    case changes
+    case all
+
+    /// Whether an event is recorded; lets a caller skip making it.
+    package func includes(_ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome) -> Bool {
+        if self == .all || action.isChange { return true }
+        return switch outcome {
+        case .denied, .limited: true
+        case .ok, .notFound, .preconditionFailed, .failed: false
+        }
+    }
+}

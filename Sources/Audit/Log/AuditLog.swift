@@ -1,0 +1,165 @@
+internal import Cryptography
+internal import Glibc
+internal import Synchronization
+
+/// The audit log of a process: appends lines that cannot be changed, removed or reordered unnoticed.
+///
+/// The lines of a call are written with one write(2), under one lock, so that their order is that of their numbers. They are
+/// on the disk, and survive a power cut, when the key or the file changes and at the end. Before that they survive the
+/// process, however that ends.
+///
+/// Any thread.
+package final class AuditLog: Sendable {
+    /// How long a key is used, in seconds.
+    package static let period: Int64 = 900
+
+    private let path: String
+    private let keyPath: String
+    private let pseudonymKey: SecretKey
+    private let writer: Mutex<ChainWriter>
+    /// As of the last change; beside the writer, so that reading it does not wait for a slow disk.
+    private let published: Mutex<AuditFigures>
+    /// Locked while the file of the running key or the log's file is replaced.
+    private let replacing = Mutex(())
+    /// Whether the last attempt to replace the running key's file has failed.
+    private let keyIsFailing = Atomic<Bool>(false)
+    private let clock: @Sendable () -> Int64
+    private let report: @Sendable (AuditNotice) -> Void
+
+    /// Opens the log and records the start.
+    ///
+    /// - Parameters:
+    ///   - path: Of the file; created if it does not exist.
+    ///   - keyPath: Of the running key, which `token-cache audit key` has made.
+    ///   - clock: Microseconds since 1970.
+    ///   - report: Called with what an operator should know, on any thread, without a lock.
+    package init(
+        path: String, keyPath: String, clock: @escaping @Sendable () -> Int64 = AuditLog.now,
+        report: @escaping @Sendable (AuditNotice) -> Void
+    ) throws(AuditError) {
+        guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
+        let file = try AuditFile(path)
+        let headFile = try HeadFile(HeadFile.path(beside: keyPath))
+        let end = try LogEnd(of: file, running, saved: headFile.load())
+        var writer: ChainWriter
+        do throws(CryptographyError) {
+            writer = try ChainWriter(file, running, headFile, after: end)
+        } catch {
+            throw .library(error)
+        }
+        try writer.write([], .opened(end.finding, removedBytes: end.removedBytes), at: clock())
+        published = Mutex(writer.figures)
+        self.writer = Mutex(writer)
+        self.path = path
+        self.keyPath = keyPath
+        pseudonymKey = running.pseudonymKey
+        self.clock = clock
+        self.report = report
+        if let notice = AuditNotice(end, path: path) { report(notice) }
+        keepUp()
+    }
+
+    /// The time as the lines show it: microseconds since 1970.
+    @Sendable package static func now() -> Int64 {
+        var time = timespec()
+        _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
+    }
+
+    /// Makes the pseudonyms for the events of one thread.
+    package func makeHasher() throws(AuditError) -> AuditHasher {
+        do throws(CryptographyError) {
+            return try AuditHasher(pseudonymKey)
+        } catch {
+            throw .library(error)
+        }
+    }
+
+    package var figures: AuditFigures { published.withLock(\.self) }
+
+    /// Records events: all of them or, with an error, none.
+    ///
+    /// An answer that is sent after this has returned is in the log for certain.
+    package func append(_ events: [AuditEvent]) throws(AuditError) {
+        guard !events.isEmpty else { return }
+        try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now) }
+    }
+
+    // MARK: - Upkeep
+
+    /// Replaces the key when its period is over, tries again to write after a failure, and begins a new file if the present
+    /// one was removed.
+    ///
+    /// To be called every second or so, on a thread that may wait for the disk.
+    package func keepUp() {
+        // What fails is reported when it begins, and tried again at the next call.
+        let isRemoved = try? perform { (writer, now) throws(AuditError) in
+            if writer.figures.isFailing { try writer.write([], at: now) }
+            let age = now / 1_000_000 - writer.running.periodStart
+            // Below zero the clock was set back, and nobody knows how old the key is.
+            if age >= Self.period || age < 0 { try writer.endPeriod(.keyChanged, at: now) }
+            return writer.file.isRemoved
+        }
+        saveKey()
+        guard isRemoved == true else { return }
+        report(.fileRemoved(path: path))
+        try? reopen()
+    }
+
+    /// Goes on in a new file after the present one was renamed; without effect if it was not.
+    package func reopen() throws(AuditError) {
+        try replacing.withLock { (_) throws(AuditError) in
+            let file = writer.withLock { $0.file }
+            guard !file.isAt(path) else { return }
+            let new = try AuditFile(path)
+            guard new.size == 0 else { throw .notEmpty(path: path) }
+            let former = try perform { (writer, now) throws(AuditError) in try writer.change(to: new, at: now) }
+            try? former.synchronize()
+        }
+    }
+
+    /// Records the server's end; later events are refused.
+    package func close() {
+        try? perform { (writer, now) throws(AuditError) in
+            defer { writer.close() }
+            try writer.endPeriod(.closed, at: now)
+        }
+        saveKey()
+    }
+
+    /// Replaces the running key's file if the key has changed.
+    private func saveKey() {
+        replacing.withLock { _ in
+            guard let (running, file) = writer.withLock({ $0.isKeyUnsaved ? ($0.running, $0.file) : nil }) else {
+                return
+            }
+            do throws(AuditError) {
+                // Otherwise a power cut could leave a key without the line that it follows.
+                try file.synchronize()
+                try running.save(keyPath)
+            } catch {
+                if !keyIsFailing.exchange(true, ordering: .relaxed) { report(.keyNotSaved(error)) }
+                return
+            }
+            keyIsFailing.store(false, ordering: .relaxed)
+            // Another period may have ended in between.
+            writer.withLock { if $0.running.chainKey.period == running.chainKey.period { $0.isKeyUnsaved = false } }
+        }
+    }
+
+    /// Calls `body` with the writer and the time, and reports what came of it.
+    private func perform<Result: Sendable>(
+        _ body: (inout ChainWriter, _ now: Int64) throws(AuditError) -> Result
+    ) throws(AuditError) -> Result {
+        var notices: [AuditNotice] = []
+        defer { for notice in notices { report(notice) } }
+        return try writer.withLock { (writer) throws(AuditError) in
+            defer {
+                swap(&notices, &writer.notices)
+                published.withLock { $0 = writer.figures }
+            }
+            // Within the lock, so that the times of lines are in order.
+            return try body(&writer, clock())
+        }
+    }
+}

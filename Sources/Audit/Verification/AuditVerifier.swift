@@ -1,0 +1,124 @@
+internal import Cryptography
+internal import System
+
+/// Verifies the files of a log with its first key.
+///
+/// Reads each file once and keeps one line in memory, so that a file can have any size. Used by one thread at a time.
+package struct AuditVerifier: ~Copyable {
+    /// A chain's end that was seen elsewhere, such as in the metrics.
+    package struct Head: Sendable {
+        package let sequence: UInt64
+        /// The first 48 bits of the line's MAC.
+        package let number: UInt64
+
+        package init(sequence: UInt64, number: UInt64) {
+            self.sequence = sequence
+            self.number = number
+        }
+    }
+
+    /// A server that changes its key every 15 minutes needs more than a hundred years for so many.
+    private static let periodLimit: UInt64 = 4_000_000
+
+    private let firstKey: ChainKey
+    private let chain: String
+    private let seenHead: Head?
+    /// Nil before the first line.
+    private var check: LineCheck?
+    private var found = AuditVerification()
+    /// Where the last line was.
+    private var (file, lineNumber) = ("", 0)
+
+    package init(_ key: AuditFirstKey, head: Head? = nil) throws(AuditError) {
+        let (firstKey, chain): (ChainKey, String)
+        do throws(CryptographyError) {
+            (firstKey, chain) = (try key.chainKey(), try key.chainName())
+        } catch {
+            throw .library(error)
+        }
+        (self.firstKey, self.chain, seenHead) = (firstKey, chain, head)
+    }
+
+    /// Goes on with a file, in the order in which the server wrote them; without effect after a fault.
+    package mutating func read(_ path: String) throws(AuditError) {
+        guard found.fault == nil else { return }
+        var reader = try LineReader(path)
+        (file, lineNumber) = (path, 0)
+        while found.fault == nil, let line = try reader.next() {
+            lineNumber += 1
+            switch line {
+            case .whole(let bytes): try verify(bytes)
+            case .cut: refuse(.halfLine)
+            case .long: refuse(.malformed)
+            }
+        }
+    }
+
+    /// What was found in all files.
+    package consuming func finish() -> AuditVerification {
+        if let seenHead, found.fault == nil {
+            let last = found.lines?.upperBound ?? 0
+            if last < seenHead.sequence { refuse(.cutOff(head: seenHead.sequence), last > 0 ? last : nil) }
+        }
+        return found
+    }
+
+    // MARK: - Lines
+
+    private mutating func verify(_ bytes: ArraySlice<UInt8>) throws(AuditError) {
+        guard let line = AuditLine(bytes) else { return refuse(.malformed) }
+        do throws(CryptographyError) {
+            if check == nil { try begin(with: line) }
+            guard found.fault == nil, let expected = check?.head.sequence.advanced(by: 1) else { return }
+            if line.sequence < expected { return refuse(.misplaced(expected: expected), line.sequence) }
+            if check?.isPeriodEnded == true { try check?.enterNextPeriod() }
+            let isBreak = line.reason == LogEvent.Finding.linesMissing.rawValue
+            let isGap = line.sequence > expected
+            guard !isGap || isBreak else {
+                return refuse(.missing(expected...(line.sequence - 1)), line.sequence)
+            }
+            if let period = check?.key.period, line.period != period {
+                return refuse(.wrongPeriod(found: line.period, expected: period), line.sequence)
+            }
+            // Only a start that has found lines missing follows a line that is not there.
+            guard let previous = isGap ? line.previous : check?.head.mac,
+                try check?.accept(line, bytes, after: previous) == true,
+                line.previous.map({ $0 == previous }) ?? true, line.chain.map({ $0 == chain }) ?? true
+            else { return refuse(.changed, line.sequence) }
+            if isGap {
+                let lines = expected...(line.sequence - 1)
+                found.gaps.append(AuditGap(file: file, line: lineNumber, lines: lines, time: line.time))
+            }
+        } catch {
+            throw .library(error)
+        }
+        accept(line)
+    }
+
+    private mutating func accept(_ line: AuditLine) {
+        found.lines = (found.lines?.lowerBound ?? line.sequence)...line.sequence
+        found.lastTime = line.time
+        let head = ChainHead(sequence: line.sequence, mac: line.mac)
+        found.headNumber = head.number
+        if let seenHead, seenHead.sequence == head.sequence, seenHead.number != head.number {
+            refuse(.otherHead, line.sequence)
+        }
+    }
+
+    /// Prepares for the first line of all: that of the chain, or that of a file in its midst.
+    private mutating func begin(with line: AuditLine) throws(CryptographyError) {
+        guard line.sequence > 1 || line.period > 0 else {
+            check = try LineCheck(after: .start, firstKey)
+            return
+        }
+        guard let previous = line.previous else { return refuse(.noAnchor, line.sequence) }
+        guard line.sequence > 1, line.period < Self.periodLimit else { return refuse(.malformed, line.sequence) }
+        var key = firstKey
+        while key.period < line.period { key = try key.next() }
+        check = try LineCheck(after: ChainHead(sequence: line.sequence - 1, mac: previous), key)
+    }
+
+    private mutating func refuse(_ kind: AuditFault.Kind, _ sequence: UInt64? = nil) {
+        found.fault = AuditFault(file: file, line: lineNumber, sequence: sequence, kind: kind)
+    }
+}

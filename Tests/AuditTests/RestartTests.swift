@@ -1,0 +1,189 @@
+import Cryptography
+import Glibc
+import System
+import TestSupport
+import Testing
+
+@testable import Audit
+
+/// Starts on files as crashes, power cuts, rotations and people leave them.
+@Suite struct RestartTests {
+    /// Records some events and ends as a process does that is killed.
+    private func run(_ fixture: LogFixture, events: Int = 3) throws {
+        let log = try fixture.open()
+        for _ in 0..<events { try log.append([.stored]) }
+    }
+
+    @Test("the chain goes on after an orderly end and after a crash")
+    func chain() throws {
+        let fixture = try LogFixture()
+        try run(fixture)
+        try run(fixture)
+        try fixture.open().close()
+        try run(fixture)
+        fixture.pass(seconds: 3 * AuditLog.period)
+        try run(fixture)
+        #expect(try fixture.verify().isSound)
+        #expect(fixture.lines().filter { $0.contains(#""reason":"unaltered""#) }.count == 4)
+        #expect(fixture.takeNotices().isEmpty)
+    }
+
+    @Test("half a line at the end is cut off and noted, at every length")
+    func tornLine() throws {
+        let fixture = try LogFixture()
+        try run(fixture)
+        let (text, line) = (LogFixture.contents(fixture.path), try #require(fixture.lines().last))
+        let keys = (LogFixture.contents(fixture.keyPath), LogFixture.contents(fixture.keyPath + ".head"))
+        for length in stride(from: 1, through: line.utf8.count, by: 7) {
+            LogFixture.write(text + line.prefix(length), to: fixture.path)
+            LogFixture.write(keys.1, to: fixture.keyPath + ".head")
+            _ = try fixture.open()
+            #expect(fixture.takeNotices().count == 1)
+            #expect(fixture.lines().last?.contains(#""removed_bytes":\#(length),"#) == true)
+            #expect(try fixture.verify().isSound)
+        }
+        // Also if there is nothing else.
+        let other = try LogFixture()
+        LogFixture.write(#"{"sequence":1,"per"#, to: other.path)
+        _ = try other.open()
+        #expect(try other.verify().isSound)
+    }
+
+    @Test("the end is found although the saved one is older or lost, as after a power cut")
+    func oldHead() throws {
+        let fixture = try LogFixture()
+        var heads: [String] = [""]
+        var log: AuditLog? = try fixture.open()
+        heads.append(LogFixture.contents(fixture.keyPath + ".head"))
+        try log?.append([.stored])
+        heads.append(LogFixture.contents(fixture.keyPath + ".head"))
+        // The lines of two calls, between which the key has changed without being saved.
+        mkdir(fixture.keyPath + ".new", 0o700)
+        fixture.pass(seconds: AuditLog.period)
+        log?.keepUp()
+        heads.append(LogFixture.contents(fixture.keyPath + ".head"))
+        try log?.append([.stored])
+        log = nil
+        rmdir(fixture.keyPath + ".new")
+        let (text, key) = (LogFixture.contents(fixture.path), LogFixture.contents(fixture.keyPath))
+        _ = fixture.takeNotices()
+        for head in heads {
+            LogFixture.write(text, to: fixture.path)
+            LogFixture.write(head, to: fixture.keyPath + ".head")
+            try RunningKeyText.restore(key, fixture.keyPath)
+            try run(fixture)
+            #expect(try fixture.verify().isSound)
+            #expect(fixture.takeNotices().isEmpty)
+        }
+    }
+
+    @Test("lines that are missing at the end are noted by the start and by the verifier, at every place")
+    func missingLines() throws {
+        let fixture = try LogFixture()
+        try run(fixture, events: 5)
+        let (lines, head) = (fixture.lines(), LogFixture.contents(fixture.keyPath + ".head"))
+        for count in 1..<6 {
+            LogFixture.write(lines[..<count].map { $0 + "\n" }.joined(), to: fixture.path)
+            LogFixture.write(head, to: fixture.keyPath + ".head")
+            let log = try fixture.open()
+            #expect(fixture.takeNotices().count == 1)
+            try log.append([.stored])
+            let found = try fixture.verify()
+            #expect(found.fault == nil && !found.isSound && found.lines == 1...8)
+            #expect(found.gaps.map(\.lines) == [UInt64(count + 1)...6])
+            // Without the note of the start it is an ordinary gap.
+            var without = fixture.lines()
+            without.remove(at: count)
+            #expect(try fixture.verify(lines: without).fault?.line == count + 1)
+        }
+    }
+
+    @Test("a last line that was changed is noted by the start and found by the verifier")
+    func changedLine() throws {
+        let fixture = try LogFixture()
+        try run(fixture)
+        var lines = fixture.lines()
+        lines[3] = lines[3].replacing(#""ok""#, with: #""failed""#)
+        for last in [lines[3], lines[3].replacing(#""sequence":4"#, with: #""sequence":5"#), lines[2], "nonsense"] {
+            LogFixture.write((lines[..<3] + [last]).map { $0 + "\n" }.joined(), to: fixture.path)
+            try run(fixture)
+            let notices = fixture.takeNotices()
+            // A changed MAC is another line; only the numbers tell the server, which does not read the whole file.
+            #expect(try notices.count == 1 || fixture.verify().fault?.line == 4, "\(last)")
+            #expect(try fixture.verify().fault?.line == 4, "\(last)")
+        }
+    }
+
+    @Test("a file that is missing is noted, and the chain goes on in a new one")
+    func missingFile() throws {
+        let fixture = try LogFixture()
+        try run(fixture)
+        rename(fixture.path, fixture.path + ".1")
+        try run(fixture)
+        #expect(fixture.takeNotices().count == 1)
+        #expect(fixture.lines().first?.contains(#""reason":"new_file""#) == true)
+        #expect(try fixture.verify(fixture.path + ".1", fixture.path).isSound)
+        let alone = try fixture.verify(fixture.path)
+        #expect(alone.isSound && alone.lines == 5...8)
+        // The other order, and one of them twice.
+        #expect(try fixture.verify(fixture.path, fixture.path + ".1").fault?.line == 1)
+        #expect(try fixture.verify(fixture.path, fixture.path).fault?.line == 1)
+    }
+
+    @Test("files that are not of this log are refused and left as they are")
+    func foreignFiles() throws {
+        let fixture = try LogFixture()
+        for text in ["root:x:0:0\n", "no newline", "\n", #"{"time":"2026"}"# + "\n"] {
+            LogFixture.write(text, to: fixture.path)
+            #expect(throws: AuditError.foreign(path: fixture.path)) { try fixture.open() }
+            #expect(LogFixture.contents(fixture.path) == text)
+        }
+        let other = try LogFixture()
+        try run(other)
+        LogFixture.write(LogFixture.contents(other.path), to: fixture.path)
+        #expect(throws: AuditError.ofAnotherChain(path: fixture.path)) { try fixture.open() }
+        unlink(fixture.path)
+        mkdir(fixture.path, 0o700)
+        #expect(throws: AuditError.self) { try fixture.open() }
+        rmdir(fixture.path)
+        mkfifo(fixture.path, 0o600)
+        #expect(throws: AuditError.notAFile(path: fixture.path)) { try fixture.open() }
+    }
+
+    @Test("two servers do not write to one file")
+    func inUse() throws {
+        let fixture = try LogFixture()
+        let log = try fixture.open()
+        #expect(throws: AuditError.inUse(path: fixture.path)) { try fixture.open() }
+        try log.append([.stored])
+        #expect(try fixture.verify().isSound)
+    }
+
+    @Test("keys that are missing, damaged, or readable by others are refused")
+    func keys() throws {
+        let fixture = try LogFixture()
+        let text = LogFixture.contents(fixture.keyPath)
+        chmod(fixture.keyPath, 0o640)
+        #expect(throws: AuditError.keyFileMode(path: fixture.keyPath, mode: 0o640)) { try fixture.open() }
+        chmod(fixture.keyPath, 0o600)
+        for damaged in ["", String(text.dropLast(2)), text.replacing("period 0", with: "period x"), text + text] {
+            LogFixture.write(damaged, to: fixture.keyPath)
+            #expect(throws: AuditError.self) { try fixture.open() }
+        }
+        unlink(fixture.keyPath)
+        #expect(throws: AuditError.noRunningKey(path: fixture.keyPath)) { try fixture.open() }
+        let path = fixture.directory.path + "/first"
+        try fixture.firstKey.save(to: path)
+        #expect(throws: AuditError.keyFileExists(path: path)) { try fixture.firstKey.save(to: path) }
+        #expect(try AuditFirstKey(contentsOf: path).chainName() == fixture.firstKey.chainName())
+        #expect(FileStatus(path)?.mode == 0o600)
+    }
+}
+
+enum RunningKeyText {
+    static func restore(_ text: String, _ path: String) throws {
+        unlink(path)
+        LogFixture.write(text, to: path)
+        chmod(path, 0o600)
+    }
+}

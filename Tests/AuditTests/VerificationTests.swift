@@ -1,0 +1,177 @@
+import Cryptography
+import TestSupport
+import Testing
+
+@testable import Audit
+
+@Suite struct VerificationTests {
+    /// A log of three periods: 1 start, 2...7 events and the first period's end, and so on.
+    private func log() throws -> (LogFixture, [String]) {
+        let fixture = try LogFixture()
+        let log = try fixture.open()
+        for _ in 0..<2 {
+            for number in 0..<4 {
+                try log.append([AuditEvent(.store, .ok, by: .apiKey("shop \(number)"), address: "192.0.2.\(number)")])
+                fixture.pass(seconds: 1)
+            }
+            fixture.pass(seconds: AuditLog.period)
+            log.keepUp()
+        }
+        try log.append([.stored, .stored])
+        log.close()
+        return (fixture, fixture.lines())
+    }
+
+    @Test("a log that nobody has touched is sound")
+    func sound() throws {
+        let (fixture, lines) = try log()
+        let found = try fixture.verify()
+        #expect(found.isSound && found.lines == 1...UInt64(lines.count))
+        #expect(lines.filter { $0.contains("change_key") }.count == 2)
+        #expect(lines.last?.contains(#""action":"close_log""#) == true)
+    }
+
+    @Test("a line that was removed is missed, at every place")
+    func removal() throws {
+        let (fixture, lines) = try log()
+        for index in lines.indices.dropLast() {
+            var altered = lines
+            altered.remove(at: index)
+            let fault = try fixture.verify(lines: altered).fault
+            #expect(fault?.line == index + 1)
+            if index > 0 { #expect(fault?.kind == .missing(UInt64(index + 1)...UInt64(index + 1))) }
+        }
+    }
+
+    @Test("a line that was repeated is found, at every place")
+    func duplication() throws {
+        let (fixture, lines) = try log()
+        for index in lines.indices {
+            var altered = lines
+            altered.insert(lines[index], at: index)
+            let fault = try fixture.verify(lines: altered).fault
+            #expect(fault?.line == index + 2)
+            #expect(fault?.kind == .misplaced(expected: UInt64(index + 2)))
+        }
+    }
+
+    @Test("two lines that changed places are found, at all pairs of places")
+    func reordering() throws {
+        let (fixture, lines) = try log()
+        for first in lines.indices {
+            for second in lines.indices where second > first {
+                var altered = lines
+                altered.swapAt(first, second)
+                #expect(try fixture.verify(lines: altered).fault?.line == first + 1)
+            }
+        }
+    }
+
+    @Test("a byte that was changed is found, at every place of every line")
+    func change() throws {
+        let (fixture, lines) = try log()
+        for (index, line) in lines.enumerated() {
+            for place in stride(from: index % 3, to: line.utf8.count, by: 3) {
+                var bytes = Array(line.utf8)
+                bytes[place] = bytes[place] == UInt8(ascii: "0") ? UInt8(ascii: "1") : UInt8(ascii: "0")
+                var altered = lines
+                altered[index] = String(decoding: bytes, as: UTF8.self)
+                #expect(try fixture.verify(lines: altered).fault?.line == index + 1, "line \(index + 1), byte \(place)")
+            }
+        }
+    }
+
+    @Test("any change at random is found in the first line that differs")
+    func randomChanges() throws {
+        let (fixture, lines) = try log()
+        let seed = UInt64.random(in: .min ... .max)
+        var generator = SeededGenerator(seed: seed)
+        let original = Array(lines.map { $0 + "\n" }.joined().utf8)
+        let path = fixture.directory.path + "/altered"
+        for _ in 0..<500 {
+            var bytes = original
+            for _ in 0..<Int.random(in: 1...3, using: &generator) {
+                let place = Int.random(in: bytes.indices, using: &generator)
+                switch Int.random(in: 0..<3, using: &generator) {
+                case 0: bytes[place] ^= UInt8.random(in: 1...127, using: &generator)
+                case 1: bytes.remove(at: place)
+                default: bytes.insert(UInt8.random(in: 32...126, using: &generator), at: place)
+                }
+            }
+            guard bytes != original, !bytes.contains(0) else { continue }
+            LogFixture.write(String(decoding: bytes, as: UTF8.self), to: path)
+            let same = zip(bytes, original).prefix { $0 == $1 }
+            let line = same.filter { $0.0 == UInt8(ascii: "\n") }.count + 1
+            let found = try fixture.verify(path)
+            // The first half line of all has no number of its own to be missed by.
+            #expect(found.fault?.line == line, "seed \(seed), \(found)")
+        }
+    }
+
+    @Test("the lines of another key are not accepted")
+    func otherKey() throws {
+        let (fixture, lines) = try log()
+        var verifier = try AuditVerifier(try .random())
+        try verifier.read(fixture.path)
+        #expect(verifier.finish().fault?.line == 1)
+        _ = lines
+    }
+
+    @Test("a tail that was cut off is found by a head from elsewhere, at every place")
+    func cutTail() throws {
+        let (fixture, lines) = try log()
+        let whole = try fixture.verify()
+        let head = AuditVerifier.Head(sequence: UInt64(lines.count), number: whole.headNumber)
+        #expect(try fixture.verify(head: head).isSound)
+        let path = fixture.directory.path + "/altered"
+        for count in 0..<lines.count {
+            LogFixture.write(lines[..<count].map { $0 + "\n" }.joined(), to: path)
+            #expect(try fixture.verify(path).fault == nil)
+            let fault = try fixture.verify(path, head: head).fault
+            #expect(fault?.line == count && fault?.kind == .cutOff(head: head.sequence))
+        }
+        let other = AuditVerifier.Head(sequence: 3, number: 4)
+        #expect(try fixture.verify(head: other).fault?.kind == .otherHead)
+        // In the middle of a line no head is needed.
+        LogFixture.write(lines.joined(separator: "\n"), to: path)
+        #expect(try fixture.verify(path).fault?.kind == .halfLine)
+    }
+
+    @Test("who takes the machine can only write what follows the last period")
+    func takenMachine() throws {
+        let fixture = try LogFixture()
+        let log = try fixture.open()
+        try log.append([.stored, .stored])
+        fixture.pass(seconds: AuditLog.period)
+        log.keepUp()
+        try log.append([.stored])
+        fixture.pass(seconds: AuditLog.period)
+        log.keepUp()
+        try log.append([.stored])
+        let lines = fixture.lines()
+        // 1 start, 2 and 3 events, 4 end of period 0, 5 event, 6 end of period 1, 7 event.
+        #expect(lines.count == 7)
+        let stolen = try #require(try RunningKey(contentsOf: fixture.keyPath))
+        #expect(stolen.chainKey.period == 2)
+        for cut in 1..<6 {
+            // The lines from the cut on are replaced by others that follow the chain, as far as the stolen key goes.
+            let last = try #require(AuditLine(Array(lines[cut - 1].utf8)[...]))
+            let head = ChainHead(sequence: last.sequence, mac: last.mac)
+            for period in 0...2 {
+                var encoder = try LineEncoder(after: head, ChainKey(period: UInt64(period), key: stolen.chainKey.key))
+                var forged: [UInt8] = []
+                try encoder.append(.stored, at: 1_795_000_001_000_000, to: &forged)
+                let altered = lines[..<cut] + [String(decoding: forged.dropLast(), as: UTF8.self)]
+                #expect(try fixture.verify(lines: Array(altered)).fault?.line == cut + 1)
+                // Nor as a gap that the server would have noted.
+                encoder = try LineEncoder(
+                    after: ChainHead(sequence: 6, mac: stolen.head.mac), ChainKey(period: 2, key: stolen.chainKey.key))
+                forged = []
+                let event = LogEvent.opened(.linesMissing, removedBytes: 0)
+                try encoder.append(event, chain: stolen.chain, at: 1_795_000_001_000_000, to: &forged)
+                let gap = lines[..<cut] + [String(decoding: forged.dropLast(), as: UTF8.self)]
+                #expect(try fixture.verify(lines: Array(gap)).fault?.line == cut + 1)
+            }
+        }
+    }
+}

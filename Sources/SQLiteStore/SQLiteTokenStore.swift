@@ -16,6 +16,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     let options: StoreOptions
     let state: StoreState
     let writerThread: WriterThread
+    private let eraser: UserEraser
     private let report: @Sendable (StoreEvent) -> Void
     /// Nil until `preload` is called.
     private let runningPreloader = Mutex<Preloader?>(nil)
@@ -52,6 +53,11 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
             database, state: state,
             admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report
         )
+        eraser = UserEraser(
+            OpenDatabase(
+                directory: directory, path: path, options: options, state: state, writerThread: writerThread),
+            report: report
+        )
     }
 
     package var software: StoreSoftware { SQLiteLibrary.software }
@@ -80,7 +86,10 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle {
         do throws(SQLiteError) {
-            return try SQLiteStoreHandle(path: path, state: state, writerThread: writerThread, deliver: deliver)
+            return try SQLiteStoreHandle(
+                path: path, state: state, writerThread: writerThread,
+                erase: { [eraser] in await eraser.outcome(of: $0) },
+                deliver: deliver)
         } catch {
             throw .read(StoreFault(error))
         }

@@ -101,6 +101,16 @@ package protocol StoreHandle: AnyObject {
     /// - Parameter completion: Called once, on this thread, maybe before this returns.
     func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void)
 
+    /// Erases a user: its token, its sessions, and what the store's files hold of them.
+    ///
+    /// A restore of an older backup removes it again, unless something of it was written after the erasure.
+    ///
+    /// - Parameters:
+    ///   - user: Its bytes are the unique id of its token.
+    ///   - completion: Called when nothing of the user is in any file of the data folder, except a keyed hash in the file of
+    ///     the erasures. After an error it is to be erased again.
+    func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void)
+
     /// Hands over the changes gathered since the last call, to be made durable together. Call it before waiting for
     /// anything else: until then no thread works on them.
     func flush()

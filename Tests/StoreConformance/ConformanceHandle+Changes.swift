@@ -95,6 +95,11 @@ extension ConformanceHandle {
         try await outcome { $0.listSessions(of: Array(user.utf8), completion: $1) }
     }
 
+    @discardableResult
+    package func erase(_ user: String) async throws -> Erasure {
+        try await outcome { $0.erase(Array(user.utf8), completion: $1) }
+    }
+
     package func use(_ secret: String, at time: Int64) throws {
         try opened.noteUse(of: try key(secret), at: time)
     }

@@ -108,6 +108,9 @@ package final class MemoryStore: TokenStore {
         disk.remove(id, MemoryDisk.Rules(condition: condition, retention: retention))
     }
 
+    /// Removes a token without telling anybody; whether there was one.
+    func removeRow(_ id: [UInt8]) -> Bool { disk.remove([id]) > 0 }
+
     // MARK: - Sessions
 
     func create(_ request: NewSession) -> CreatedSession {

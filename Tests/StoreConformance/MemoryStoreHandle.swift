@@ -104,6 +104,13 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
         gather(0, completion) { store, _ in .success(store.end { $0.user == user }.count) }
     }
 
+    func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void) {
+        gather(user.count, writing: user, completion) { store, _ in
+            let sessions = store.end { $0.user == user }.count
+            return .success(Erasure(hadToken: store.removeRow(user), sessions: sessions))
+        }
+    }
+
     func flush() {
         guard !gathered.isEmpty else { return }
         let changes = gathered

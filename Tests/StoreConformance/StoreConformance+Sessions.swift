@@ -93,6 +93,29 @@ extension StoreConformance {
             try expectEqual(try await handle.get("anna"), "1", "the token")
             store.close()
         },
+        Behaviour("an erased user has no token and no sessions, and may come again") { open in
+            let store = try open { _ in }
+            let handle = try await ConformanceHandle.open(store)
+            for user in ["anna", "berta"] {
+                try await handle.put("token of \(user)", under: user)
+                try await handle.begin("1 of \(user)", of: user)
+                try await handle.begin("2 of \(user)", of: user)
+            }
+            try expectEqual(try await handle.erase("anna"), Erasure(hadToken: true, sessions: 2), "what was erased")
+            try expectEqual(try await handle.erase("anna"), Erasure(hadToken: false, sessions: 0), "what was left")
+            try expectEqual(try await handle.get("anna"), nil, "the token")
+            try expectEqual(try await handle.find("1 of anna"), nil, "a session")
+            try expectEqual(try await handle.list("anna"), [], "the sessions")
+            try expectEqual(try await handle.get("berta"), "token of berta", "another user's token")
+            try expectEqual(try await handle.list("berta").count, 2, "another user's sessions")
+            try await handle.put("again", under: "anna", if: .missing)
+            store.close()
+            let again = try open { _ in }
+            let other = try await ConformanceHandle.open(again)
+            try expectEqual(try await other.get("anna"), "again", "the token that was stored later")
+            try expectEqual(try await other.list("anna"), [], "the sessions after a restart")
+            again.close()
+        },
         Behaviour("an observer learns of each session that ends before and after it does") { open in
             let store = try open { _ in }
             guard store.seesAllWrites else { return store.close() }

@@ -1,10 +1,10 @@
 import TokenStore
 
-/// A handle for tests that have nothing to do with sessions: it refuses all that concerns them.
+/// A handle for tests that have nothing to do with users: it refuses what concerns their sessions and erasing them.
 package protocol TokensOnlyHandle: StoreHandle {}
 
 extension TokensOnlyHandle {
-    private var refusal: StoreError { .refused("this store keeps no sessions") }
+    private var refusal: StoreError { .refused("this store knows of no users") }
 
     package func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey { throw refusal }
 
@@ -27,6 +27,10 @@ extension TokensOnlyHandle {
     }
 
     package func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void) {
+        completion(.failure(refusal))
+    }
+
+    package func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void) {
         completion(.failure(refusal))
     }
 

@@ -32,6 +32,17 @@ extension StoreEvent {
         )
     }
 
+    /// A user was erased, and with it copies of damaged WALs that may have held it.
+    static func damagedWALCopiesErased(paths: [String]) -> StoreEvent {
+        own(
+            .warning,
+            """
+            a user was erased, and the copies of damaged WALs that may have held it were removed: \
+            \(paths.joined(separator: ", "))
+            """
+        )
+    }
+
     /// The WAL was removed, and cannot be restored yet.
     static func walRemoved(path: String, _ error: SQLiteError) -> StoreEvent {
         own(

@@ -35,6 +35,9 @@ enum BackupFile {
         return head == Self.signature || head.allSatisfy { $0 == 0 }
     }
 
+    /// The suffix of a backup's name until it is complete.
+    static let partialSuffix = ".partial"
+
     static let interrupted = StoreError.refused("the backup was interrupted, and what it had written is removed")
 
     private static let signature = Array("SQLite format 3\0".utf8)

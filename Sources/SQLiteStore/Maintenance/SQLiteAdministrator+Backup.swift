@@ -40,7 +40,11 @@ extension SQLiteAdministrator {
         // The database may be a link into another folder, with its files there.
         let own =
             ["", "-wal", "-shm", "-journal", "-wal\(DatabaseFileName.newWALSuffix)", ".new"].map { store.path + $0 }
-            + [store.options.keyRing.path, DatabaseLock.file(ofLinked: store.path)]
+            + [
+                store.options.keyRing.path,
+                ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).path,
+                DatabaseLock.file(ofLinked: store.path),
+            ]
         let isOwnName = (DataDirectory.fileNames + DatabaseFileName.all).contains { path.hasSuffix("/" + $0) }
         let isInOwnFolder = FileIdentity.areSame(Path.folder(of: path), store.directory.path)
         guard !own.contains(where: { $0 == path || FileIdentity.areSame($0, path) }), !(isOwnName && isInOwnFolder)
@@ -58,7 +62,7 @@ extension SQLiteAdministrator {
 
     /// The path of a backup until it is complete; an interrupted backup may have left a file there.
     private func temporaryPath(for path: String) throws(StoreError) -> String {
-        let temporary = path + ".partial"
+        let temporary = path + BackupFile.partialSuffix
         switch FileStatus(temporary)?.kind {
         case nil: return temporary
         case .file where BackupFile.mayBeUnfinished(temporary): return temporary

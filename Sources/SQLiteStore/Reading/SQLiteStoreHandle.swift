@@ -9,6 +9,9 @@ internal import TokenStore
 final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
+    /// Erases a user; called on any thread.
+    typealias Erasing = @Sendable (_ user: [UInt8]) async -> Result<Erasure, StoreError>
+
     private let path: String
     let state: StoreState
     let writerThread: WriterThread
@@ -24,6 +27,10 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     private var batchNumber: UInt64 = 0
     /// When sessions were used since the last flush, in seconds since 1970, by the keys of their rows.
     var uses: [[UInt8]: Int64] = [:]
+    private let erase: Erasing
+    /// Completions of the erasures under way, by their numbers.
+    private var erasures: [UInt64: (Result<Erasure, StoreError>) -> Void] = [:]
+    private var erasureNumber: UInt64 = 0
     private var reader: TokenReader
     /// The store's generation when the reader was opened.
     private var generation: UInt64
@@ -34,7 +41,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     private var snapshot: UInt64?
 
     init(
-        path: String, state: StoreState, writerThread: WriterThread,
+        path: String, state: StoreState, writerThread: WriterThread, erase: @escaping Erasing,
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(SQLiteError) {
         generation = state.generation.load(ordering: .acquiring)
@@ -43,6 +50,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         self.path = path
         self.state = state
         self.writerThread = writerThread
+        self.erase = erase
         self.deliver = deliver
     }
 
@@ -142,8 +150,24 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         reader.endSnapshot()
     }
 
+    func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void) {
+        // What was asked for before it happens before it.
+        submitGathered()
+        let number = erasureNumber
+        erasureNumber += 1
+        erasures[number] = completion
+        Task { [self] in
+            let outcome = await erase(user)
+            deliver { self.erasures.removeValue(forKey: number)?(outcome) }
+        }
+    }
+
     func flush() {
         closeSnapshot()
+        submitGathered()
+    }
+
+    private func submitGathered() {
         if !uses.isEmpty { gatherUses() }
         guard !gathered.isEmpty else { return }
         let (changes, bytes, number) = (gathered, gatheredBytes, batchNumber)

@@ -1,0 +1,173 @@
+package import Cryptography
+internal import Glibc
+internal import System
+
+/// The file that remembers which users were erased, so that a backup from before cannot bring them back.
+///
+/// A user is there as an HMAC, under a key that the file itself begins with: without the file, it says nothing, and with it,
+/// a guessed user can be confirmed. It lies beside the key ring, as it must outlive the database:
+///
+///     key 9c1f...
+///     1795000000123456 03ab...
+///
+/// The first word of an erasure is a version that every token and session had not reached by then, see `TokenVersion`: what
+/// was written later is kept by a restore.
+package struct ErasuresFile: Hashable, Sendable {
+    /// The file's name beside a key ring of the standard name; otherwise it is a suffix of the ring's name.
+    package static let standardName = "erasures"
+
+    package let path: String
+
+    /// - Parameters:
+    ///   - keyRing: The store's, also of one in the clear.
+    ///   - directory: The data folder, for a key ring that systemd provides, beside which nothing can be written.
+    package init(beside keyRing: KeyRingFile, directory: String) {
+        let ring = keyRing.isCredential ? "\(directory)/\(KeyRingFile.standardName)" : keyRing.path
+        let isStandard = ring.hasSuffix("/" + KeyRingFile.standardName)
+        path = isStandard ? "\(Path.folder(of: ring))/\(Self.standardName)" : "\(ring).\(Self.standardName)"
+    }
+
+    private static let heading = """
+        # Users that were erased from a token-cache store, so that token-cache restore removes them from older backups again.
+        # Keep it with the key ring, apart from the database and its backups.
+
+        """
+
+    /// Adds an erasure, which is durable when this returns.
+    ///
+    /// One writer at a time.
+    ///
+    /// - Parameters:
+    ///   - user: Whom.
+    ///   - version: One that nothing of the user had reached, and everything later will exceed.
+    package func append(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
+        do throws(SystemError) {
+            guard let descriptor = try open() else {
+                let key: SecretKey = try make { () throws(CryptographyError) in try SecretKey.random() }
+                let text = Self.heading + "key \(Self.hexadecimal(key))\n" + (try line(user, version, key))
+                return try FileReplacement.replace(path, with: Array(text.utf8))
+            }
+            let bytes = try BlockingIO.read(from: descriptor.number)
+            let found = try parse(bytes)
+            // What a crash has left of a line was never acknowledged.
+            let end = bytes.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
+            if end < bytes.count {
+                guard ftruncate(descriptor.number, off_t(end)) == 0 else { throw SystemError.last("ftruncate") }
+            }
+            try BlockingIO.write(Array(try line(user, version, found.key).utf8), to: descriptor.number)
+            guard fsync(descriptor.number) == 0 else { throw SystemError.last("fsync") }
+        } catch {
+            throw .refused(
+                """
+                the erasure cannot be recorded in \(path) (\(error.call): \(error.reason)), without which a restored backup \
+                would bring the user back; make the file writable for the server's user, and erase the user again
+                """
+            )
+        }
+    }
+
+    /// Reads the erasures; nil if there is no such file.
+    package func load() throws(StoreError) -> Erasures? {
+        do throws(SystemError) {
+            guard let descriptor = try open() else { return nil }
+            return try parse(try BlockingIO.read(from: descriptor.number))
+        } catch {
+            throw .refused(
+                "the erasures \(path) cannot be used (\(error.call): \(error.reason)); see what became of the file")
+        }
+    }
+
+    private func open() throws(SystemError) -> FileDescriptor? {
+        do throws(SystemError) {
+            return try FileDescriptor(opening: path, O_RDWR | O_APPEND | O_NOFOLLOW)
+        } catch {
+            if error.code == ENOENT { return nil }
+            throw error
+        }
+    }
+
+    private func parse(_ bytes: [UInt8]) throws(SystemError) -> Erasures {
+        var erasures: Erasures?
+        let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        // The last one has no end: it is empty, or what a crash has left of one.
+        for line in lines.dropLast() where line.first != UInt8(ascii: "#") && !line.isEmpty {
+            let words = line.split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) }
+            guard words.count == 2, let hash = Self.bytes(ofHexadecimal: words[1]) else { throw Self.damage }
+            if erasures == nil, words[0] == "key" {
+                erasures = Erasures(key: SecretKey(hash.span))
+            } else if let version = Int64(words[0]), erasures != nil {
+                erasures?.add(hash, TokenVersion(rawValue: version))
+            } else {
+                throw Self.damage
+            }
+        }
+        guard let erasures else { throw Self.damage }
+        return erasures
+    }
+
+    private static var damage: SystemError { SystemError(call: "its content", code: EBADMSG) }
+
+    private func line(_ user: [UInt8], _ version: TokenVersion, _ key: SecretKey) throws(SystemError) -> String {
+        let hash = try make { () throws(CryptographyError) in try Erasures.hash(user, key) }
+        return "\(version) \(Self.hexadecimal(hash))\n"
+    }
+
+    /// A failure of OpenSSL, which no call of the system explains.
+    private func make<Value>(_ body: () throws(CryptographyError) -> Value) throws(SystemError) -> Value {
+        do throws(CryptographyError) {
+            return try body()
+        } catch {
+            throw SystemError(call: "\(error)", code: ENOMEM)
+        }
+    }
+
+    private static func hexadecimal(_ key: SecretKey) -> String {
+        key.withBytes { key in hexadecimal(key.indices.map { key[$0] }) }
+    }
+
+    private static func hexadecimal(_ bytes: [UInt8]) -> String {
+        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    /// The 32 bytes of a text; nil if it is not one of them.
+    private static func bytes(ofHexadecimal text: String) -> [UInt8]? {
+        let digits = text.utf8.compactMap { Character(UnicodeScalar($0)).hexDigitValue.map(UInt8.init) }
+        guard digits.count == text.utf8.count, digits.count == 2 * KeyedHash.length else { return nil }
+        return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+    }
+}
+
+/// The erasures of a file.
+package struct Erasures: Sendable {
+    fileprivate let key: SecretKey
+    private var versions: [[UInt8]: TokenVersion] = [:]
+
+    fileprivate init(key: SecretKey) {
+        self.key = key
+    }
+
+    fileprivate mutating func add(_ hash: [UInt8], _ version: TokenVersion) {
+        versions[hash] = max(versions[hash] ?? version, version)
+    }
+
+    /// The latest version of all; nil without erasures.
+    package var last: TokenVersion? { versions.values.max() }
+
+    package var count: Int { versions.count }
+
+    /// Whether a user was erased after something was written.
+    ///
+    /// - Parameters:
+    ///   - user: Whose it is.
+    ///   - version: Of the token or session.
+    package func contain(_ user: [UInt8], writtenAs version: TokenVersion) throws(CryptographyError) -> Bool {
+        guard !versions.isEmpty, let erased = versions[try Self.hash(user, key)] else { return false }
+        return version < erased
+    }
+
+    fileprivate static func hash(_ user: [UInt8], _ key: SecretKey) throws(CryptographyError) -> [UInt8] {
+        var hash: [UInt8] = []
+        try KeyedHash(key).hash(user.span, into: &hash)
+        return hash
+    }
+}

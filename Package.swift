@@ -22,8 +22,12 @@ let tested: [SwiftSetting] = [
 
 let package = Package(
     name: "token-cache",
+    // Of the client library; the server runs on Linux.
+    platforms: [.iOS(.v16), .macOS(.v13), .tvOS(.v16), .visionOS(.v1), .watchOS(.v9)],
     products: [
-        .executable(name: "token-cache", targets: ["token-cache"])
+        // The only product: SwiftPM fetches the packages that any of the products needs, and an app with the client shall
+        // fetch none of the server's. `swift build --product token-cache` finds the program nevertheless.
+        .library(name: "TokenCacheClient", targets: ["TokenCacheClient"])
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -115,6 +119,9 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // The library for apps, on Apple's systems and Linux. It knows nothing of the modules above, nor they of it.
+        .target(name: "TokenCacheClient", swiftSettings: strict),
+
         // One test target per module; Tests/Acceptance and Tests/Benchmarks run the built binary.
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: tested),
         // What every store does, and a store in memory that does it.
@@ -178,6 +185,9 @@ let package = Package(
             name: "OperationsTests",
             dependencies: ["EventLoop", "Operations", "Server", "StoreConformance", "TokenStore"],
             swiftSettings: tested
+        ),
+        .testTarget(
+            name: "TokenCacheClientTests", dependencies: ["TokenCacheClient", "TestSupport"], swiftSettings: tested
         ),
     ],
     swiftLanguageModes: [.v6]

@@ -48,6 +48,48 @@ package enum Fixtures {
         }
     }
 
+    /// A date as devices write it, which the server's retention and the client read alike.
+    package struct DateCase: Decodable, Sendable {
+        package let text: String
+        /// Since 1970, without the fraction; nil if the text is no date to the server.
+        package let seconds: Int64?
+        /// The same to the client, which also reads what devices in other languages write.
+        package let healed: Int64?
+
+        private enum CodingKeys: CodingKey {
+            case text, seconds, healed
+        }
+
+        package init(from decoder: any Decoder) throws {
+            let members = try decoder.container(keyedBy: CodingKeys.self)
+            text = try members.decode(String.self, forKey: .text)
+            seconds = try members.decode(Int64?.self, forKey: .seconds)
+            healed =
+                members.contains(.healed) ? try members.decode(Int64?.self, forKey: .healed) : seconds
+        }
+    }
+
+    /// What the guide's sample sends from a device in some country, and what it means.
+    package struct SampleBody: Decodable, Sendable, CustomStringConvertible {
+        package let device: String
+        /// The body of the POST, byte for byte in UTF-8.
+        package let body: String
+        /// When the token expires, in milliseconds since 1970; nil if the body clears the token.
+        package let expires: Int64?
+        /// When the token was obtained.
+        package let refreshed: Int64?
+
+        package var description: String { device }
+    }
+
+    package static func dates() throws -> [DateCase] {
+        try lines(of: "dates.jsonl")
+    }
+
+    package static func sampleBodies() throws -> [SampleBody] {
+        try lines(of: "sample-bodies.jsonl")
+    }
+
     package static func vectors() throws -> [Vector] {
         try lines(of: "vectors.jsonl")
     }

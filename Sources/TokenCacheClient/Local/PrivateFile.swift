@@ -1,0 +1,158 @@
+internal import Foundation
+
+/// A file that only its owner can read, and that is always there as a whole.
+///
+/// A new item is written to a second file, synced, and renamed, so neither a crash nor another process ever sees half of it.
+/// Processes that write to the same folder take turns by a lock file in it (`flock`), which is held for the length of one
+/// write and never across a wait. On iOS and its relatives the file is readable from the first unlocking of the device on;
+/// its folder stays out of backups.
+struct PrivateFile: LocalStorage {
+    let url: URL
+
+    private var folder: URL { url.deletingLastPathComponent() }
+    /// Left behind by a crash, it is overwritten by the next write.
+    private var newFile: URL { folder.appending(path: "." + url.lastPathComponent + ".new") }
+
+    func read() throws(TokenCacheError) -> Data? {
+        let descriptor = unsafe open(url.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        guard descriptor >= 0 else {
+            let code = errno
+            // ENOTDIR would be a file in place of the folder, which is a fault.
+            if code == ENOENT { return nil }
+            throw Self.failure("read", code)
+        }
+        defer { close(descriptor) }
+        var item = Data()
+        var buffer = [UInt8](repeating: 0, count: 16_384)
+        while true {
+            let count = unsafe buffer.withUnsafeMutableBytes {
+                unsafe Foundation.read(descriptor, $0.baseAddress, $0.count)
+            }
+            if count == 0 { return item }
+            if count > 0 {
+                item.append(contentsOf: buffer[0..<count])
+            } else if errno != EINTR {
+                throw Self.failure("read", errno)
+            }
+        }
+    }
+
+    func write(_ item: Data) throws(TokenCacheError) {
+        try withLock { () throws(TokenCacheError) in try replace(with: item) }
+    }
+
+    func remove() throws(TokenCacheError) {
+        // Nothing to remove, and maybe no folder for the lock either.
+        guard FileManager.default.fileExists(atPath: folder.path) else { return }
+        try withLock { () throws(TokenCacheError) in try unlinkBoth() }
+    }
+
+    /// Removes the item if it is still the one that is given; false if it is another one.
+    func remove(ifStill item: Data) throws(TokenCacheError) -> Bool {
+        var isRemoved = false
+        try withLock { () throws(TokenCacheError) in
+            let found = try read()
+            if found == item { try unlinkBoth() }
+            isRemoved = found == item || found == nil
+        }
+        return isRemoved
+    }
+
+    // MARK: - While the lock is held
+
+    private func replace(with item: Data) throws(TokenCacheError) {
+        unsafe unlink(newFile.path)
+        let descriptor = unsafe open(newFile.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else { throw Self.failure("write", errno) }
+        do throws(TokenCacheError) {
+            defer { close(descriptor) }
+            try protect(newFile)
+            try Self.write(Array(item), to: descriptor)
+            guard fsync(descriptor) == 0 else { throw Self.failure("write", errno) }
+        } catch {
+            unsafe unlink(newFile.path)
+            throw error
+        }
+        guard unsafe rename(newFile.path, url.path) == 0 else { throw Self.failure("write", errno) }
+        try syncFolder()
+    }
+
+    private func unlinkBoth() throws(TokenCacheError) {
+        for file in [newFile, url] {
+            guard unsafe unlink(file.path) == 0 || errno == ENOENT else { throw Self.failure("remove", errno) }
+        }
+        try syncFolder()
+    }
+
+    private static func write(_ bytes: [UInt8], to descriptor: Int32) throws(TokenCacheError) {
+        var start = 0
+        while start < bytes.count {
+            let count = unsafe bytes.withUnsafeBytes {
+                unsafe Foundation.write(descriptor, $0.baseAddress?.advanced(by: start), $0.count - start)
+            }
+            if count >= 0 {
+                start += count
+            } else if errno != EINTR {
+                throw failure("write", errno)
+            }
+        }
+    }
+
+    /// Makes a rename or removal survive a power cut.
+    private func syncFolder() throws(TokenCacheError) {
+        let descriptor = unsafe open(folder.path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw Self.failure("sync", errno) }
+        defer { close(descriptor) }
+        guard fsync(descriptor) == 0 else { throw Self.failure("sync", errno) }
+    }
+
+    // MARK: - Lock and protection
+
+    private func withLock(_ body: () throws(TokenCacheError) -> Void) throws(TokenCacheError) {
+        try makeFolder()
+        let lock = folder.appending(path: ".lock").path
+        let descriptor = unsafe open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else { throw Self.failure("lock", errno) }
+        // Closing releases the lock.
+        defer { close(descriptor) }
+        while flock(descriptor, LOCK_EX) != 0 {
+            guard errno == EINTR else { throw Self.failure("lock", errno) }
+        }
+        try body()
+    }
+
+    private func makeFolder() throws(TokenCacheError) {
+        guard !FileManager.default.fileExists(atPath: folder.path) else { return }
+        do {
+            try FileManager.default.createDirectory(
+                at: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+            #if canImport(Darwin)
+                var values = URLResourceValues()
+                values.isExcludedFromBackup = true
+                var excluded = folder
+                try excluded.setResourceValues(values)
+            #endif
+        } catch {
+            throw .storage(operation: "make the folder of", code: (error as NSError).code)
+        }
+    }
+
+    private func protect(_ file: URL) throws(TokenCacheError) {
+        #if os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)
+            do {
+                try FileManager.default.setAttributes(
+                    [.protectionKey: FileProtectionType.completeUntilFirstUserAuthentication], ofItemAtPath: file.path)
+            } catch {
+                throw .storage(operation: "protect", code: (error as NSError).code)
+            }
+        #endif
+    }
+
+    private static func failure(_ operation: String, _ code: Int32) -> TokenCacheError {
+        #if canImport(Darwin)
+            // What files that are still encrypted answer.
+            if code == EPERM { return .locked }
+        #endif
+        return .storage(operation: operation, code: Int(code))
+    }
+}

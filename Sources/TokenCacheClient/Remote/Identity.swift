@@ -1,0 +1,36 @@
+extension RemoteTokenCache {
+    /// Whom the server stores the token for.
+    public enum Identity: Sendable {
+        /// The user's unique id: whoever knows it can read and replace the token (the server's mode `open`).
+        case uniqueID(String)
+        /// A session that your own server made for the user. The closure supplies it for each request, and is sent as
+        /// `Authorization: Bearer`; what it throws, the cache throws.
+        case session(@Sendable () async throws -> String)
+    }
+
+    /// - Throws: `TokenCacheError.invalidID` if the server would refuse the id or change it (its README, error 30001).
+    static func check(uniqueID id: String) throws(TokenCacheError) {
+        if id.isEmpty { throw .invalidID("it is empty") }
+        if id.utf8.count > 1_024 {
+            throw .invalidID("it has \(id.utf8.count) bytes in UTF-8, and at most 1,024 are allowed")
+        }
+        if id.utf8.contains(0) { throw .invalidID("it contains a NUL character") }
+        // The server would remove what looks like a tag, so that two ids could become one.
+        if id.utf8.contains(UInt8(ascii: "<")) { throw .invalidID("it contains <, which begins a tag") }
+    }
+
+    /// - Throws: `TokenCacheError.invalidID` if the session cannot stand in a header (RFC 6750, section 2.1: `b64token`).
+    static func check(session: String) throws(TokenCacheError) {
+        let isValid = session.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"):
+                true
+            default: "-._~+/=".utf8.contains(byte)
+            }
+        }
+        guard isValid, !session.isEmpty, session.utf8.count <= 8_192 else {
+            throw .invalidID("a session consists of 1 to 8,192 letters, digits and -._~+/=")
+        }
+    }
+}

@@ -1,0 +1,77 @@
+/// Why a cache could not do what it was asked for.
+///
+/// After any of these it is unknown whether there is a token.
+///
+/// None of them contains a token, an id or a session.
+public enum TokenCacheError: Error, Sendable, Hashable {
+    // What an app passed
+
+    /// The URL is not one of a server: neither `https:` nor `http:`, without a host, or with a query or fragment.
+    case invalidURL
+    /// The unique id, or the session, is one that the server would refuse or change; with the reason.
+    case invalidID(String)
+
+    // What the network did
+
+    /// No connection, or it was lost before the answer was complete. The number is `URLError.Code`'s.
+    case unreachable(code: Int)
+    /// No complete answer before the deadline.
+    case timedOut
+    /// The answer is a redirection, which is never followed: it could lead to another host, or out of TLS.
+    case redirected(status: Int)
+    /// The answer is not one of the server's: a captive portal, a proxy, a truncated or altered answer; with what is wrong.
+    case unexpectedAnswer(status: Int, String)
+
+    // What the server said
+
+    /// The session is unknown, expired or revoked (401).
+    case unauthorized
+    /// The credential does not stand for this user (403).
+    case forbidden
+    /// The server asks to come back later (429, 503), and did not change its mind before the deadline.
+    case unavailable(status: Int, retryAfter: Duration?)
+    /// The server has refused the request; with the code of its answer, such as 50001 or 30001.
+    case refused(status: Int, code: String)
+    /// Another device has stored or cleared a token since this one was fetched: it is what is there now, nil if none.
+    ///
+    /// The cache now knows that state, so storing once more replaces it.
+    case conflict(current: TokenInformation?)
+
+    // What was found or could not be read
+
+    /// There is something in place of token information that cannot be read; with the reason.
+    case unreadable(String)
+    /// There is an item of a format that a later version of this library has written. It is left alone.
+    case laterFormat(found: Int)
+    /// The item is encrypted until the device is unlocked for the first time after its start.
+    case locked
+    /// The system refused to read or write; with the operation, and its `errno` or `OSStatus`.
+    case storage(operation: String, code: Int)
+}
+
+extension TokenCacheError: CustomStringConvertible {
+    /// A sentence for logs.
+    public var description: String {
+        switch self {
+        case .invalidURL:
+            "the URL of the token cache must begin with https: or http:, and have a host and neither query nor fragment"
+        case .invalidID(let reason): "the id or session cannot be used: \(reason)"
+        case .unreachable(let code): "the server cannot be reached, or the connection was lost (URLError \(code))"
+        case .timedOut: "the server did not answer in time"
+        case .redirected(let status):
+            "the server redirects (\(status)), which is not followed; check the URL, which is usually an https one"
+        case .unexpectedAnswer(let status, let reason): "the answer (\(status)) is not a token cache's: \(reason)"
+        case .unauthorized: "the session is unknown, expired or revoked (401); get a new one from your server"
+        case .forbidden: "the session does not stand for this user (403)"
+        case .unavailable(let status, let retryAfter):
+            "the server is busy (\(status))" + (retryAfter.map { " and asks to wait for \($0)" } ?? "")
+        case .refused(let status, let code): "the server has refused the request with code \(code) (\(status))"
+        case .conflict(let current):
+            current == nil ? "another device has cleared the token" : "another device has stored a token"
+        case .unreadable(let reason): "the stored token cannot be read: \(reason)"
+        case .laterFormat(let found): "the stored item has format \(found), which only later versions can read"
+        case .locked: "the token is encrypted until the device is unlocked"
+        case .storage(let operation, let code): "the system refused to \(operation) the stored token (\(code))"
+        }
+    }
+}

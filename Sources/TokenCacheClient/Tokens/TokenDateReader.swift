@@ -1,0 +1,160 @@
+internal import Foundation
+
+/// Reads one date of `TokenDate`.
+struct TokenDateReader {
+    private let scalars: [Unicode.Scalar]
+    private var position = 0
+
+    init(_ text: String) {
+        scalars = text.unicodeScalars.compactMap(Self.plain)
+    }
+
+    mutating func date() -> Date? {
+        guard let year = number(digits: 4), accept("-"), let month = number(digits: 2), accept("-"),
+            let day = number(digits: 2), accept("T")
+        else { return nil }
+        // Chinese, Japanese and Korean devices write the marker before the time.
+        let early = halfOfDay()
+        if early != nil { _ = accept(" ") }
+        guard let time = timeOfDay(early) else { return nil }
+        guard let days = GregorianDay.daysSince1970(year: Self.gregorian(year), month: month, day: day),
+            let offset = zoneOffset(), position == scalars.count
+        else { return nil }
+        return Date(timeIntervalSince1970: TimeInterval(days * 86_400 + time.seconds - offset) + time.fraction)
+    }
+
+    // MARK: - Healing
+
+    /// The ASCII form of digits, spaces and signs of other scripts; nil for characters that only direct how text is shown,
+    /// such as the right-to-left mark that Arabic and Hebrew devices put around signs.
+    private static func plain(_ scalar: Unicode.Scalar) -> Unicode.Scalar? {
+        guard !scalar.isASCII else { return scalar }
+        let properties = scalar.properties
+        switch properties.generalCategory {
+        case .format: return nil
+        case .spaceSeparator: return " "
+        case .decimalNumber: return properties.numericValue.flatMap { Unicode.Scalar(UInt8(0x30 + $0)) }
+        default: break
+        }
+        switch scalar {
+        case "\u{066b}": return "."
+        case "\u{2212}": return "-"
+        default: return scalar
+        }
+    }
+
+    /// The year in the Gregorian calendar: those around the present of the Buddhist one are 543 ahead.
+    ///
+    /// So are those of the SDK's distant past and future, 544 and 4544, or a year earlier or later in some time zones.
+    private static func gregorian(_ year: Int64) -> Int64 {
+        let isBuddhist = (2_443...2_742).contains(year) || (544...545).contains(year) || (4_543...4_545).contains(year)
+        return isBuddhist ? year - 543 : year
+    }
+
+    private enum HalfOfDay {
+        case morning
+        case afternoon
+    }
+
+    /// The markers of Unicode's locale data for the languages with a 12-hour clock, without dots and spaces.
+    private static let markers: [String: HalfOfDay] = [
+        "am": .morning, "pm": .afternoon, "ص": .morning, "م": .afternoon, "上午": .morning, "下午": .afternoon,
+        "午前": .morning, "午後": .afternoon, "오전": .morning, "오후": .afternoon, "πμ": .morning, "μμ": .afternoon,
+    ]
+
+    /// Reads a marker with the spaces before it; without one, moves nothing.
+    private mutating func halfOfDay() -> HalfOfDay? {
+        let start = position
+        var name = ""
+        while let scalar = peek(), scalar == " " || scalar == "." || scalar.properties.isAlphabetic {
+            // The last Z is the zone, and a space before a digit was its plus sign.
+            if scalar == "Z", position + 1 == scalars.count { break }
+            if scalar == " ", !name.isEmpty, Self.markers[name] != nil, isDigit(at: position + 1) { break }
+            if scalar != " ", scalar != "." { name.unicodeScalars.append(scalar) }
+            position += 1
+            name = name.lowercased()
+        }
+        if let found = Self.markers[name] { return found }
+        position = start
+        return nil
+    }
+
+    // MARK: - Parts
+
+    private mutating func timeOfDay(_ early: HalfOfDay?) -> (seconds: Int64, fraction: TimeInterval)? {
+        let digits = isDigit(at: position + 1) ? 2 : 1
+        guard var hour = number(digits: digits), hour < 24, accept(":"), let minute = number(digits: 2), minute < 60,
+            accept(":"), let second = number(digits: 2), second < 60, let fraction = fraction()
+        else { return nil }
+        if let half = early ?? halfOfDay() {
+            switch half {
+            case .morning where hour == 12: hour = 0
+            case .morning where hour > 12: return nil
+            case .afternoon where hour < 12: hour += 12
+            default: break
+            }
+        } else if digits == 1 {
+            return nil
+        }
+        return (hour * 3_600 + minute * 60 + second, fraction)
+    }
+
+    /// The digits behind the point, 0 without a point; nil if there are none or too many.
+    private mutating func fraction() -> TimeInterval? {
+        guard accept(".") else { return 0 }
+        var (value, unit): (TimeInterval, TimeInterval) = (0, 1)
+        let start = position
+        while let digit = digit(at: position), position - start < 10 {
+            value = value * 10 + TimeInterval(digit)
+            unit *= 10
+            position += 1
+        }
+        return (1...9).contains(position - start) ? value / unit : nil
+    }
+
+    private mutating func zoneOffset() -> Int64? {
+        if accept("Z") { return 0 }
+        let sign: Int64 = peek() == "-" ? -1 : 1
+        guard accept("+") || accept(" ") || accept("-"), let hours = number(digits: 2), hours < 24 else { return nil }
+        // Two digits each, and the colons between all of them or none.
+        let hasColons = peek() == ":"
+        var offset = hours * 3_600
+        for unit: Int64 in [60, 1] {
+            if unit == 1, position == scalars.count { break }
+            guard !hasColons || accept(":"), let part = number(digits: 2), part < 60 else { return nil }
+            offset += part * unit
+        }
+        return sign * offset
+    }
+
+    // MARK: - Characters
+
+    private func peek() -> Unicode.Scalar? {
+        position < scalars.count ? scalars[position] : nil
+    }
+
+    private mutating func accept(_ scalar: Unicode.Scalar) -> Bool {
+        guard peek() == scalar else { return false }
+        position += 1
+        return true
+    }
+
+    private mutating func number(digits: Int) -> Int64? {
+        var value: Int64 = 0
+        for index in position..<(position + digits) {
+            guard let digit = digit(at: index) else { return nil }
+            value = value * 10 + digit
+        }
+        position += digits
+        return value
+    }
+
+    private func digit(at index: Int) -> Int64? {
+        guard index < scalars.count, ("0"..."9").contains(scalars[index]) else { return nil }
+        return Int64(scalars[index].value - 0x30)
+    }
+
+    private func isDigit(at index: Int) -> Bool {
+        digit(at: index) != nil
+    }
+}

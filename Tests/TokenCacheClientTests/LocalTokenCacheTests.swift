@@ -1,0 +1,130 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenCacheClient
+
+@Suite struct LocalTokenCacheTests {
+    private let directory: TemporaryDirectory
+    private var folder: URL { URL(filePath: directory.path).appending(path: "tokens") }
+    private let token = TokenInformation(token: "one", refreshDate: Date(timeIntervalSince1970: 1_700_000_000))
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    private func files() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: folder.path).filter { $0 != ".lock" }
+    }
+
+    @Test func `a token is kept, replaced and cleared`() async throws {
+        for cache in [LocalTokenCache(.file(folder), user: "a"), LocalTokenCache(.memory, user: "a")] {
+            #expect(try await cache.fetch() == nil)
+            try await cache.clear()
+            try await cache.cache(token)
+            #expect(try await cache.fetch() == token)
+            var second = token
+            second.token = "two"
+            try await cache.cache(second)
+            #expect(try await cache.fetch() == second)
+            try await cache.clear()
+            #expect(try await cache.fetch() == nil)
+        }
+        #expect(try files().isEmpty)
+    }
+
+    @Test func `only the owner can read the file, and its name does not tell the user`() async throws {
+        try await LocalTokenCache(.file(folder), user: "a@example.com").cache(token)
+        let name = try #require(try files().first)
+        #expect(try files().count == 1)
+        #expect(!name.contains("example"))
+        for (path, expected) in [(folder.path, 0o700), (folder.appending(path: name).path, 0o600)] {
+            let attributes = try FileManager.default.attributesOfItem(atPath: path)
+            #expect(attributes[.posixPermissions] as? Int == expected)
+        }
+    }
+
+    @Test func `each user has a slot`() async throws {
+        let caches = ["a", "b", "", "A", "../a", String(repeating: "x", count: 5_000)].map {
+            LocalTokenCache(.file(folder), user: $0)
+        }
+        for (index, cache) in caches.enumerated() { try await cache.cache(TokenInformation(token: "token \(index)")) }
+        for (index, cache) in caches.enumerated() { #expect(try await cache.fetch()?.token == "token \(index)") }
+        #expect(try files().count == caches.count)
+    }
+
+    @Test func `an item of a later format is left alone`() async throws {
+        let cache = LocalTokenCache(.file(folder), user: "a")
+        try await cache.cache(token)
+        let file = try folder.appending(path: #require(try files().first))
+        try Data(#"{"format":2,"secret":"x"}"#.utf8).write(to: file)
+        await #expect(throws: TokenCacheError.laterFormat(found: 2)) { try await cache.fetch() }
+        await #expect(throws: TokenCacheError.laterFormat(found: 2)) { try await cache.cache(token) }
+        #expect(try Data(contentsOf: file) == Data(#"{"format":2,"secret":"x"}"#.utf8))
+        // Signing out always works.
+        try await cache.clear()
+        #expect(try await cache.fetch() == nil)
+    }
+
+    @Test(arguments: [
+        "", "{", "{}", #"{"format":1}"#, #"{"format":1,"user":"b","token_info":"{}"}"#,
+        #"{"format":1,"user":"a","token_info":"{"}"#,
+    ])
+    func `a damaged item is unknown and can be replaced`(item: String) async throws {
+        let cache = LocalTokenCache(.file(folder), user: "a")
+        try await cache.cache(token)
+        let file = try folder.appending(path: #require(try files().first))
+        try Data(item.utf8).write(to: file)
+        await #expect(throws: TokenCacheError.self) { try await cache.fetch() }
+        try await cache.cache(token)
+        #expect(try await cache.fetch() == token)
+    }
+
+    @Test func `a place that cannot be used is unknown`() async throws {
+        let file = URL(filePath: directory.path).appending(path: "file")
+        try Data().write(to: file)
+        let cache = LocalTokenCache(.file(file), user: "a")
+        await #expect(throws: TokenCacheError.self) { try await cache.fetch() }
+        await #expect(throws: TokenCacheError.self) { try await cache.cache(token) }
+        await #expect(throws: TokenCacheError.self) { try await cache.clear() }
+    }
+
+    @Test func `a link in place of the file is not followed`() async throws {
+        let cache = LocalTokenCache(.file(folder), user: "a")
+        try await cache.cache(token)
+        let file = try folder.appending(path: #require(try files().first))
+        let target = URL(filePath: directory.path).appending(path: "target")
+        try FileManager.default.moveItem(at: file, to: target)
+        try FileManager.default.createSymbolicLink(at: file, withDestinationURL: target)
+        await #expect(throws: TokenCacheError.self) { try await cache.fetch() }
+    }
+
+    @Test func `many tasks read only whole items`() async throws {
+        let folder = folder
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for index in 0..<50 {
+                group.addTask {
+                    let cache = LocalTokenCache(.file(folder), user: "a")
+                    try await cache.cache(
+                        TokenInformation(token: String(repeating: "\(index % 10)", count: 20_000 + index)))
+                    let read = try await cache.fetch()
+                    let token = try #require(read).token
+                    #expect(Set(token).count == 1)
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(try files().count == 1)
+    }
+
+    @Test func `names are SHA-256`() {
+        #expect(SHA256.hexadecimal("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+        #expect(SHA256.hexadecimal("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+        #expect(
+            SHA256.hexadecimal("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")
+                == "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1")
+        #expect(
+            SHA256.hexadecimal(String(repeating: "a", count: 1_000))
+                == "41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3")
+    }
+}

@@ -1,0 +1,71 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenCacheClient
+
+@Suite struct TokenDateTests {
+    @Test func `dates are read as the server reads them, and those of other devices as well`() throws {
+        let cases = try Fixtures.dates()
+        #expect(cases.contains { $0.healed != $0.seconds })
+        for date in cases {
+            let seconds = TokenDate.parse(date.text).map { Int64($0.timeIntervalSince1970.rounded(.down)) }
+            #expect(seconds == date.healed, "\(date.text)")
+        }
+    }
+
+    @Test(arguments: 0..<10 as Range<UInt64>)
+    func `what is written is read as the same millisecond`(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        for _ in 0..<1_000 {
+            let milliseconds = Int64.random(in: -12_219_292_800_000...14_926_463_999_999, using: &random)
+            let date = Date(timeIntervalSince1970: TimeInterval(milliseconds) / 1_000)
+            let read = TokenDate.parse(TokenDate.text(date))
+            #expect(read.map { Int64(($0.timeIntervalSince1970 * 1_000).rounded()) } == milliseconds)
+        }
+    }
+
+    @Test func `dates are written in UTC, within the years of four digits`() {
+        #expect(TokenDate.text(Date(timeIntervalSince1970: 1_376_508_245.123)) == "2013-08-14T19:24:05.123+0000")
+        #expect(TokenDate.text(Date(timeIntervalSince1970: -0.001)) == "1969-12-31T23:59:59.999+0000")
+        #expect(TokenDate.text(.distantPast) == "0001-01-01T00:00:00.000+0000")
+        #expect(TokenDate.text(.distantFuture) == "4001-01-01T00:00:00.000+0000")
+        #expect(TokenDate.text(Date(timeIntervalSince1970: 14_926_464_000)) == "4001-01-01T00:00:00.000+0000")
+        #expect(TokenDate.text(Date(timeIntervalSince1970: .infinity)) == "9999-12-31T23:59:59.000+0000")
+        #expect(TokenDate.text(Date(timeIntervalSince1970: 951_782_399.999_9)) == "2000-02-29T00:00:00.000+0000")
+    }
+
+    @Test(
+        arguments: ["en_US_POSIX", "en_US", "en_GB", "de_DE", "hi_IN", "pt_BR"],
+        ["UTC", "America/Los_Angeles", "Asia/Kolkata"])
+    func `the guide's parser reads what is written`(locale: String, zone: String) {
+        let formatter = DateFormatter()
+        formatter.dateFormat = "yyyy-MM-dd'T'HH:mm:ss.SSSZZZ"
+        formatter.locale = Locale(identifier: locale)
+        formatter.timeZone = TimeZone(identifier: zone)
+        // Around both changes of daylight saving time in California, an hour at a time.
+        for start in [1_362_906_000, 1_383_465_600] {
+            for hour in 0..<12 {
+                let date = Date(timeIntervalSince1970: TimeInterval(start + hour * 3_600) + 0.25)
+                #expect(formatter.date(from: TokenDate.text(date)) == date)
+            }
+        }
+    }
+
+    @Test(arguments: 0..<20 as Range<UInt64>)
+    func `no text ends the process`(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let alphabet = Array("0123456789-:.+ TZAPM٠٩०\u{200f}上午م".unicodeScalars)
+        for _ in 0..<2_000 {
+            var scalars = Array("2013-08-14T07:24:05.123 PM+0530".unicodeScalars)
+            for _ in 0..<Int.random(in: 1...8, using: &random) {
+                let index = Int.random(in: 0..<scalars.count, using: &random)
+                scalars[index] = alphabet[Int.random(in: 0..<alphabet.count, using: &random)]
+            }
+            scalars.removeLast(Int.random(in: 0..<scalars.count, using: &random))
+            var text = ""
+            text.unicodeScalars.append(contentsOf: scalars)
+            _ = TokenDate.parse(text)
+        }
+    }
+}

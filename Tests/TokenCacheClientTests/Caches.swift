@@ -1,0 +1,131 @@
+import Foundation
+
+@testable import TokenCacheClient
+
+/// A time that stands still until it is moved.
+final class TestClock: Sendable {
+    private let time: Locked<Date>
+
+    init(_ seconds: TimeInterval = 1_700_000_000) {
+        time = Locked(Date(timeIntervalSince1970: seconds))
+    }
+
+    var now: Date { time.withLock { $0 } }
+
+    func advance(by seconds: TimeInterval) {
+        time.withLock { $0 += seconds }
+    }
+}
+
+struct Trouble: Error {}
+
+/// A cache in memory that can be told to fail or to wait.
+final class MemoryCache: TokenCaching {
+    struct Contents {
+        var information: TokenInformation?
+        var isFailing = false
+        var writes = 0
+        var fetches = 0
+    }
+
+    let contents = Locked(Contents())
+    /// What each operation waits for first.
+    let gate = Gate()
+
+    init(_ information: TokenInformation? = nil) {
+        contents.withLock { $0.information = information }
+    }
+
+    var information: TokenInformation? { contents.withLock { $0.information } }
+
+    func fail(_ isFailing: Bool = true) {
+        contents.withLock { $0.isFailing = isFailing }
+    }
+
+    func fetch() async throws -> TokenInformation? {
+        await gate.pass()
+        return try contents.withLock { contents in
+            contents.fetches += 1
+            return contents.isFailing
+                ? Result<TokenInformation?, any Error>.failure(Trouble()) : .success(contents.information)
+        }.get()
+    }
+
+    func cache(_ information: TokenInformation) async throws {
+        try await write(information)
+    }
+
+    func clear() async throws {
+        try await write(nil)
+    }
+
+    private func write(_ information: TokenInformation?) async throws {
+        await gate.pass()
+        try contents.withLock { contents -> Result<Void, any Error> in
+            if contents.isFailing { return .failure(Trouble()) }
+            contents.information = information
+            contents.writes += 1
+            return .success(())
+        }.get()
+    }
+}
+
+/// A door that tasks wait at while it is shut.
+final class Gate: Sendable {
+    private struct State {
+        var isShut = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+        var watching: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+    }
+
+    private let state = Locked(State())
+
+    func shut() {
+        state.withLock { $0.isShut = true }
+    }
+
+    func open() {
+        let waiting = state.withLock { state in
+            state.isShut = false
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    func pass() async {
+        await withCheckedContinuation { continuation in
+            let (isOpen, watching) = state.withLock { state -> (Bool, [CheckedContinuation<Void, Never>]) in
+                guard state.isShut else { return (true, []) }
+                state.waiting.append(continuation)
+                let count = state.waiting.count
+                let reached = state.watching.filter { $0.count <= count }
+                state.watching.removeAll { $0.count <= count }
+                return (false, reached.map(\.continuation))
+            }
+            if isOpen { continuation.resume() }
+            for watcher in watching { watcher.resume() }
+        }
+    }
+
+    /// Waits until so many tasks wait at the door.
+    func reached(by count: Int = 1) async {
+        await withCheckedContinuation { continuation in
+            let isReached = state.withLock { state in
+                if state.waiting.count >= count { return true }
+                state.watching.append((count, continuation))
+                return false
+            }
+            if isReached { continuation.resume() }
+        }
+    }
+}
+
+/// Waits for something that other tasks bring about.
+func until(_ condition: () async throws -> Bool) async throws {
+    for _ in 0..<20_000 {
+        if try await condition() { return }
+        try await Task.sleep(for: .milliseconds(1))
+    }
+    throw TokenCacheError.timedOut
+}

@@ -121,6 +121,11 @@ let package = Package(
 
         // The library for apps, on Apple's systems and Linux. It knows nothing of the modules above, nor they of it.
         .target(name: "TokenCacheClient", swiftSettings: strict),
+        // An example of its use, which README shows and the acceptance tests drive.
+        .executableTarget(
+            name: "two-devices", dependencies: ["TokenCacheClient"], path: "Tests/Acceptance/two-devices",
+            swiftSettings: tested
+        ),
 
         // One test target per module; Tests/Acceptance and Tests/Benchmarks run the built binary.
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: tested),

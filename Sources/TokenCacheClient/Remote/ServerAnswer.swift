@@ -44,6 +44,9 @@ enum ServerAnswer {
         default: throw .unexpectedAnswer(status: 200, #"its status is neither "true" nor "false""#)
         }
         guard isFetch else {
+            guard members["token_info"] == nil else {
+                throw .unexpectedAnswer(status: 200, "it is that of a fetch, not of a write")
+            }
             self = .stored
             return
         }

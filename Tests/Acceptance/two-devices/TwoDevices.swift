@@ -1,0 +1,86 @@
+import Foundation
+import TokenCacheClient
+
+/// A command line that plays an app on several devices, each with a folder for its local storage.
+///
+/// The login is made up: where a real app would ask the user, it invents a token.
+@main enum TwoDevices {
+    static let help = """
+        usage: two-devices --device NAME [options] [command ...]
+
+        options
+          --server URL       the server; default http://127.0.0.1:8080/token.php
+          --folder FOLDER    where the devices keep their tokens; default ./devices
+          --user ID          the user's unique id; default user-of-the-example
+          --session SECRET   a session of the server's API, sent in place of the id; @FILE reads it from a file
+          --patience SECONDS how long to wait for the server if there is another answer; default 2
+
+        commands, in their order
+          open               opens a session from the cached token; the default
+          login              the same, and logs in if there is none
+          token              prints the token of the open session
+          refresh            obtains a new token
+          reload             looks whether another device has changed something
+          logout             signs out
+          fetch              asks the cache without a session
+          synchronize        sends what waits in the queue
+          write COUNT        stores COUNT tokens, each as soon as the one before is stored, and prints each
+        """
+
+    static func main() async {
+        do {
+            let arguments = CommandLine.arguments.dropFirst()
+            guard !arguments.contains("--help") else {
+                print(help)
+                return
+            }
+            try await Device(Arguments(arguments)).run()
+        } catch let error as Arguments.Failure {
+            fail("\(error.description)\n\n\(help)", 2)
+        } catch {
+            fail("\(error)", 1)
+        }
+    }
+
+    private static func fail(_ text: String, _ status: Int32) -> Never {
+        FileHandle.standardError.write(Data("two-devices: \(text)\n".utf8))
+        exit(status)
+    }
+}
+
+/// What the command line says.
+struct Arguments {
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    var device = ""
+    var server = "http://127.0.0.1:8080/token.php"
+    var folder = "devices"
+    var user = "user-of-the-example"
+    var session: String?
+    var patience = 2.0
+    var commands: [String] = []
+
+    init(_ arguments: some Sequence<String>) throws {
+        var rest = arguments.makeIterator()
+        func value(of option: String) throws -> String {
+            guard let value = rest.next() else { throw Failure(description: "\(option) needs a value") }
+            return value
+        }
+        while let argument = rest.next() {
+            switch argument {
+            case "--device": device = try value(of: argument)
+            case "--server": server = try value(of: argument)
+            case "--folder": folder = try value(of: argument)
+            case "--user": user = try value(of: argument)
+            case "--session": session = try value(of: argument)
+            case "--patience": patience = Double(try value(of: argument)) ?? patience
+            case _ where argument.hasPrefix("-"): throw Failure(description: "there is no option \(argument)")
+            default: commands.append(argument)
+            }
+        }
+        guard !device.isEmpty, !device.contains("/") else { throw Failure(description: "--device needs a name") }
+        if commands.isEmpty { commands = ["open"] }
+    }
+}

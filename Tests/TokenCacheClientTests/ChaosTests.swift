@@ -1,0 +1,196 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenCacheClient
+
+private let token = TokenInformation(
+    token: "CAAC+/&=%", refreshDate: Date(timeIntervalSince1970: 1_700_000_000), permissions: ["email"])
+
+private func remote(_ url: URL, attempts: Int = 1, timeout: Duration = .milliseconds(400)) throws -> RemoteTokenCache {
+    try RemoteTokenCache(
+        url: url, identity: .uniqueID("chaos+&"),
+        retries: RetryPolicy(
+            attempts: attempts, attemptTimeout: timeout, deadline: .seconds(10), baseDelay: .milliseconds(5)))
+}
+
+/// The real transport against a server that misbehaves: none of it clears a token, none says that there is none, and the next
+/// good answer heals.
+@Suite(.serialized) struct ChaosTests {
+    private static let html =
+        "<html><head><title>Welcome</title></head><body>Log in to the hotel's network</body></html>"
+
+    private static let troubles: [(String, [LoopbackServer.Step])] = [
+        ("nothing", []), ("half a status line", [.send("HTTP/1.1 20")]), ("no HTTP", [.send("SSH-2.0-x\r\n\r\n")]),
+        ("500", [LoopbackServer.answer("{}", status: "500 Internal Server Error")]),
+        (
+            "503",
+            [LoopbackServer.answer(Answers.nothing, status: "503 Service Unavailable", fields: "Retry-After: 1\r\n")]
+        ),
+        ("429", [LoopbackServer.answer("", status: "429 Too Many Requests", fields: "Retry-After: x\r\n")]),
+        ("404", [LoopbackServer.answer(Answers.nothing, status: "404 Not Found")]),
+        ("401", [LoopbackServer.answer("{}", status: "401 Unauthorized", fields: "WWW-Authenticate: Basic\r\n")]),
+        ("a portal", [LoopbackServer.answer(html)]), ("an empty body", [LoopbackServer.answer("")]),
+        ("cut JSON", [LoopbackServer.answer(String(Answers.found("{}").dropLast(5)))]),
+        ("a cut body", [LoopbackServer.answer(Answers.nothing, length: 500)]),
+        ("an answer that ends too late", [LoopbackServer.answer("{", length: 60), .wait(milliseconds: 900)]),
+        ("silence", [.wait(milliseconds: 900)]),
+        (
+            "a drip",
+            Array(repeating: [.send("HTTP/1.1 200 OK\r\nX-A: b\r\n"), .wait(milliseconds: 90)], count: 10).flatMap {
+                $0
+            }
+        ),
+        ("an array", [LoopbackServer.answer("[]")]), ("another object", [LoopbackServer.answer(#"{"ok":true}"#)]),
+        ("a wrong type", [LoopbackServer.answer(#"{"status":"true","token_info":[]}"#)]),
+        ("a wrong code", [LoopbackServer.answer(#"{"status":"false","errorCode":50002}"#)]),
+        ("not UTF-8", [LoopbackServer.answer("{\"status\":\"true\",\"token_info\":\"\u{fffd}\\ud800\"}")]),
+        ("another error", [LoopbackServer.answer(#"{"status":"false","errorCode":"30001","errorMessage":"x"}"#)]),
+    ]
+
+    @Test(arguments: troubles.indices)
+    func `trouble is never taken for a sign-out, and the next good answer heals`(index: Int) async throws {
+        let (name, steps) = Self.troubles[index]
+        let isHealed = Locked(false)
+        let server = try LoopbackServer { request, _ in
+            guard isHealed.withLock({ $0 }) else { return steps }
+            return [LoopbackServer.answer(request.hasPrefix("GET") ? Answers.found(token.text) : Answers.stored)]
+        }
+        defer { server.end() }
+        let cache = try remote(server.url())
+        await #expect(throws: TokenCacheError.self, "\(name)") { try await cache.fetch() }
+        await #expect(throws: TokenCacheError.self, "\(name)") { try await cache.cache(token) }
+
+        // A device that has the token keeps it, and stays open.
+        let directory = try TemporaryDirectory()
+        let folder = URL(filePath: directory.path)
+        let local = LocalTokenCache(.file(folder), user: "a")
+        try await local.cache(token)
+        let layered = LayeredTokenCache(local: local, remote: cache, queue: folder.appending(path: "queue"))
+        let session = Session(cache: layered)
+        #expect(try await session.open() == .open, "\(name)")
+        #expect(try await local.fetch() == token)
+        // One that does not have it does not know.
+        let empty = Session(
+            cache: LayeredTokenCache(
+                local: LocalTokenCache(.memory, user: "a"), remote: cache, queue: folder.appending(path: "queue2")))
+        await #expect(throws: TokenCacheError.self, "\(name)") { try await empty.open(login: { throw Trouble() }) }
+        #expect(empty.state == .created)
+
+        isHealed.withLock { $0 = true }
+        #expect(try await cache.fetch() == token)
+        try await cache.cache(token)
+        #expect(try await empty.open() == .open)
+    }
+
+    @Test(arguments: [
+        "301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect",
+    ])
+    func `no redirection is followed`(status: String) async throws {
+        let other = try LoopbackServer { _, _ in [LoopbackServer.answer(Answers.nothing)] }
+        defer { other.end() }
+        for target in [
+            try other.url("/elsewhere").absoluteString, "https://tokens.example.com/token.php", "/token.php?a", "x:",
+        ] {
+            let server = try LoopbackServer { _, _ in
+                [LoopbackServer.answer("", status: status, fields: "Location: \(target)\r\n")]
+            }
+            defer { server.end() }
+            let url = try server.url()
+            let cache = try RemoteTokenCache(
+                url: url, identity: .session { "tcs_secret" }, retries: RetryPolicy(attempts: 1))
+            let number = Int(status.prefix(3)) ?? 0
+            await #expect(throws: TokenCacheError.redirected(status: number)) { try await cache.fetch() }
+            await #expect(throws: TokenCacheError.redirected(status: number)) { try await cache.cache(token) }
+            #expect(server.requests.count == 2)
+        }
+        #expect(other.requests.isEmpty)
+    }
+
+    @Test func `a server that is down is unreachable`() async throws {
+        let server = try LoopbackServer { _, _ in [] }
+        let url = try server.url()
+        server.end()
+        try await until {
+            do {
+                _ = try await remote(url).fetch()
+                return false
+            } catch TokenCacheError.unreachable {
+                return true
+            }
+        }
+        let nowhere = try #require(URL(string: "http://token-cache.invalid/token.php"))
+        await #expect(throws: TokenCacheError.self) { try await remote(nowhere, timeout: .seconds(5)).fetch() }
+    }
+
+    @Test func `an answer without end is not read without end`() async throws {
+        let server = try LoopbackServer { _, _ in
+            let part = String(repeating: "x", count: 1 << 20)
+            return [.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")]
+                + Array(repeating: .send(part), count: 12)
+        }
+        defer { server.end() }
+        await #expect(throws: TokenCacheError.unexpectedAnswer(status: 200, "it is longer than any of a token cache")) {
+            try await remote(server.url(), timeout: .seconds(8)).fetch()
+        }
+    }
+
+    @Test func `trouble that passes is waited for`() async throws {
+        let server = try LoopbackServer { request, number in
+            switch number {
+            case 1: []
+            case 2: [LoopbackServer.answer(Self.html)]
+            case 3: [LoopbackServer.answer("", status: "503 Service Unavailable", fields: "Retry-After: 0\r\n")]
+            default: [LoopbackServer.answer(request.hasPrefix("GET") ? Answers.found(token.text) : Answers.stored)]
+            }
+        }
+        defer { server.end() }
+        #expect(try await remote(server.url(), attempts: 4).fetch() == token)
+    }
+
+    @Test func `what is sent is what the contract says`() async throws {
+        let server = try LoopbackServer { request, _ in
+            [
+                LoopbackServer.answer(
+                    request.hasPrefix("GET") ? Answers.found("") : Answers.stored, fields: "Set-Cookie: a=b\r\n")
+            ]
+        }
+        defer { server.end() }
+        let cache = try remote(server.url())
+        #expect(try await cache.fetch() == nil)
+        try await cache.cache(token)
+        let session = try RemoteTokenCache(url: server.url(), identity: .session { "tcs_secret" })
+        try await session.clear()
+        let requests = server.requests
+        #expect(requests[0].hasPrefix("GET /token.php?unique_id=chaos%2B%26 HTTP/1.1\r\n"))
+        #expect(requests[1].hasPrefix("POST /token.php HTTP/1.1\r\n"))
+        #expect(requests[1].contains("\r\nContent-Type: application/x-www-form-urlencoded\r\n"))
+        #expect(requests[1].contains("\r\n\r\nunique_id=chaos%2B%26&token_info=%7B%22"))
+        #expect(requests[2].contains("\r\nAuthorization: Bearer tcs_secret\r\n"))
+        #expect(requests[2].hasSuffix("\r\n\r\ntoken_info=%7B%7D"))
+        #expect(requests.allSatisfy { !$0.lowercased().contains("cookie") })
+    }
+
+    @Test func `many requests that are given up do not end the process`() async throws {
+        let server = try LoopbackServer { _, number in
+            [.wait(milliseconds: UInt32(number % 40)), LoopbackServer.answer(Answers.found(token.text))]
+        }
+        defer { server.end() }
+        let url = try server.url()
+        let results = await withTaskGroup(of: Bool.self) { group in
+            for index in 0..<200 {
+                group.addTask {
+                    let task = Task { try await remote(url, timeout: .milliseconds(20)).fetch() }
+                    if index % 3 == 0 {
+                        try? await Task.sleep(for: .milliseconds(index % 20))
+                        task.cancel()
+                    }
+                    let found = try? await task.value
+                    return found == nil || found == token
+                }
+            }
+            return await group.reduce(true) { $0 && $1 }
+        }
+        #expect(results)
+    }
+}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from certificates import make_certificate
+from devices import two_devices
 from server_process import binary, clean_environment
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
@@ -78,6 +79,7 @@ def asked_server(serve, tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "token-cache").symlink_to(binary())
+    (tools / "two-devices").symlink_to(two_devices())
     environment = clean_environment({"PATH": f"{tools}:{os.environ['PATH']}"})
 
     def ask(command):

@@ -11,7 +11,7 @@ import TokenCacheClient
         options
           --server URL       the server; default http://127.0.0.1:8080/token.php
           --folder FOLDER    where the devices keep their tokens; default ./devices
-          --user ID          the user's unique id; default user-of-the-example
+          --user ID          the user's unique id; there is a default for the example
           --session SECRET   a session of the server's API, sent in place of the id; @FILE reads it from a file
           --patience SECONDS how long to wait for the server if there is another answer; default 2
 
@@ -57,7 +57,7 @@ struct Arguments {
     var device = ""
     var server = "http://127.0.0.1:8080/token.php"
     var folder = "devices"
-    var user = "user-of-the-example"
+    var user = "5b0c6de9a1f24873905ec2ab7d41f836"
     var session: String?
     var patience = 2.0
     var commands: [String] = []

@@ -1,0 +1,217 @@
+"""The client library end to end: devices that share a user's token through the built server, and an app that uses it alone."""
+import json
+import random
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from contract import STORED, fresh_id
+from devices import Devices, REPOSITORY
+from http_client import FORM, exchange, lines
+
+LOGGED_IN, CACHED = "open, after the user has logged in", "open, without a login"
+SWIFT = pytest.mark.skipif(not shutil.which("swift"), reason="the Swift toolchain is missing")
+
+
+@pytest.fixture(name="devices")
+def devices_of_one_user(serve, tmp_path):
+    """The devices of one user, with a server in mode `open`."""
+    return Devices(tmp_path / "devices", serve(), "--user", fresh_id())
+
+
+def test_the_second_device_starts_logged_in(devices):
+    assert devices.run("A") == ["not logged in"]
+    login, token = devices.run("A", "login", "token")
+    assert login == LOGGED_IN
+    assert devices.run("A", "login", "token") == [CACHED, token]
+    # The app was deleted and installed again.
+    shutil.rmtree(devices.folder / "A")
+    assert devices.run("A", "login", "token") == [CACHED, token]
+    assert devices.run("B", "open", "token") == [CACHED, token]
+
+
+def test_a_sign_out_and_a_new_token_are_learned_at_the_next_fetch(devices):
+    devices.run("A", "login")
+    _, extended = devices.run("B", "open", "refresh")
+    assert devices.run("A", "fetch") == [extended]
+    assert devices.run("B", "logout") == ["signed out"]
+    assert devices.run("A", "fetch", "open") == ["no token", "not logged in"]
+    assert devices.run("A", "login") == [LOGGED_IN]
+    assert devices.run("B", "open") == [CACHED]
+
+
+def test_two_users_side_by_side(devices):
+    other = Devices(devices.folder, devices.server, "--user", fresh_id())
+    tokens = [each.run("A", "login", "token")[1] for each in (devices, other)]
+    assert [each.run(name, "token") for name in "AB" for each in (devices, other)] == [[token] for token in tokens * 2]
+    assert other.run("A", "logout") == ["signed out"]
+    assert devices.run("A", "fetch") == [tokens[0]]
+    assert other.run("B", "fetch") == ["no token"]
+
+
+def test_devices_work_while_the_server_is_down(serve, tmp_path):
+    server = serve()
+    devices = Devices(tmp_path / "devices", server, "--user", fresh_id())
+    devices.run("A", "login")
+    assert server.stop() == 0
+    assert devices.run("A") == [CACHED]
+    extended, = devices.run("A", "refresh")
+    assert devices.run("A", "fetch") == [extended]
+    unknown, = devices.run("B", "fetch")
+    assert unknown.startswith("unknown: the server cannot be reached")
+    devices.server = serve(data=server.data)
+    assert devices.run("A", "synchronize") == ["nothing waits"]
+    assert devices.run("B", "fetch") == [extended]
+    # Signing out without a network as well.
+    assert devices.server.stop() == 0
+    assert devices.run("A", "logout", "fetch") == ["signed out", "no token"]
+    devices.server = serve(data=server.data)
+    assert devices.run("A", "fetch") == ["no token"]
+    assert devices.run("B", "fetch") == ["no token"]
+
+
+def test_a_device_that_was_killed_goes_on_where_it_was(devices, is_long):
+    """Between any two steps of a write: what was stored is not lost, and both sides agree again."""
+    chance = random.Random(11)
+    for _ in range(200 if is_long else 25):
+        with devices.start("A", "write", "1000") as process:
+            lines_read = [process.stdout.readline() for _ in range(2)]
+            time.sleep(chance.random() * 0.05)
+            process.kill()
+            lines_read += process.stdout.readlines()
+        words = [line.removeprefix("A: ").split() for line in lines_read if line.endswith("\n")]
+        begun = words[-1][1]
+        last = [token for verb, token in words if verb == "stored"][-1]
+        found, = devices.run("A", "fetch")
+        assert found in (begun, last)
+        assert devices.run("A", "synchronize", "fetch") == ["nothing waits", found]
+        assert devices.run("B", "fetch") == [found]
+        assert not (devices.folder / "A" / "queue.json").exists()
+
+
+def test_two_processes_share_one_device(devices):
+    processes = [devices.start("A", "write", "40") for _ in range(2)]
+    written = set()
+    for process in processes:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        written |= {line.split()[-1] for line in output.splitlines()}
+    assert devices.run("A", "synchronize") == ["nothing waits"]
+    found, = devices.run("A", "fetch")
+    assert found in written
+    assert devices.run("B", "fetch") == [found]
+
+
+def test_what_the_guides_sample_has_stored_is_read(devices):
+    bodies = [json.loads(line) for line in
+              (REPOSITORY / "Tests" / "Fixtures" / "sample-bodies.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(bodies) == 8
+    for body in bodies:
+        data = body["body"].encode()
+        request = lines("POST /token.php HTTP/1.1", "Host: localhost", FORM, f"Content-Length: {len(data)}", body=data)
+        assert exchange(devices.server.address, request).body == STORED
+        user = body["body"].split("&")[0].partition("=")[2]
+        expected = "no token" if body["expires"] is None else body["body"].split('TokenKey":"')[1].split('"')[0]
+        assert Devices(devices.folder, devices.server, "--user", user).run("A", "fetch") == [expected]
+
+
+def test_the_files_of_a_device_are_private(devices):
+    devices.run("A", "login")
+    assert (devices.folder / "A").stat().st_mode & 0o777 == 0o700
+    for file in (devices.folder / "A").iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def copied_sources(folder):
+    """The sources of the working tree as a git repository of their own, at the tag 1.0.0."""
+    listed = subprocess.run(["git", "-C", str(REPOSITORY), "ls-files", "--cached", "--others", "--exclude-standard"],
+                            capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("this is not a git repository")
+    for name in listed.stdout.splitlines():
+        if (REPOSITORY / name).is_file() and not name.startswith("Tests/Benchmarks/"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(REPOSITORY / name, folder / name)
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "copy"], ["tag", "1.0.0"]):
+        subprocess.run(["git", "-c", "user.name=test", "-c", "user.email=test@example.com", *arguments], cwd=folder,
+                       check=True)
+
+
+@SWIFT
+def test_an_app_with_the_client_fetches_none_of_the_servers_packages(tmp_path):
+    package = tmp_path / "token-cache"
+    copied_sources(package)
+    app = tmp_path / "app"
+    (app / "Sources" / "App").mkdir(parents=True)
+    (app / "Package.swift").write_text(f"""\
+// swift-tools-version: 6.0
+import PackageDescription
+
+let package = Package(
+    name: "App",
+    platforms: [.macOS(.v13)],
+    dependencies: [.package(url: "file://{package}", from: "1.0.0")],
+    targets: [
+        .executableTarget(name: "App", dependencies: [.product(name: "TokenCacheClient", package: "token-cache")])
+    ]
+)
+""")
+    (app / "Sources" / "App" / "App.swift").write_text("""\
+import TokenCacheClient
+
+@main enum App {
+    static func main() async throws {
+        let cache = LocalTokenCache(.memory, user: "a")
+        try await cache.cache(TokenInformation(token: "CAAC"))
+        let session = Session(cache: cache)
+        print(try await session.open(), try await session.token().token)
+    }
+}
+""")
+    start = time.monotonic()
+    done = subprocess.run(["swift", "build"], cwd=app, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning:" not in done.stdout + done.stderr
+    assert time.monotonic() - start < 300
+    assert [folder.name for folder in (app / ".build" / "checkouts").iterdir()] == ["token-cache"]
+    assert [pin["identity"] for pin in json.loads((app / "Package.resolved").read_text())["pins"]] == ["token-cache"]
+    assert subprocess.run([app / ".build" / "debug" / "App"], capture_output=True, text=True, check=True).stdout == (
+        "open CAAC\n")
+
+
+@SWIFT
+def test_the_program_is_still_found_by_its_name():
+    """Although it is no product: deploy/build builds it by this name."""
+    done = subprocess.run(["swift", "package", "describe", "--type", "json"], cwd=REPOSITORY, capture_output=True, text=True,
+                          timeout=300, check=True)
+    products = {product["name"]: product for product in json.loads(done.stdout)["products"]}
+    assert "executable" in products["token-cache"]["type"]
+    dumped = subprocess.run(["swift", "package", "dump-package"], cwd=REPOSITORY, capture_output=True, text=True,
+                            timeout=300, check=True)
+    assert [product["name"] for product in json.loads(dumped.stdout)["products"]] == ["TokenCacheClient"]
+
+
+@SWIFT
+def test_the_documentation_is_built_without_a_warning(tmp_path):
+    docc = Path(shutil.which("swift")).resolve().with_name("docc")
+    if not docc.exists():
+        pytest.skip("docc is missing")
+    graphs = tmp_path / "graphs"
+    graphs.mkdir()
+    sources = sorted(map(str, (REPOSITORY / "Sources" / "TokenCacheClient").rglob("*.swift")))
+    features = ("ExistentialAny", "MemberImportVisibility", "InternalImportsByDefault", "NonisolatedNonsendingByDefault")
+    subprocess.run(
+        ["swiftc", "-emit-module", "-module-name", "TokenCacheClient", "-swift-version", "6", "-package-name", "token_cache",
+         *(part for feature in features for part in ("-enable-upcoming-feature", feature)),
+         "-o", str(tmp_path / "TokenCacheClient.swiftmodule"), "-emit-symbol-graph", "-emit-symbol-graph-dir", str(graphs),
+         *sources], check=True, timeout=300, capture_output=True)
+    done = subprocess.run(
+        [docc, "convert", str(REPOSITORY / "Sources" / "TokenCacheClient" / "TokenCacheClient.docc"),
+         "--additional-symbol-graph-dir", str(graphs), "--fallback-display-name", "TokenCacheClient",
+         "--fallback-bundle-identifier", "TokenCacheClient", "--output-path", str(tmp_path / "archive"),
+         "--warnings-as-errors"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning" not in done.stderr

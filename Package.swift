@@ -174,7 +174,7 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "SettingsTests", dependencies: ["Settings", "HTTP", "TestSupport", "TokenService"],
+            name: "SettingsTests", dependencies: ["Settings", "HTTP", "JWT", "TestSupport", "TokenService"],
             swiftSettings: tested
         ),
         .testTarget(

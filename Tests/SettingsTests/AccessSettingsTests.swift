@@ -1,3 +1,4 @@
+import JWT
 import TestSupport
 import Testing
 import TokenService
@@ -104,5 +105,23 @@ import TokenService
         #expect(change.settings.access.mode == .header)
         #expect(change.postponed.contains("access.mode stays header until a restart, not open"))
         #expect(throws: SettingsError.self) { try change.settings.checkAccess() }
+    }
+
+    @Test func `the rules for JWTs are those of the settings`() throws {
+        let needed = try #require(Self.modes["bearer"])
+        let standard = JWTRules(try load(needed).access.bearer)
+        #expect(standard.issuers == ["https://a.example"] && standard.audiences == ["cache"])
+        #expect(standard.algorithms == [.rs256, .es256, .edDSA] && standard.types == ["at+jwt", "jwt"])
+        #expect(standard.userClaim == "sub" && standard.leeway == 30)
+        let other = [
+            "bearer.algorithms": "Ed25519, PS384", "bearer.types": "application/AT+JWT",
+            "bearer.user_claim": "email", "bearer.leeway": "2m",
+        ]
+        let rules = JWTRules(try load(needed.merging(other) { $1 }).access.bearer)
+        #expect(rules.algorithms == [.edDSA, .ps384] && rules.types == ["at+jwt"])
+        #expect(rules.userClaim == "email" && rules.leeway == 120)
+        for (key, text) in [("issuer", "a b"), ("issuer", "<a>"), ("algorithms", "HS256"), ("algorithms", "none")] {
+            #expect(fault(["bearer.\(key)": text]).contains("; allowed is "), "\(key): \(text)")
+        }
     }
 }

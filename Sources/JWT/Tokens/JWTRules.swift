@@ -14,7 +14,7 @@ package struct JWTRules: Hashable, Sendable {
     package let leeway: Int64
 
     /// Longest leeway, in seconds.
-    package static let leewayLimit: Int64 = 600
+    package static let leewayLimit: Int64 = 300
 
     /// - Parameters:
     ///   - issuers: At least one, each usable by `isUsable(issuer:)`.

@@ -5,8 +5,8 @@ internal import Synchronization
 /// as the list of what to check.
 ///
 /// The key decides the algorithm, never the token. Nothing of the claims is read before the signature was verified.
-/// Immutable; any thread, several at once. A verification takes some 50 to 150 µs, nearly all of
-/// them for the signature; `VerifiedTokens` saves most verifications.
+/// Immutable; any thread, several at once. Most of a verification is OpenSSL's work on the signature: on the machine of the
+/// benchmarks 15 µs for RSA with 2048 bits, 50 µs for ES256 and 75 µs for Ed25519, which `VerifiedTokens` saves.
 package final class JWTVerifier: Sendable {
     package let rules: JWTRules
     package let keys: JWTKeySet

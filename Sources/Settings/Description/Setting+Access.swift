@@ -50,7 +50,8 @@ extension Setting {
 
     private static let bearer = [
         Setting(
-            "access.bearer.issuer", \.access.bearer.issuers, .texts("issuers, such as https://login.example.com"),
+            "access.bearer.issuer", \.access.bearer.issuers,
+            .texts("issuers, such as https://login.example.com", where: JWTRules.isUsable(issuer:)),
             takesEffect: .atStart,
             """
             The issuers of JWTs, exactly as in their claim iss. With several issuers, the user is the pair of issuer and
@@ -76,18 +77,21 @@ extension Setting {
         Setting(
             "access.bearer.algorithms", \.access.bearer.algorithms,
             .list(
-                JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "), JWTAlgorithm.init(rawValue:),
+                JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "), { JWTAlgorithm(name: $0.utf8) },
                 \.rawValue
             ),
             takesEffect: .atStart,
-            "The signature algorithms of JWTs that are accepted; a key is used with its own algorithm only."
+            """
+            The signature algorithms of JWTs that are accepted. A key is used with one algorithm only: that of its alg, or
+            else the first one in this list for its kind. EdDSA is Ed25519.
+            """
         ),
         Setting(
             "access.bearer.types", \.access.bearer.types, .list("types, such as at+jwt", nonempty, { $0 }),
             takesEffect: .atStart,
             """
             The types (typ in the header) of JWTs that are accepted, in any case. Leave only at+jwt if your issuer
-            writes it (RFC 9068): an ID token is then refused.
+            writes it (RFC 9068): an ID token is then refused. With JWT, a token without a type is accepted too.
             """
         ),
         Setting(
@@ -96,7 +100,7 @@ extension Setting {
             "The claim of a JWT that is the user. Choose one that the issuer never gives to another person."
         ),
         Setting(
-            "access.bearer.leeway", \.access.bearer.leeway, .duration(.zero ... .seconds(300)),
+            "access.bearer.leeway", \.access.bearer.leeway, .duration(.zero ... .seconds(JWTRules.leewayLimit)),
             takesEffect: .atStart,
             "By how much the issuer's clock may differ from this machine's."
         ),
@@ -179,7 +183,9 @@ extension Setting {
 
 extension SettingFormat where Value == [String] {
     /// Any number of texts, none of them empty.
-    fileprivate static func texts(_ allowed: String) -> SettingFormat {
-        listOrNone([""], "\(allowed), or an empty list", { $0.isEmpty ? nil : $0 }, { $0 })
+    fileprivate static func texts(
+        _ allowed: String, where isAllowed: @escaping @Sendable (String) -> Bool = { _ in true }
+    ) -> SettingFormat {
+        listOrNone([""], "\(allowed), or an empty list", { $0.isEmpty || !isAllowed($0) ? nil : $0 }, { $0 })
     }
 }

@@ -1,0 +1,13 @@
+package import JWT
+
+extension JWTRules {
+    /// What the settings ask of tokens.
+    ///
+    /// - Parameter bearer: Settings of mode `bearer`, with which reading the settings succeeded.
+    package init(_ bearer: Settings.Bearer) {
+        self.init(
+            issuers: bearer.issuers, audiences: bearer.audiences, algorithms: bearer.algorithms, types: bearer.types,
+            userClaim: bearer.userClaim, leeway: Int64(bearer.leeway.components.seconds)
+        )
+    }
+}

@@ -25,7 +25,7 @@ package enum JWTKeyError: Error, Hashable, CustomStringConvertible {
             "has the private part of key \(position) (member \(member)), with which anybody could sign tokens; give the "
                 + "public keys only, and replace that key at the issuer if others could read it"
         case .conflictingKeys(let position, let keyID):
-            "gives key \(position) the kid \(keyID ?? "") of another key; each key needs its own"
+            "gives key \(position) the kid of another key\(keyID.map { " (\($0))" } ?? ""); each key needs its own"
         case .noUsableKey(let skipped):
             skipped.isEmpty
                 ? "has no keys; give at least one public key"

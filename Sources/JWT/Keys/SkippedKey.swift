@@ -13,7 +13,7 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
         case unknownAlgorithm
         /// `alg` belongs to another kind of key.
         case algorithmOfAnotherType(JWTAlgorithm)
-        /// The settings allow the key's algorithm not, or none for this kind of key.
+        /// The settings do not allow the key's algorithm, or none for this kind of key.
         case algorithmNotAllowed
         /// The member is missing, is not a string, or not strict base64url of the right length.
         case malformed(member: String)

@@ -112,3 +112,26 @@ struct AcceptedTokenTests {
         #expect(!JWTRules.isUsable(issuer: issuer))
     }
 }
+
+/// One verifier for all loops.
+struct SharedVerifierTests {
+    @Test func `several threads verify at once`() async {
+        let good = [
+            Issuer.token(), Issuer.token(#"{"alg":"RS256","kid":"rsa"}"#, by: Issuer.rsa),
+            Issuer.token(#"{"alg":"PS256","kid":"ps"}"#, by: Issuer.rsa, isPSS: true),
+            Issuer.token(#"{"alg":"EdDSA","kid":"ed"}"#, by: Issuer.ed25519),
+        ]
+        let forged = Issuer.token(by: Issuer.stranger)
+        await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    (0..<100).allSatisfy { round in
+                        Issuer.verifier.rejection(good[round % good.count]) == nil
+                            && Issuer.verifier.rejection(forged) == .signature
+                    }
+                }
+            }
+            for await isRight in group { #expect(isRight) }
+        }
+    }
+}

@@ -14,6 +14,7 @@ import pytest
 from certificates import certificate_until, make_certificate
 from contract import STORED
 from http_client import exchange, post
+from issuer import Issuer, Key
 from server_process import Server, binary, clean_environment, run
 from test_durability import small_disk  # noqa: F401, a fixture
 
@@ -437,3 +438,31 @@ def test_colors_are_for_terminals(tmp_path, environment, is_colored):
     os.close(terminal)
     assert process.wait(30) == 0 and b"Versions" in printed
     assert (b"\x1b[32m" in printed) == is_colored
+
+
+# Keys of JWTs
+
+def test_the_keys_of_jwts_are_read(tmp_path):
+    issuer = Issuer()
+    path = issuer.publish(tmp_path / "jwks.json")
+    file = tmp_path / "token-cache.yaml"
+    file.write_text(f"data_directory: {tmp_path / 'data'}\naccess:\n  mode: bearer\n  bearer:\n    issuer: {issuer.url}\n"
+                    f"    audience: token-cache\n    keys_file: {path}\n")
+
+    def examined(*keys):
+        if keys:
+            Path(path).write_text(json.dumps({"keys": keys}), encoding="utf-8")
+        return examine("--config", str(file))
+
+    assert said(examined(), "JWT keys") == f"{path} has 1 key"
+    weak, key = Key("RS256", "weak", bits=1024).jwk(), issuer.keys[0].jwk()
+    report = examined(key, weak, Key("ES384", "other").jwk(use="enc"))
+    assert "1024 bits" in said(report, "JWT keys", "warning") and "use is not sig" in said(report, "JWT keys")
+    assert problems(report) == []
+    only_problem(examined(weak), "JWT keys", "no usable key")
+    only_problem(examined(issuer.keys[0].jwk(d="AA")), "JWT keys", "private part of key 1")
+    examined(key)
+    Path(path).chmod(0o666)
+    only_problem(examined(), "JWT keys", "others may write")
+    Path(path).unlink()
+    only_problem(examined(), "JWT keys", "cannot be read")

@@ -29,7 +29,7 @@ package enum JWTKeyError: Error, Hashable, CustomStringConvertible {
         case .noUsableKey(let skipped):
             skipped.isEmpty
                 ? "has no keys; give at least one public key"
-                : "has no usable key: " + skipped.map(\.description).joined(separator: "; ")
+                : "has no usable key (\(skipped.map(\.description).joined(separator: ", "))); give a public key for signatures"
         }
     }
 }

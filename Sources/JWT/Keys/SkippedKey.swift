@@ -27,6 +27,16 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
         case repeated
         /// No token could name it among several keys.
         case withoutKeyID
+
+        /// Whether something is wrong with the key; false for one that is only meant for something else.
+        package var isFault: Bool {
+            switch self {
+            case .unknownType, .unknownCurve, .notForSignatures, .unknownAlgorithm, .algorithmNotAllowed, .repeated:
+                false
+            case .symmetric, .algorithmOfAnotherType, .malformed, .modulusSize, .exponent, .invalidKey, .withoutKeyID:
+                true
+            }
+        }
     }
 
     /// Counted from 1.
@@ -66,7 +76,7 @@ extension SkippedKey.Reason: CustomStringConvertible {
         case .algorithmNotAllowed: "the settings do not allow its algorithm"
         case .malformed(let member): "its \(member) is missing or malformed"
         case .modulusSize(let bits):
-            "its modulus has \(bits) bits; \(JWK.modulusBits.lowerBound) to \(JWK.modulusBits.upperBound) are accepted"
+            "its modulus has \(bits) bits, and \(JWK.modulusBits.lowerBound) to \(JWK.modulusBits.upperBound) are accepted"
         case .exponent: "its exponent is not an odd number from 3 to 4294967295"
         case .invalidKey: "its numbers do not make a valid key (a point off its curve, or a modulus that is none)"
         case .repeated: "the set has the same key before"

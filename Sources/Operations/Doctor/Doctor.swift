@@ -57,6 +57,7 @@ package struct Doctor: Sendable {
         findings += FolderCheck.findings(directory, storeFiles: provider.fileNames)
         findings += await StoreCheck(settings, provider.examiner, directory: directory, server: server).findings()
         findings += CertificateCheck.findings(settings, now: Int64(time(nil)))
+        findings += KeySetCheck.findings(settings)
         findings += MachineCheck.findings(settings, server)
         let values = Setting.all.map {
             DoctorReport.Value(key: $0.key, value: $0.show(settings), origin: loaded.origins[$0.key] ?? "default")

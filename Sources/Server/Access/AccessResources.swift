@@ -3,14 +3,6 @@ internal import Settings
 package import TokenService
 internal import TokenStore
 
-extension JWTRules {
-    fileprivate init(_ settings: Settings.Bearer) {
-        self.init(
-            issuers: settings.issuers, audiences: settings.audiences, algorithms: settings.algorithms,
-            types: settings.types, userClaim: settings.userClaim, leeway: settings.leeway.components.seconds)
-    }
-}
-
 /// What all loops share to find out who a request is from: caches, limits and the files of keys.
 ///
 /// Any thread.

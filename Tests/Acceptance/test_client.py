@@ -9,17 +9,34 @@ from pathlib import Path
 import pytest
 
 from contract import STORED, fresh_id
-from devices import Devices, REPOSITORY
+from devices import Devices, DevicesWithSessions, REPOSITORY
 from http_client import FORM, exchange, lines
 
 LOGGED_IN, CACHED = "open, after the user has logged in", "open, without a login"
 SWIFT = pytest.mark.skipif(not shutil.which("swift"), reason="the Swift toolchain is missing")
 
 
+@pytest.fixture(name="begin", params=[Devices, DevicesWithSessions], ids=["open", "sessions"])
+def devices_of_any_user(request, serve, tmp_path):
+    """A function that makes the devices of a new user, or those of the same user after a restart of the server."""
+    settings = request.param.settings(tmp_path) if request.param is DevicesWithSessions else {}
+    servers = []
+
+    def make(restarted=None):
+        if restarted:
+            restarted.server = serve(settings, data=restarted.server.data)
+            return restarted
+        if not servers:
+            servers.append(serve(settings))
+        return request.param(tmp_path / "devices", servers[0], fresh_id())
+
+    return make
+
+
 @pytest.fixture(name="devices")
-def devices_of_one_user(serve, tmp_path):
-    """The devices of one user, with a server in mode `open`."""
-    return Devices(tmp_path / "devices", serve(), "--user", fresh_id())
+def devices_of_one_user(begin):
+    """The devices of one user."""
+    return begin()
 
 
 def test_the_second_device_starts_logged_in(devices):
@@ -43,34 +60,54 @@ def test_a_sign_out_and_a_new_token_are_learned_at_the_next_fetch(devices):
     assert devices.run("B", "open") == [CACHED]
 
 
-def test_two_users_side_by_side(devices):
-    other = Devices(devices.folder, devices.server, "--user", fresh_id())
-    tokens = [each.run("A", "login", "token")[1] for each in (devices, other)]
-    assert [each.run(name, "token") for name in "AB" for each in (devices, other)] == [[token] for token in tokens * 2]
-    assert other.run("A", "logout") == ["signed out"]
-    assert devices.run("A", "fetch") == [tokens[0]]
-    assert other.run("B", "fetch") == ["no token"]
+def test_two_users_side_by_side(begin):
+    users = begin(), begin()
+    tokens = [user.run("A", "login", "token")[1] for user in users]
+    assert [user.run(name, "token") for name in "AB" for user in users] == [[token] for token in tokens * 2]
+    assert users[1].run("A", "logout") == ["signed out"]
+    assert users[0].run("A", "fetch") == [tokens[0]]
+    assert users[1].run("B", "fetch") == ["no token"]
 
 
-def test_devices_work_while_the_server_is_down(serve, tmp_path):
-    server = serve()
-    devices = Devices(tmp_path / "devices", server, "--user", fresh_id())
+def test_devices_work_while_the_server_is_down(begin):
+    devices = begin()
     devices.run("A", "login")
-    assert server.stop() == 0
+    assert devices.run("B") == [CACHED]
+    shutil.rmtree(devices.folder / "B")
+    assert devices.server.stop() == 0
     assert devices.run("A") == [CACHED]
     extended, = devices.run("A", "refresh")
     assert devices.run("A", "fetch") == [extended]
     unknown, = devices.run("B", "fetch")
     assert unknown.startswith("unknown: the server cannot be reached")
-    devices.server = serve(data=server.data)
+    begin(devices)
     assert devices.run("A", "synchronize") == ["nothing waits"]
     assert devices.run("B", "fetch") == [extended]
     # Signing out without a network as well.
     assert devices.server.stop() == 0
     assert devices.run("A", "logout", "fetch") == ["signed out", "no token"]
-    devices.server = serve(data=server.data)
+    begin(devices)
     assert devices.run("A", "fetch") == ["no token"]
     assert devices.run("B", "fetch") == ["no token"]
+
+
+def test_what_waited_without_a_network_never_replaces_what_is_newer(begin):
+    devices = begin()
+    for name in "AB":
+        devices.run(name, "login")
+    assert devices.server.stop() == 0
+    older, = devices.run("A", "refresh")
+    begin(devices)
+    newer, = devices.run("B", "refresh")
+    assert older != newer
+    assert devices.run("A", "synchronize", "fetch") == ["nothing waits", newer]
+    assert devices.run("B", "fetch") == [newer]
+    # Nor does a sign-out from before a login.
+    assert devices.server.stop() == 0
+    assert devices.run("A", "logout") == ["signed out"]
+    begin(devices)
+    newest, = devices.run("B", "refresh")
+    assert devices.run("A", "fetch") == [newest]
 
 
 def test_a_device_that_was_killed_goes_on_where_it_was(devices, is_long):
@@ -105,17 +142,18 @@ def test_two_processes_share_one_device(devices):
     assert devices.run("B", "fetch") == [found]
 
 
-def test_what_the_guides_sample_has_stored_is_read(devices):
+def test_what_the_guides_sample_has_stored_is_read(serve, tmp_path):
+    server = serve()
     bodies = [json.loads(line) for line in
               (REPOSITORY / "Tests" / "Fixtures" / "sample-bodies.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(bodies) == 8
     for body in bodies:
         data = body["body"].encode()
         request = lines("POST /token.php HTTP/1.1", "Host: localhost", FORM, f"Content-Length: {len(data)}", body=data)
-        assert exchange(devices.server.address, request).body == STORED
+        assert exchange(server.address, request).body == STORED
         user = body["body"].split("&")[0].partition("=")[2]
         expected = "no token" if body["expires"] is None else body["body"].split('TokenKey":"')[1].split('"')[0]
-        assert Devices(devices.folder, devices.server, "--user", user).run("A", "fetch") == [expected]
+        assert Devices(tmp_path / "devices", server, user).run("A", "fetch") == [expected]
 
 
 def test_the_files_of_a_device_are_private(devices):
@@ -123,6 +161,60 @@ def test_the_files_of_a_device_are_private(devices):
     assert (devices.folder / "A").stat().st_mode & 0o777 == 0o700
     for file in (devices.folder / "A").iterdir():
         assert file.stat().st_mode & 0o777 == 0o600
+
+
+# Sessions
+
+
+@pytest.fixture(name="with_sessions")
+def devices_with_sessions(serve, tmp_path):
+    """The devices of one user, with a session each."""
+    return DevicesWithSessions(tmp_path / "devices", serve(DevicesWithSessions.settings(tmp_path)), fresh_id())
+
+
+def test_a_revoked_session_is_unknown_and_the_others_go_on(with_sessions):
+    devices = with_sessions
+    devices.run("A", "login")
+    _, token = devices.run("B", "open", "token")
+    status, _ = devices.ask("DELETE", f"/v1/sessions/{devices.session('B')[0]}")
+    assert status in (200, 204)
+    # What is on the device stays usable; without it, nobody is taken for signed out.
+    assert devices.run("B", "fetch", "open") == [token, CACHED]
+    shutil.rmtree(devices.folder / "B")
+    unknown, = devices.run("B", "fetch")
+    assert unknown.startswith("unknown: the session is unknown, expired or revoked (401)")
+    extended, = devices.run("A", "refresh")
+    # With a new session, it is as before.
+    del devices.sessions["B"]
+    assert devices.run("B", "fetch") == [extended]
+
+
+def test_sessions_end_everywhere_and_what_waits_goes_on_with_a_new_one(with_sessions):
+    devices = with_sessions
+    for name in "AB":
+        devices.run(name, "login")
+    status, _ = devices.ask("DELETE", f"/v1/users/{devices.user}/sessions")
+    assert status in (200, 204)
+    extended, = devices.run("A", "refresh")
+    shutil.rmtree(devices.folder / "B")
+    unknown, = devices.run("B", "fetch")
+    assert unknown.startswith("unknown: the session is unknown")
+    devices.sessions.clear()
+    assert devices.run("A", "synchronize") == ["nothing waits"]
+    assert devices.run("B", "fetch") == [extended]
+
+
+def test_the_apps_server_and_the_devices_see_the_same_token(with_sessions):
+    devices = with_sessions
+    _, token = devices.run("A", "login", "token")
+    status, stored = devices.ask("GET", f"/v1/users/{devices.user}/token")
+    assert status == 200 and token in json.dumps(stored)
+    status, _ = devices.ask("DELETE", f"/v1/users/{devices.user}/token")
+    assert status in (200, 204)
+    assert devices.run("A", "fetch") == ["no token"]
+
+
+# The package
 
 
 def copied_sources(folder):

@@ -121,9 +121,9 @@ import Testing
         try await layered().cache(old)
         server.fail(false)
         try await server.cache(new)
-        clock.advance(by: 120)
-        #expect(try await layered().fetch() == new)
+        try await layered().synchronize()
         #expect(server.information == new)
+        #expect(try await layered().fetch() == new)
         #expect(local.information == new)
         #expect(!isQueued)
         // Nor does a sign-out from before a login elsewhere.
@@ -173,6 +173,29 @@ import Testing
         #expect(local.information == expected)
         #expect(server.information == expected)
         #expect(!isQueued)
+    }
+
+    @Test func `many who fetch at once get the same answer, and wait for the same write`() async throws {
+        let one = token("one")
+        try await server.cache(one)
+        server.gate.shut()
+        let empty = layered()
+        let tasks = (0..<50).map { _ in Task { try await empty.fetch() } }
+        await server.gate.reached()
+        server.gate.open()
+        for task in tasks { #expect(try await task.value == one) }
+
+        server.fail()
+        let two = token("two", at: 1)
+        try await empty.cache(two)
+        server.fail(false)
+        server.gate.shut()
+        let later = layered()
+        let waiting = (0..<50).map { _ in Task { try await later.fetch() } }
+        await server.gate.reached()
+        server.gate.open()
+        for task in waiting { #expect(try await task.value == two) }
+        #expect(server.information == two)
     }
 
     @Test func `a queue that cannot be read is unknown`() async throws {

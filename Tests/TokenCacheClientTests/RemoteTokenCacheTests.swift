@@ -85,7 +85,9 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         await #expect(throws: SignedOutOfTheApp.self) { try await cache.fetch() }
     }
 
-    @Test(arguments: ["", "a\u{0}b", "a<b", String(repeating: "é", count: 513)])
+    @Test(arguments: [
+        "", "a\u{0}b", "a<b", String(repeating: "é", count: 513), "tcs_" + String(repeating: "x", count: 43),
+    ])
     func `ids that the server would refuse or change are refused`(id: String) throws {
         #expect {
             try remote(.uniqueID(id), .urlSession)

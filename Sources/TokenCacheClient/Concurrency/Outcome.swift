@@ -15,8 +15,11 @@ final class Outcome<Value: Sendable>: Sendable {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 let finished = state.withLock { state -> Result<Value, any Error>? in
-                    if case .finished(let result) = state { return result }
-                    state = .awaited(continuation)
+                    switch state {
+                    case .finished(let result): return result
+                    case .awaited: preconditionFailure("two tasks wait for one outcome")
+                    case .open: state = .awaited(continuation)
+                    }
                     return nil
                 }
                 if let finished { continuation.resume(with: finished) }

@@ -22,8 +22,7 @@ extension LayeredTokenCache {
     /// - Throws: Why something still waits: what the server's cache throws, or `TokenCacheError` if the queue cannot be read.
     public func synchronize() async throws {
         while let entry = try queue.read() {
-            let outcome = waiting[entry.write.id] ?? Outcome<Void>()
-            waiting[entry.write.id] = outcome
+            let outcome = outcome(of: entry.write.id)
             send()
             do {
                 try await outcome.value()
@@ -36,8 +35,7 @@ extension LayeredTokenCache {
 
     /// Sends, and waits a moment for a write.
     func wait(for id: String) async {
-        let outcome = waiting[id] ?? Outcome<Void>()
-        waiting[id] = outcome
+        let outcome = outcome(of: id)
         send()
         try? await withTimeLimit(patience, clock: clock) { try await outcome.value() }
     }
@@ -72,9 +70,9 @@ extension LayeredTokenCache {
 
     /// Lets those who wait go on: their write is in the queue, or a later one has taken its place.
     private func releaseAll(but id: String? = nil) {
-        for (other, outcome) in waiting where other != id {
+        for (other, outcomes) in waiting where other != id {
             waiting[other] = nil
-            outcome.finish(.success(()))
+            for outcome in outcomes { outcome.finish(.success(())) }
         }
     }
 
@@ -91,8 +89,9 @@ extension LayeredTokenCache {
     // MARK: - One write
 
     private func send(_ write: WriteQueue.Write) async throws -> SendResult {
-        // Made just now and with nothing known: it replaces what is there.
-        let isFirstTry = failures == 0 && waiting[write.id] != nil && now().timeIntervalSince(write.madeAt) < 60
+        // Made just now and with nothing known, it replaces what is there.
+        let isFirstTry = untried == write.id
+        untried = nil
         if write.base == .anything, !isFirstTry { return try await compareAndSend(write) }
         do {
             return .sent(try await remote.write(write.information, replacing: write.base))

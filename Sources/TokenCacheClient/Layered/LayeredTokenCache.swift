@@ -30,8 +30,12 @@ public actor LayeredTokenCache: TokenCaching {
     var base = TokenBase.anything
     /// How many writes there were, so that an answer that was asked for before them is not taken for the present.
     private var writeCount = 0
-    /// Those who wait for their write to be sent, by its id.
-    var waiting: [String: Outcome<Void>] = [:]
+    /// Those who wait for a write to be sent, by its id.
+    var waiting: [String: [Outcome<Void>]] = [:]
+    /// The question to the server that is under way, and how many writes there were before it.
+    private var asking: (writes: Int, task: Task<TokenInformation?, any Error>)?
+    /// The write that was made just now and has not been tried yet.
+    var untried: String?
     var isSending = false
     var failures = 0
     var retry: Task<Void, Never>?
@@ -71,11 +75,10 @@ public actor LayeredTokenCache: TokenCaching {
     public func fetch() async throws -> TokenInformation? {
         if let entry = try queue.read() { return try await fetch(after: entry) }
         let kept = try? await local.fetch()
-        let count = writeCount
-        let asking = Task { try await self.ask(asOf: count) }
-        guard let kept else { return try await asking.value }
+        let asked = ask()
+        guard let kept else { return try await asked.value }
         do {
-            return try await withTimeLimit(patience, clock: clock) { try await asking.value }
+            return try await withTimeLimit(patience, clock: clock) { try await asked.value }
         } catch let error where !(error is CancellationError) {
             // A late answer still comes, and is kept for the next time.
             return kept
@@ -98,6 +101,18 @@ public actor LayeredTokenCache: TokenCaching {
         } else {
             try await local.clear()
         }
+    }
+
+    /// Asks the server, once for all who ask at the same time.
+    private func ask() -> Task<TokenInformation?, any Error> {
+        let count = writeCount
+        if let asking, asking.writes == count { return asking.task }
+        let task = Task {
+            defer { if asking?.writes == count { asking = nil } }
+            return try await ask(asOf: count)
+        }
+        asking = (count, task)
+        return task
     }
 
     /// Asks the server, and keeps its answer on this device unless something was written meanwhile.
@@ -149,28 +164,35 @@ public actor LayeredTokenCache: TokenCaching {
     }
 
     private func write(_ information: TokenInformation?) async throws {
-        let write = try await turns.run { try await self.enqueue(information) }
-        let outcome = Outcome<Void>()
-        waiting[write.id] = outcome
+        let outcome = try await turns.run { try await self.enqueue(information) }
         send()
         do {
             try await withTimeLimit(patience, clock: clock) { try await outcome.value() }
         } catch TokenCacheError.timedOut {
             // It is in the queue.
-            waiting[write.id] = nil
         }
     }
 
-    private func enqueue(_ information: TokenInformation?) async throws -> WriteQueue.Write {
+    /// Returns what will become of the write; it could be sent before this returns.
+    private func enqueue(_ information: TokenInformation?) async throws -> Outcome<Void> {
         let write = WriteQueue.Write(information: information, base: base, madeAt: now())
         try queue.write(write)
+        let outcome = outcome(of: write.id)
+        untried = write.id
         writeCount += 1
         if let information {
             try await local.cache(information)
         } else {
             try await local.clear()
         }
-        return write
+        return outcome
+    }
+
+    /// What will become of a write, for one who waits.
+    func outcome(of id: String) -> Outcome<Void> {
+        let outcome = Outcome<Void>()
+        waiting[id, default: []].append(outcome)
+        return outcome
     }
 
     /// Ends a write that has reached the server or was overtaken there.
@@ -181,11 +203,12 @@ public actor LayeredTokenCache: TokenCaching {
             writeCount += 1
             if isLast { await keep(current.information) }
         }
-        let outcome = waiting.removeValue(forKey: entry.write.id)
-        switch result {
-        case .sent: outcome?.finish(.success(()))
-        case .overtaken(let current):
-            outcome?.finish(.failure(TokenCacheError.conflict(current: current.information)))
+        for outcome in waiting.removeValue(forKey: entry.write.id) ?? [] {
+            switch result {
+            case .sent: outcome.finish(.success(()))
+            case .overtaken(let current):
+                outcome.finish(.failure(TokenCacheError.conflict(current: current.information)))
+            }
         }
     }
 }

@@ -2,6 +2,9 @@ extension RemoteTokenCache {
     /// Whom the server stores the token for.
     public enum Identity: Sendable {
         /// The user's unique id: whoever knows it can read and replace the token (the server's mode `open`).
+        ///
+        /// Not for sessions: if one that has ended comes in place of an id, the server answers old apps as if nothing were
+        /// stored, which would be taken for a sign-out.
         case uniqueID(String)
         /// A session that your own server made for the user. The closure supplies it for each request, and is sent as
         /// `Authorization: Bearer`; what it throws, the cache throws.
@@ -15,6 +18,10 @@ extension RemoteTokenCache {
             throw .invalidID("it has \(id.utf8.count) bytes in UTF-8, and at most 1,024 are allowed")
         }
         if id.utf8.contains(0) { throw .invalidID("it contains a NUL character") }
+        // `tcs_` and 43 characters of base64url are a session of token-cache.
+        if id.hasPrefix("tcs_"), id.utf8.count == 47 {
+            throw .invalidID("it is a session, which must be passed as one")
+        }
         // The server would remove what looks like a tag, so that two ids could become one.
         if id.utf8.contains(UInt8(ascii: "<")) { throw .invalidID("it contains <, which begins a tag") }
     }

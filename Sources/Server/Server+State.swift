@@ -28,9 +28,14 @@ extension Server {
     /// Warnings about certificates that clients refuse now or within 14 days.
     package var certificateWarnings: [String] { reloader.certificateWarnings }
 
-    /// Warnings about settings with which tokens may cross a network in plain text.
+    /// Warnings about settings with which strangers may read tokens, here or on their way through a network.
     package var exposureWarnings: [String] {
         var warnings: [String] = []
+        let exposed = listeners.all.filter { !$0.listener.isLocal }.map(\.name)
+        if settingsInForce.access.mode == .open && !exposed.isEmpty {
+            let advice = "set access.mode, or let only clients that you trust reach it"
+            warnings.append("\(AccessMode.openWarning(exposed)); \(advice)")
+        }
         for listener in listeners.all where !listener.listener.isLocal && listener.tls == nil {
             warnings.append(
                 """

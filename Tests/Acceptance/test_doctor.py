@@ -209,6 +209,35 @@ def test_certificates_are_looked_at(stopped, tmp_path):
     only_problem(with_certificate(stopped, good, dated_key), "Certificates", "private key .*0644")
 
 
+def test_open_access_is_warned_of_where_other_machines_reach_it():
+    warned = "access.mode is open, and other machines reach 0.0.0.0:0: whoever knows or guesses an id reads and overwrites its token"
+    reached = examine(environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0,0.0.0.0:0,unix:/tmp/none/a"})
+    assert said(reached, "Access", "warning") == warned
+    local = examine(environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0,[::1]:0"})
+    assert "only this machine reaches" in said(local, "Access") and said(local, "Access", "warning") == ""
+    header = examine(environment={
+        "TOKEN_CACHE_LISTEN": "0.0.0.0:0", "TOKEN_CACHE_ACCESS_MODE": "header",
+        "TOKEN_CACHE_ACCESS_HEADER_NAME": "Remote-User", "TOKEN_CACHE_TRUSTED_PROXIES": "10.0.0.1"})
+    assert said(header, "Access") == "access.mode is header" and said(header, "Access", "warning") == ""
+
+
+def test_api_keys_are_looked_at(tmp_path):
+    file = tmp_path / "api-keys"
+    environment = {"TOKEN_CACHE_ACCESS_MODE": "session", "TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)}
+    only_problem(examine(environment=environment), "Access", f"{file} of access.api.keys_file does not exist")
+    secrets = [run("access", "keys", "add", name, "--scope", scope, environment=environment).stdout.strip()
+               for name, scope in [("reader", "tokens:read"), ("backend", "sessions")]]
+    fine = examine(environment=environment)
+    assert problems(fine) == [] and f"{file} has 2 API keys" in said(fine, "Access")
+    assert said(fine, "Access", "warning") == "" and not any(secret in json.dumps(fine) for secret in secrets)
+    run("access", "keys", "remove", "backend", environment=environment)
+    file.write_text(file.read_text().replace("}", ',"expires":7}'))
+    warned = said(examine(environment=environment), "Access", "warning")
+    assert "API keys that have expired: reader" in warned and "no valid API key has the scope sessions" in warned
+    file.chmod(0o666)
+    only_problem(examine(environment=environment), "Access", "can be changed by other users")
+
+
 def test_the_key_ring_has_to_be_there_and_the_right_one(stopped, serve):
     ring = stopped.data / "keys"
     own = ring.read_bytes()

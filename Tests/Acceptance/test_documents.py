@@ -101,7 +101,7 @@ def test_every_command_is_one_of_the_program_and_has_these_flags(document, comma
     for span in code(document):
         for line in re.findall(r"(?:^|[$&;] |-- )token-cache ((?:[a-z][a-z-]*)(?: [^#|&;]*)?)", span):
             words = line.split()
-            name = " ".join(words[:2]) if " ".join(words[:2]) in commands else words[0]
+            name = next((name for count in (3, 2) if (name := " ".join(words[:count])) in commands), words[0])
             flags = {word.partition("=")[0] for word in words if word.startswith("-") and len(word) > 1}
             if name not in commands or flags - commands[name]:
                 unknown.append(line)

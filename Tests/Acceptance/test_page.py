@@ -79,7 +79,7 @@ def test_nothing_is_warned_of_by_default(server):
 def test_what_is_risky_is_warned_of(serve):
     server = serve({**ADMINISTRATION, **UNSEALED, "listen": "0.0.0.0:0", "https": {"mode": "off"}})
     assert [text.split(" ")[0] for text in warnings(server)] == [
-        f"http://0.0.0.0:{server.address[1]}", "https.mode", "sealing.enabled"]
+        "access.mode", f"http://0.0.0.0:{server.address[1]}", "https.mode", "sealing.enabled"]
 
 
 def test_a_certificate_that_soon_expires_is_warned_of(serve, tmp_path):

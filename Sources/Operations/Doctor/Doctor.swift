@@ -54,6 +54,7 @@ package struct Doctor: Sendable {
         findings += Self.contradictions(settings)
         findings += server.findings(version: version)
         findings += ListenerCheck.findings(settings, server)
+        findings += AccessCheck.findings(settings, now: Int64(time(nil)))
         findings += FolderCheck.findings(directory, storeFiles: provider.fileNames)
         findings += await StoreCheck(settings, provider.examiner, directory: directory, server: server).findings()
         findings += CertificateCheck.findings(settings, now: Int64(time(nil)))

@@ -10,4 +10,14 @@ package enum AccessMode: String, Sendable, CaseIterable {
     case header
     /// A name in the certificate of the client.
     case certificate
+
+    /// What mode `open` means where other machines reach the server.
+    ///
+    /// - Parameter listeners: The addresses that they reach.
+    package static func openWarning(_ listeners: [String]) -> String {
+        """
+        access.mode is open, and other machines reach \(listeners.joined(separator: ", ")): whoever knows or guesses an id \
+        reads and overwrites its token
+        """
+    }
 }

@@ -76,7 +76,8 @@ let package = Package(
 
         // From here on, each module may import those above it.
         .target(
-            name: "TokenService", dependencies: ["Cryptography", "HTTP", "JSON", "JWT", "System", "TokenStore"],
+            name: "TokenService",
+            dependencies: ["Audit", "Cryptography", "HTTP", "JSON", "JWT", "System", "TokenStore"],
             swiftSettings: strict
         ),
         .target(

@@ -65,7 +65,7 @@ def test_requests_are_counted_by_method_status_and_code(server):
         (get("a"), requests("GET")),
         (get("nobody"), requests("GET", 50002)),
         (get("a", path="/nowhere"), requests("GET", 40400, 404)),
-        (lines("DELETE /token HTTP/1.1", "Host: localhost"), requests("other", 50003)),
+        (lines("DELETE /token HTTP/1.1", "Host: localhost"), requests("DELETE", 50003)),
         (lines("GET /token HTTP/1.1"), requests("GET", 40000, 400)),
         (get("a", "X-Forwarded-Proto: http"), requests("GET", "none", 302)),
     ]

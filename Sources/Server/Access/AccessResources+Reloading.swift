@@ -21,7 +21,10 @@ extension AccessResources {
         do throws(JWTKeyFileError) {
             if let keys = try jwtKeys?.reloadIfChanged() {
                 logger.notice("the keys for JWTs have changed, there are \(keys.count) now")
-                for skipped in keys.skipped { logger.warning("a key for JWTs is not used: \(skipped)") }
+                // Keys for encryption are usual in such files.
+                for skipped in keys.skipped where skipped.reason.isFault {
+                    logger.warning("a key for JWTs is not used: \(skipped)")
+                }
             }
         } catch {
             logger.error("the keys for JWTs in use stay: \(error)")

@@ -42,7 +42,7 @@ enum APIResource: Hashable {
         } else if bytes.equals(first, "users"), segments.count > 1 {
             let user = try Self.user(segments[1], in: bytes)
             if segments.count == 2 {
-                throw .unknown
+                self = .user(user)
             } else if bytes.equals(segments[2], "sessions") {
                 self = .sessionsOfUser(user)
             } else if bytes.equals(segments[2], "token") {

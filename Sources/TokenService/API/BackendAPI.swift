@@ -1,3 +1,4 @@
+internal import Audit
 internal import Cryptography
 internal import Glibc
 internal import HTTP
@@ -107,10 +108,8 @@ package final class BackendAPI {
     // MARK: - Operations
 
     private func perform(_ operation: APIOperation, _ call: Call, _ body: JSONBody?) -> Answer {
-        let (action, user) = Self.record(of: operation, body)
-        guard guardian.canRecord(action) else {
-            return recorded(.now(AccessFailure.unrecorded.response(in: .field, isWrite: false)), action, user, call)
-        }
+        let action = Self.action(of: operation)
+        if let answer = guardian.unrecorded(action, in: .field, isWrite: true) { return answer }
         switch operation {
         case .createSession: return createSession(call, body)
         case .endSession(let id): return endSession(id, call)
@@ -128,21 +127,21 @@ package final class BackendAPI {
         }
     }
 
-    private static func record(of operation: APIOperation, _ body: JSONBody?) -> (AuditAction, user: [UInt8]?) {
+    private static func action(of operation: APIOperation) -> AuditEvent.Action {
         switch operation {
-        case .createSession: (.createSession, body?.user)
-        case .endSession: (.endSession, nil)
-        case .listSessions(let user): (.listSessions, user)
-        case .endSessions(let user): (.endSessions, user)
-        case .readToken(let user): (.read, user)
-        case .storeToken(let user): (.store, user)
-        case .removeToken(let user): (.remove, user)
-        case .erase(let user): (.erase, user)
+        case .createSession: .createSession
+        case .endSession: .endSession
+        case .listSessions: .listSessions
+        case .endSessions: .endSessions
+        case .readToken: .read
+        case .storeToken: .store
+        case .removeToken: .remove
+        case .erase: .erase
         }
     }
 
     private func recorded(
-        _ answer: Answer, _ action: AuditAction, _ user: [UInt8]?, session: SessionKey? = nil, _ call: Call
+        _ answer: Answer, _ action: AuditEvent.Action, _ user: [UInt8]?, session: SessionID? = nil, _ call: Call
     ) -> Answer {
         guardian.recorded(answer, action, byKey: call.key.name, user, session, from: call.address, call.requestID)
     }
@@ -180,7 +179,7 @@ package final class BackendAPI {
         let handle = service.handle
         let answer: Answer = pending(
             call, { handle.createSession(new, completion: $0) }, then: { .now(.created(secret, $0)) })
-        return recorded(answer, .createSession, user, session: key, call)
+        return recorded(answer, .createSession, user, session: id, call)
     }
 
     private func list(_ user: [UInt8], _ call: Call) -> Answer {
@@ -195,7 +194,8 @@ package final class BackendAPI {
             call, { handle.endSession(id: id, completion: $0) },
             // Only the store knows whose it was.
             then: { [self] ended in
-                recorded(.now(ended == nil ? .noSession : Response(.stored)), .endSession, ended?.user, call)
+                recorded(
+                    .now(ended == nil ? .noSession : Response(.stored)), .endSession, ended?.user, session: id, call)
             })
     }
 
@@ -232,8 +232,6 @@ package final class BackendAPI {
 
     private func erase(_ user: [UInt8], _ call: Call) -> Answer {
         let handle = service.handle
-        return pending(
-            call, { handle.endSessions(of: user, completion: $0) },
-            then: { .now(.erased(Erasure(hadToken: false, sessions: $0))) })
+        return pending(call, { handle.erase(user, completion: $0) }, then: { .now(.erased($0)) })
     }
 }

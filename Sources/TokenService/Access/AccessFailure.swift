@@ -33,6 +33,9 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
         }
     }
 
+    /// Whether it is written in the audit log: what nobody can cause any number of without a credential.
+    var isRecorded: Bool { isGuess || self == .expired || self == .otherUser || self == .scope }
+
     /// Where a request has its credential, which decides how it is told of a failure.
     package enum Place: Sendable {
         /// In `unique_id`, as apps that were made for `token.php` do. They only read the JSON of an answer with status 200.

@@ -1,3 +1,4 @@
+internal import Audit
 internal import HTTP
 internal import System
 internal import TokenStore
@@ -32,7 +33,7 @@ package final class AccessGuard {
         if failure.isGuess, let limited = limit(address) { return .now(limited) }
         note(failure)
         let answer = Answer.now(failure.response(in: place, isWrite: isWrite))
-        return answer
+        return recorded(answer, failure, in: place, isWrite: isWrite, from: address, requestID)
     }
 
     /// Counts a failure of an address.
@@ -49,20 +50,72 @@ package final class AccessGuard {
 // MARK: - Audit log
 
 extension AccessGuard {
-    /// Whether an action is written in the audit log.
-    func records(_ action: AuditAction) -> Bool { false }
+    /// Whether an action that succeeds is written in the audit log.
+    func records(_ action: AuditEvent.Action) -> Bool { trail?.records(action) ?? false }
 
-    /// False if an action has to be recorded and cannot be.
-    func canRecord(_ action: AuditAction) -> Bool { true }
+    /// The answer to a request for something that would have to be recorded and cannot be; nil if it can.
+    func unrecorded(
+        _ action: AuditEvent.Action, in place: AccessFailure.Place, isWrite: Bool
+    ) -> Answer? {
+        guard let trail, !trail.canRecord(action) else { return nil }
+        note(.unrecorded)
+        return .now(AccessFailure.unrecorded.response(in: place, isWrite: isWrite))
+    }
 
-    func names(of session: UserSession) -> AuditNames? { nil }
+    /// What stands for a session in the audit log; nil without one.
+    func names(of session: UserSession) -> AuditTrail.Names? {
+        trail?.names(user: session.user, session: session.id)
+    }
 
+    /// Has an app's request recorded.
     func recorded(
-        _ answer: Answer, _ action: AuditAction, by grant: Grant, from address: IPAddress?, _ requestID: RequestID
-    ) -> Answer { answer }
+        _ answer: Answer, _ action: AuditEvent.Action, by grant: Grant, isWrite: Bool, from address: IPAddress?,
+        _ requestID: RequestID
+    ) -> Answer {
+        guard let trail else { return answer }
+        let names = grant.session?.auditNames ?? trail.names(user: grant.user)
+        return trail.recorded(
+            answer, action, orElse: { [self] in unrecorded(in: grant.place, isWrite: isWrite) },
+            { outcome in
+                AuditEvent(
+                    action, outcome, by: .user, user: names.user, session: names.session,
+                    address: address?.description, requestID: requestID.text)
+            })
+    }
 
+    /// Has a request of an app's server recorded.
     func recorded(
-        _ answer: Answer, _ action: AuditAction, byKey name: String, _ user: [UInt8]?, _ session: SessionKey?,
+        _ answer: Answer, _ action: AuditEvent.Action, byKey name: String, _ user: [UInt8]?, _ session: SessionID?,
         from address: IPAddress?, _ requestID: RequestID
-    ) -> Answer { answer }
+    ) -> Answer {
+        guard let trail else { return answer }
+        let names = trail.names(user: user, session: session)
+        return trail.recorded(
+            answer, action, orElse: { [self] in unrecorded(in: .field, isWrite: true) },
+            { outcome in
+                AuditEvent(
+                    action, outcome, by: .apiKey(name), user: names.user, session: names.session,
+                    address: address?.description, requestID: requestID.text)
+            })
+    }
+
+    /// Has a refusal recorded.
+    private func recorded(
+        _ answer: Answer, _ failure: AccessFailure, in place: AccessFailure.Place, isWrite: Bool,
+        from address: IPAddress?, _ requestID: RequestID
+    ) -> Answer {
+        guard let trail, failure.isRecorded else { return answer }
+        return trail.recorded(
+            answer, .authenticate, orElse: { [self] in unrecorded(in: place, isWrite: isWrite) },
+            { _ in
+                AuditEvent(
+                    .authenticate, .denied(failure.rawValue), by: .none, address: address?.description,
+                    requestID: requestID.text)
+            })
+    }
+
+    private func unrecorded(in place: AccessFailure.Place, isWrite: Bool) -> Response {
+        note(.unrecorded)
+        return AccessFailure.unrecorded.response(in: place, isWrite: isWrite)
+    }
 }

@@ -1,16 +1,137 @@
+package import Audit
+internal import Cryptography
 internal import HTTP
 internal import TokenStore
 
-/// What somebody did.
-enum AuditAction: String {
-    case read, store, remove, createSession, endSession, listSessions, endSessions, erase, authenticate
-}
-
-/// What stands in the audit log for a user and a session.
-struct AuditNames: Sendable {
-    let user: [UInt8]
-    let session: [UInt8]
-}
-
+/// The events of a loop's turn, and the answers that wait until these are in the audit log.
+///
+/// What a client without a credential can cause any number of is not recorded: requests without a credential, with two
+/// different ones, and those beyond `access.failures`. The metrics count them.
+///
+/// Belongs to one loop's thread.
 package final class AuditTrail {
+    private let log: AuditLog
+    private let recorded: AuditEvents
+    private let isRequired: Bool
+    private let hasher: AuditHasher
+    private var events: [AuditEvent] = []
+    private var waiting: [RecordedAnswer] = []
+
+    /// - Parameters:
+    ///   - log: The process's.
+    ///   - events: Which events are recorded.
+    ///   - isRequired: Whether an answer whose event cannot be recorded is not given.
+    package init(_ log: AuditLog, _ events: AuditEvents, isRequired: Bool) throws(AuditError) {
+        self.log = log
+        recorded = events
+        self.isRequired = isRequired
+        hasher = try log.makeHasher()
+    }
+
+    // MARK: - Events
+
+    /// Whether an action that succeeds is recorded.
+    func records(_ action: AuditEvent.Action) -> Bool { recorded.includes(action, .ok) }
+
+    /// False if an action would have to be recorded, and cannot be: then it must not begin.
+    func canRecord(_ action: AuditEvent.Action) -> Bool {
+        !isRequired || !records(action) || !log.figures.isFailing
+    }
+
+    /// What stands for a user and a session in the log.
+    struct Names: Sendable {
+        var user: AuditPseudonym?
+        var session: AuditPseudonym?
+    }
+
+    /// Nil if hashing fails, which it does only without memory.
+    func names(user: [UInt8]?, session: SessionID? = nil) -> Names {
+        Names(
+            user: user.flatMap { try? hasher.pseudonym(.user, of: $0.span) },
+            session: session.flatMap { try? hasher.pseudonym(.session, of: $0.bytes.span) })
+    }
+
+    /// Records what an answer tells, once it is there, and holds it back until the event is in the log.
+    ///
+    /// - Parameters:
+    ///   - answer: The answer.
+    ///   - action: What the request asked for.
+    ///   - failure: The answer if the event cannot be recorded.
+    ///   - event: Makes the event with its outcome.
+    func recorded(
+        _ answer: Answer, _ action: AuditEvent.Action, orElse failure: @escaping () -> Response,
+        _ event: @escaping (AuditEvent.Outcome) -> AuditEvent
+    ) -> Answer {
+        answer.then { [self] answer in
+            let outcome = Self.outcome(of: answer)
+            guard recorded.includes(action, outcome) else { return answer }
+            events.append(event(outcome))
+            let held = RecordedAnswer(answer, orElse: failure)
+            waiting.append(held)
+            return .later(held)
+        }
+    }
+
+    private static func outcome(of answer: Answer) -> AuditEvent.Outcome {
+        guard case .now(let response) = answer else { return .ok }
+        switch response.status {
+        case .ok:
+            switch response.code {
+            case .none: return .ok
+            case .notFound: return .notFound
+            case .denied: return .denied(AccessFailure.unknown.rawValue)
+            case .invalidInput, .unsupportedMethod: return .denied("invalid_request")
+            case .writeFailed: return .failed
+            }
+        case .created, .notModified: return .ok
+        case .notFound: return .notFound
+        case .preconditionFailed: return .preconditionFailed
+        case .unauthorized: return .denied(AccessFailure.unknown.rawValue)
+        default: return response.status.rawValue < 500 ? .denied("invalid_request") : .failed
+        }
+    }
+
+    // MARK: - Turns
+
+    /// Whether there is something to write.
+    package var isEmpty: Bool { waiting.isEmpty }
+
+    /// Writes the events of the turn, and lets the answers go.
+    package func flush() {
+        guard !waiting.isEmpty else { return }
+        var (events, answers): ([AuditEvent], [RecordedAnswer]) = ([], [])
+        swap(&events, &self.events)
+        swap(&answers, &waiting)
+        var isRecorded = true
+        do throws(AuditError) {
+            try log.append(events)
+        } catch {
+            // The log reports that it fails, and that it works again.
+            isRecorded = false
+        }
+        for answer in answers { answer.release(isRecorded: isRecorded || !isRequired) }
+    }
+}
+
+/// An answer that waits until its event is in the audit log.
+private final class RecordedAnswer: PendingAnswer {
+    private let answer: Answer
+    private let unrecorded: () -> Response
+
+    init(_ answer: Answer, orElse unrecorded: @escaping () -> Response) {
+        self.answer = answer
+        self.unrecorded = unrecorded
+        let bytes =
+            switch answer {
+            case .now(let response): response.body.count
+            case .inPieces(let long): long.capacity
+            case .later: 0
+            }
+        // It waits until the end of the turn.
+        super.init(bytes: bytes + 512, timeLimit: nil)
+    }
+
+    func release(isRecorded: Bool) { finish(isRecorded ? answer : .now(unrecorded())) }
+
+    override func failure(_ error: StoreError) -> Response { unrecorded() }
 }

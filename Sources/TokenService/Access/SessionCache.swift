@@ -17,12 +17,12 @@ package final class SessionCache: Sendable {
         /// When the session was last used, in seconds since 1970.
         let lastUsedAt: Atomic<Int64>
         /// Its names in the audit log; nil without one.
-        let auditNames: AuditNames?
+        let auditNames: AuditTrail.Names?
         fileprivate let ticket: Ticket
         /// Bytes that the entry takes, its place in the table included.
         fileprivate var cost: Int { session.user.count + 400 }
 
-        init(_ session: UserSession, _ key: SessionKey, _ auditNames: AuditNames?, _ ticket: Ticket) {
+        init(_ session: UserSession, _ key: SessionKey, _ auditNames: AuditTrail.Names?, _ ticket: Ticket) {
             self.session = session
             self.key = key
             self.auditNames = auditNames

@@ -1,3 +1,4 @@
+internal import Audit
 internal import Glibc
 internal import HTTP
 internal import Synchronization
@@ -146,10 +147,8 @@ final class AuthorizedContract {
 
     private func perform(_ request: AuthorizedRequest, for grant: Grant, at now: Int64) -> Answer {
         noteUse(of: grant, at: now)
-        guard guardian.canRecord(request.isWrite ? .store : .read) else {
-            return recorded(
-                .now(AccessFailure.unrecorded.response(in: grant.place, isWrite: request.isWrite)), request, grant)
-        }
+        let action: AuditEvent.Action = request.isWrite ? .store : .read
+        if let answer = guardian.unrecorded(action, in: grant.place, isWrite: request.isWrite) { return answer }
         return recorded(unrecorded(request, for: grant), request, grant)
     }
 
@@ -190,7 +189,8 @@ final class AuthorizedContract {
 
     private func recorded(_ answer: Answer, _ request: AuthorizedRequest, _ grant: Grant) -> Answer {
         guardian.recorded(
-            answer, request.isWrite ? .store : .read, by: grant, from: request.address, request.requestID)
+            answer, request.isWrite ? .store : .read, by: grant, isWrite: request.isWrite, from: request.address,
+            request.requestID)
     }
 }
 

@@ -86,7 +86,7 @@ let package = Package(
         .target(
             name: "Settings",
             dependencies: [
-                "CYAML", "HTTP", "JWT", "System", "TokenService", "TokenStore",
+                "Audit", "CYAML", "HTTP", "JWT", "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -94,7 +94,7 @@ let package = Package(
         .target(
             name: "Server",
             dependencies: [
-                "EventLoop", "HTTP", "JWT", "Metrics", "Settings", "System", "TokenService", "TokenStore",
+                "Audit", "EventLoop", "HTTP", "JWT", "Metrics", "Settings", "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -102,7 +102,7 @@ let package = Package(
         .target(
             name: "Operations",
             dependencies: [
-                "EventLoop", "HTTP", "JWT", "Metrics", "SQLiteStore", "Server", "Settings", "System",
+                "Audit", "EventLoop", "HTTP", "JWT", "Metrics", "SQLiteStore", "Server", "Settings", "System",
                 "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -113,7 +113,8 @@ let package = Package(
         .executableTarget(
             name: "token-cache",
             dependencies: [
-                "Operations", "Server", "Settings", "System", "TokenPHPFiles", "TokenService", "TokenStore",
+                "Audit", "Cryptography", "Operations", "Server", "Settings", "System", "TokenPHPFiles", "TokenService",
+                "TokenStore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],

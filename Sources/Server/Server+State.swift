@@ -13,6 +13,7 @@ extension Server {
             let isRead = if case .read = fault { true } else { false }
             reasons.append("tokens cannot be \(isRead ? "read" : "stored"): \(fault)")
         }
+        if let auditFault { reasons.append(auditFault) }
         return ServiceReadiness(reasons: reasons)
     }
 

@@ -1,3 +1,4 @@
+package import Audit
 package import EventLoop
 internal import Glibc
 internal import Logging
@@ -25,6 +26,8 @@ package final class Server: Sendable {
     /// The administration has its own loop, so that operators get answers however busy the clients' loops are.
     package let administrationLoop: EventLoop
     private let accessLog: LineWriter
+    /// Nil without `audit.file`.
+    package let audit: AuditLog?
     let reloader: SettingsReloader
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.
@@ -68,6 +71,7 @@ package final class Server: Sendable {
         let accessLog = LineWriter(
             try SettingsReloader.destination(settings), failures: RateLimitedLog(logger, .error))
         self.accessLog = accessLog
+        audit = try Self.openAuditLog(settings, logger)
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
         let bufferBudget = BufferBudget(limit: settings.bufferLimit)
         do {
@@ -88,8 +92,8 @@ package final class Server: Sendable {
             throw .system("\(error)")
         }
         let parts = SettingsReloader.Parts(
-            store: store, log: log, accessLog: accessLog, connectionCount: connectionCount, bufferBudget: bufferBudget,
-            tls: listeners.tls, access: access
+            store: store, log: log, accessLog: accessLog, audit: audit, connectionCount: connectionCount,
+            bufferBudget: bufferBudget, tls: listeners.tls, access: access
         )
         reloader = SettingsReloader(settings, from: loader, parts, workers)
         // Last, when all descriptors that stay open are open.
@@ -123,6 +127,7 @@ package final class Server: Sendable {
             Task { await self.reloadChangedCertificates() },
             Task { await self.reloadChangedKeys() },
             Task { await self.trimHeap() },
+            Task { await self.keepUpAuditLog() },
         ]
         for task in acceptingTasks { await task.value }
         // Only now, as each loop assigns connections to the others.
@@ -135,6 +140,7 @@ package final class Server: Sendable {
         for task in periodicTasks { task.cancel() }
         for loop in loops { loop.stop() }
         store.close()
+        audit?.close()
         accessLog.close()
         logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")
     }

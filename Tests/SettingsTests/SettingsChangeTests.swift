@@ -34,6 +34,7 @@ import Testing
                 == [
                     "listen", "admin.listen", "data_directory", "sealing", "store", "cache", "loops", "access.mode",
                     "access.session", "access.api", "access.bearer", "access.header", "access.certificate",
+                    "audit.file", "audit.key_file",
                 ]
         )
     }

@@ -19,9 +19,6 @@ struct HeadFile: ~Copyable, Sendable {
     private static let digits = 20
     private static let length = 2 * (digits + 1) + Base64URL.length(of: ChainHead.macLength) + 1
 
-    /// Beside the file of the running key.
-    static func path(beside keyPath: String) -> String { keyPath + ".head" }
-
     init(_ path: String) throws(AuditError) {
         do throws(SystemError) {
             descriptor = try FileDescriptor(openingOrCreating: path)

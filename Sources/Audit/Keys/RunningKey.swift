@@ -1,4 +1,5 @@
 package import Cryptography
+internal import Glibc
 internal import System
 
 /// The end of a chain: what the next line follows.
@@ -35,6 +36,13 @@ package struct RunningKey: Sendable {
         head = .start
     }
 
+    /// The path of the file with the chain's end, see `HeadFile`.
+    static func headPath(beside path: String) -> String { path + ".head" }
+
+    private static func removeHead(beside path: String) {
+        _ = unsafe unlink(headPath(beside: path))
+    }
+
     private static let heading = """
         # The running key of token-cache's audit log, which the server replaces every 15 minutes. It verifies nothing:
         # for that there is the first key. A copy of this file is of no use.
@@ -69,6 +77,14 @@ package struct RunningKey: Sendable {
         var text = bytes
         defer { SecretKey.wipe(&text) }
         try KeyFile.create(path, text)
+    }
+
+    /// Puts the key of a new chain in the place of a former one, if there is one, and forgets where that ended.
+    package func install(_ path: String) throws(AuditError) {
+        guard FileStatus.exists(path) else { return try create(path) }
+        // First: the end of another chain would be taken for this one's.
+        Self.removeHead(beside: path)
+        try save(path)
     }
 
     /// Replaces the file.

@@ -11,6 +11,8 @@ package struct AuditFigures: Sendable {
     /// Whether lines cannot be written at present.
     package var isFailing = false
 
+    package init() {}
+
     mutating func setHead(_ head: borrowing ChainHead) {
         sequence = head.sequence
         headNumber = head.number

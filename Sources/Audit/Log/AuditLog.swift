@@ -39,7 +39,7 @@ package final class AuditLog: Sendable {
     ) throws(AuditError) {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
         let file = try AuditFile(path)
-        let headFile = try HeadFile(HeadFile.path(beside: keyPath))
+        let headFile = try HeadFile(RunningKey.headPath(beside: keyPath))
         let end = try LogEnd(of: file, running, saved: headFile.load())
         var writer: ChainWriter
         do throws(CryptographyError) {

@@ -1,3 +1,4 @@
+internal import Audit
 internal import EventLoop
 internal import HTTP
 internal import Metrics
@@ -17,6 +18,8 @@ struct MetricsReport {
     /// Nil without a TLS listener.
     let tls: TLSContext?
     let isReady: Bool
+    /// Zeros without an audit log.
+    let audit: AuditFigures
     var text = MetricsText()
 
     private init(_ server: Server, _ version: String) {
@@ -27,6 +30,7 @@ struct MetricsReport {
         access = server.access
         tls = server.tls
         isReady = server.readiness.isReady
+        audit = server.audit?.figures ?? AuditFigures()
     }
 
     /// Writes all metrics.
@@ -43,6 +47,7 @@ struct MetricsReport {
         writeConnections()
         writeStore()
         writeCache()
+        writeAudit()
         writeAccess()
         ProcessMetrics.now.write(to: &text)
         return text.text
@@ -210,6 +215,28 @@ struct MetricsReport {
         text.single(
             "token_cache_cache_bytes", .gauge, "Memory of the answer cache, with its tables.",
             UInt64(max(0, counts.bytes))
+        )
+    }
+
+    private mutating func writeAudit() {
+        text.single(
+            "token_cache_audit_failing", .gauge, "1 while the audit log cannot be written, otherwise 0.",
+            UInt64(audit.isFailing ? 1 : 0)
+        )
+        text.single("token_cache_audit_lines_total", .counter, "Lines written to the audit log.", audit.lines)
+        text.single(
+            "token_cache_audit_failures_total", .counter, "Failed attempts to write lines to the audit log.",
+            audit.failures
+        )
+        text.single(
+            "token_cache_audit_sequence", .gauge,
+            "Sequence number of the audit log's last line, also over restarts: a log that ends earlier was cut off.",
+            audit.sequence
+        )
+        text.single(
+            "token_cache_audit_head", .gauge,
+            "First 48 bits of the last line's MAC; with the sequence number for token-cache audit verify --head.",
+            audit.headNumber
         )
     }
 }

@@ -1,3 +1,4 @@
+internal import Audit
 internal import EventLoop
 internal import FoundationEssentials
 internal import Metrics
@@ -45,6 +46,7 @@ extension ServerStatus {
                 unreadable: metrics.unreadableReads
             ),
             certificate: server.tls.map { ServerStatus.Certificate(expiresAt: $0.earliestExpiry) },
+            audit: server.audit.map { ServerStatus.Audit($0.figures) },
             process: ServerStatus.Process(
                 processorSeconds: process.processorSeconds, residentBytes: process.residentBytes,
                 threads: process.threads, descriptors: process.descriptors, descriptorLimit: process.descriptorLimit
@@ -65,5 +67,14 @@ extension ServerStatus {
             all.append(Warning(level: .notice, text: text))
         }
         return all
+    }
+}
+
+extension ServerStatus.Audit {
+    fileprivate init(_ figures: AuditFigures) {
+        self.init(
+            sequence: figures.sequence, head: figures.headNumber, lines: figures.lines, failures: figures.failures,
+            failing: figures.isFailing
+        )
     }
 }

@@ -23,6 +23,8 @@ struct ServerStatus: Encodable, Sendable {
     let store: Store
     /// Nil without `https://` listeners.
     let certificate: Certificate?
+    /// Nil without an audit log.
+    let audit: Audit?
     let process: Process
 
     /// Something that the operator should know or change.
@@ -97,6 +99,17 @@ struct ServerStatus: Encodable, Sendable {
     struct Certificate: Encodable, Sendable {
         /// When the first certificate expires, in seconds since 1970.
         let expiresAt: Int64
+    }
+
+    struct Audit: Encodable, Sendable {
+        /// Of the last line.
+        let sequence: UInt64
+        /// The first 48 bits of the last line's MAC.
+        let head: UInt64
+        /// Written since the start.
+        let lines: UInt64
+        let failures: UInt64
+        let failing: Bool
     }
 
     struct Process: Encodable, Sendable {

@@ -24,6 +24,8 @@ package enum StartError: Error, CustomStringConvertible {
     case accessLog(path: String, reason: String)
     /// What `access` names cannot be used.
     case access(String)
+    /// The audit log cannot be opened.
+    case audit(String)
     case system(String)
 
     /// Whether the address is in use, possibly by this server itself.
@@ -66,7 +68,7 @@ package enum StartError: Error, CustomStringConvertible {
         case .noPassedSockets:
             "listen names systemd, but systemd has passed no sockets; start the server through its socket unit"
         case .passedSockets(let reason): "the sockets that systemd has passed cannot be used: \(reason)"
-        case .tls(let reason), .access(let reason): reason
+        case .tls(let reason), .access(let reason), .audit(let reason): reason
         case .accessLog(let path, let reason):
             """
             the file "\(path)" of access_log_file cannot be opened: \(reason); its folder has to exist, and the server's \

@@ -1,3 +1,4 @@
+internal import Audit
 internal import EventLoop
 internal import HTTP
 internal import Logging
@@ -19,6 +20,8 @@ final class SettingsReloader: Sendable {
         let store: any TokenStore
         let log: LogOutput
         let accessLog: LineWriter
+        /// Nil without an audit log.
+        let audit: AuditLog?
         let connectionCount: ConnectionCount
         let bufferBudget: BufferBudget
         /// Nil without TLS listeners.
@@ -53,7 +56,7 @@ final class SettingsReloader: Sendable {
     /// Warnings about certificates that clients refuse now or within 14 days.
     var certificateWarnings: [String] { (parts.tls?.certificates ?? []).compactMap { $0.warning() } }
 
-    /// Reads settings and certificates again, and reopens the access log's file, which may have been renamed.
+    /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.
     func reload(_ reason: String) async -> ReloadOutcome {
         await last.withLock { last in
             // In a separate task, because the caller's loop must not wait for files.
@@ -76,6 +79,7 @@ final class SettingsReloader: Sendable {
             // All steps that can fail come before the first change.
             let certificates = try parts.tls?.read(TLSFiles(settings))
             let destination = try Self.destination(settings)
+            try parts.audit?.reopen()
             try await parts.store.change(settings.retention)
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }

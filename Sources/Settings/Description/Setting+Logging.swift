@@ -29,6 +29,31 @@ extension Setting {
             """
         ),
         Setting(
+            "audit.file", \.audit.file, .text("the path of a file, or empty for no audit log"), takesEffect: .atStart,
+            """
+            The file of the audit log: a JSON line for each event, which nobody can change, remove or reorder unnoticed.
+            Users and sessions stand there as hashes. SIGHUP goes on in a new file after a rotation.
+
+            `token-cache audit key FILE` makes the keys: FILE is kept elsewhere and verifies the log, with
+            `token-cache audit verify`; the running key stays here and is replaced every 15 minutes.
+            """
+        ),
+        Setting(
+            "audit.key_file", \.audit.keyFile, .text("the path of a file, or empty"), takesEffect: .atStart,
+            "The running key of the audit log, in a folder that the server may write to; empty for a file in the data folder."
+        ),
+        Setting(
+            "audit.events", \.audit.events, .choice,
+            "What is recorded: changes, without reads that were allowed, or all."
+        ),
+        Setting(
+            "audit.required", \.audit.isRequired, .onOff,
+            """
+            Whether a request fails if it cannot be recorded, because the disk is full for example. Otherwise it is answered,
+            and the log says later how many events are not in it.
+            """
+        ),
+        Setting(
             "request_ids", \.hasRequestIDs, .onOff,
             """
             Whether each request has an id, in its log lines and as X-Request-Id in its answer. The id is the one that a

@@ -29,6 +29,7 @@ package struct Settings: Sendable {
     package var accessLog = AccessLogFormat.off
     /// The access log's path; empty for standard output.
     package var accessLogFile = ""
+    package var audit = Audit()
     /// Whether each request has an id, in its log lines and in its answer.
     package var hasRequestIDs = true
     /// How long a stop waits for requests that have begun.

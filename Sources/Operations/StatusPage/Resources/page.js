@@ -48,6 +48,10 @@ const facts = [
     ["processor time", status => span(status.process.processor_seconds)],
     ["descriptors", status => `${number(status.process.descriptors)} of ${number(status.process.descriptor_limit)}`],
     ["threads", status => number(status.process.threads)],
+    ["audit log", status => {
+      if (!status.audit) return "off";
+      return status.audit.failing ? "cannot be written" : `line ${number(status.audit.sequence)}, head ${status.audit.head}`;
+    }],
     ["started", status => new Date(status.started_at * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
     ["store, OpenSSL", status => `${status.store_software}, ${status.openssl}`],
   ]],

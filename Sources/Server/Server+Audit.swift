@@ -1,0 +1,31 @@
+internal import Audit
+internal import Logging
+internal import Settings
+
+extension Server {
+    private static let auditInterval = Duration.seconds(1)
+
+    /// Opens the audit log, which records the start; nil if the settings name none.
+    static func openAuditLog(_ settings: Settings, _ logger: Logger) throws(StartError) -> AuditLog? {
+        guard !settings.audit.file.isEmpty else { return nil }
+        do throws(AuditError) {
+            return try AuditLog(path: settings.audit.file, keyPath: settings.auditKeyPath) { notice in
+                logger.log(level: notice.isAlarm ? .error : .notice, "\(notice)")
+            }
+        } catch {
+            throw .audit("\(error)")
+        }
+    }
+
+    /// Replaces the audit log's key when its time is over, and tries again to write after a failure.
+    func keepUpAuditLog() async {
+        guard let audit else { return }
+        while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.keepUp() }
+    }
+
+    /// Why requests are refused for lack of the audit log; nil if they are not.
+    var auditFault: String? {
+        guard let audit, settingsInForce.audit.isRequired, audit.figures.isFailing else { return nil }
+        return "the audit log cannot be written, and audit.required is on"
+    }
+}

@@ -1,0 +1,132 @@
+"""The audit log of a running server: its keys, its start and end, rotation, and the command that verifies it."""
+import json
+import re
+import signal
+import subprocess
+import urllib.request
+
+import pytest
+
+from server_process import binary, clean_environment, until
+
+HEADER = {"sequence", "period", "time", "action", "outcome", "actor", "mac"}
+
+
+def command(*arguments, stdin=None):
+    return subprocess.run(
+        [binary(), *map(str, arguments)], env=clean_environment(), input=stdin, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def audited(serve, tmp_path):
+    """A function that starts a server with an audit log, whose first key is in the test's folder."""
+    def start(**options):
+        data, log, key = tmp_path / "audited", tmp_path / "audit.ndjson", tmp_path / "first.key"
+        settings = {"audit": {"file": str(log)} | options, "admin": {"listen": "127.0.0.1:0"}}
+        if not key.exists():
+            made = command("audit", "key", key, "--data-directory", data)
+            assert made.returncode == 0, made.stderr
+        return serve(settings, data=data), log, key
+    return start
+
+
+def events(log):
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def figures(server):
+    host, port = server.administration[0]
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    return dict(re.findall(r"^token_cache_audit_(\w+) (\d+)$", text, re.M))
+
+
+def test_a_log_is_begun_continued_and_verified(audited, tmp_path):
+    server, log, key = audited()
+    assert key.stat().st_mode & 0o777 == 0o600
+    first = figures(server)
+    assert first["sequence"] == "1" and first["failing"] == "0"
+    server.stop()
+    server, log, key = audited()
+    head = figures(server)
+    server.kill()
+    server, log, key = audited()
+    server.stop()
+    lines = events(log)
+    assert [line["action"] for line in lines] == ["open_log", "close_log", "open_log", "open_log", "close_log"]
+    assert [line["sequence"] for line in lines] == [1, 2, 3, 4, 5]
+    assert all(HEADER <= line.keys() and line["actor"] == "server" for line in lines)
+    found = command("audit", "verify", log, "--key", key, "--head", f"{head['sequence']}:{head['head']}")
+    assert found.returncode == 0 and "lines 1 to 5 are as they were written" in found.stdout
+    found = command("audit", "verify", "-", "--key", key, "--json", stdin=log.read_text())
+    assert json.loads(found.stdout)["sound"] is True
+
+    text = log.read_text()
+    log.write_text(text.replace('"sequence":3,', '"sequence":3,', 1).replace("unaltered", "new_chain", 1))
+    found = command("audit", "verify", log, "--key", key)
+    assert found.returncode == 1 and f"{log}, line 3 (sequence number 3): this line was changed" in found.stdout
+    log.write_text("".join(text.splitlines(True)[:2]))
+    assert command("audit", "verify", log, "--key", key).returncode == 0
+    found = command("audit", "verify", log, "--key", key, "--head", f"{head['sequence']}:{head['head']}")
+    assert found.returncode == 1 and "the log ends here, but it had a line 3" in found.stdout
+    assert command("audit", "verify", tmp_path / "nothing", "--key", key).returncode == 2
+
+
+def test_a_rotation_continues_the_chain(audited):
+    server, log, key = audited()
+    log.rename(f"{log}.1")
+    server.send_signal(signal.SIGHUP)
+    until(lambda: log.exists() and log.read_text().endswith("\n"))
+    server.stop()
+    assert [line["action"] for line in events(log)] == ["continue_log", "close_log"]
+    assert command("audit", "verify", f"{log}.1", log, "--key", key).returncode == 0
+    assert command("audit", "verify", log, "--key", key).returncode == 0
+    assert command("audit", "verify", log, f"{log}.1", "--key", key).returncode == 1
+
+
+def test_a_start_needs_the_keys_and_a_file_of_its_own(serve, tmp_path):
+    data, log = tmp_path / "data", tmp_path / "audit.ndjson"
+    arguments = ["serve", "--listen", "127.0.0.1:0", "--data-directory", data]
+    environment = clean_environment({"TOKEN_CACHE_AUDIT_FILE": str(log), "TOKEN_CACHE_ADMIN_LISTEN": "off"})
+
+    def refusal():
+        found = subprocess.run(
+            [binary(), *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=60)
+        assert found.returncode == 1
+        return found.stderr
+
+    assert f"running key {data}/audit-key does not exist; make it with token-cache audit key FILE" in refusal()
+    key = tmp_path / "first.key"
+    assert command("audit", "key", key, "--data-directory", data).returncode == 0
+    again = command("audit", "key", tmp_path / "second.key", "--data-directory", data)
+    assert again.returncode == 1 and "is not overwritten" in again.stderr
+    assert not (tmp_path / "second.key").exists()
+    log.write_text("some other file\n")
+    assert "has something else in it than an audit log" in refusal()
+    assert log.read_text() == "some other file\n"
+
+
+def test_a_new_key_begins_a_new_log(audited, tmp_path):
+    server, log, key = audited()
+    data = tmp_path / "audited"
+    assert command("audit", "key", tmp_path / "second.key", "--data-directory", data, "--replace").returncode == 1
+    server.stop()
+    made = command("audit", "key", tmp_path / "second.key", "--data-directory", data, "--replace")
+    assert made.returncode == 0, made.stderr
+    log.rename(f"{log}.old")
+    server, log, _ = audited()
+    server.stop()
+    assert [line["sequence"] for line in events(log)] == [1, 2]
+    assert command("audit", "verify", log, "--key", tmp_path / "second.key").returncode == 0
+    assert command("audit", "verify", log, "--key", key).returncode == 1
+    assert command("audit", "verify", f"{log}.old", "--key", key).returncode == 0
+
+
+def test_a_pseudonym_can_be_looked_up(audited):
+    _, _, key = audited()
+    user = command("audit", "pseudonym", "alice", "--key", key).stdout
+    assert re.fullmatch(r"[\w-]{22}\n", user)
+    assert command("audit", "pseudonym", "-", "--key", key, stdin="alice\n").stdout == user
+    session = command("audit", "pseudonym", "--session", "AAAAAAAAAAAAAAAAAAAAAA", "--key", key).stdout
+    assert re.fullmatch(r"[\w-]{22}\n", session) and session != user
+    assert command("audit", "pseudonym", "--session", "alice", "--key", key).returncode == 1

@@ -130,12 +130,9 @@ def test_a_device_that_was_killed_goes_on_where_it_was(devices, is_long):
 
 
 def test_two_processes_share_one_device(devices):
-    processes = [devices.start("A", "write", "40") for _ in range(2)]
-    written = set()
-    for process in processes:
-        output, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
-        written |= {line.split()[-1] for line in output.splitlines()}
+    with devices.start("A", "write", "40") as one, devices.start("A", "write", "40") as other:
+        written = {line.split()[-1] for process in (one, other) for line in process.stdout.readlines()}
+    assert (one.returncode, other.returncode) == (0, 0)
     assert devices.run("A", "synchronize") == ["nothing waits"]
     found, = devices.run("A", "fetch")
     assert found in written
@@ -212,9 +209,19 @@ def test_the_apps_server_and_the_devices_see_the_same_token(with_sessions):
     status, _ = devices.ask("DELETE", f"/v1/users/{devices.user}/token")
     assert status in (200, 204)
     assert devices.run("A", "fetch") == ["no token"]
+    # Nothing is there, so a login stores under the condition that nothing is.
+    _, token = devices.run("A", "login", "token")
+    assert devices.run("B", "fetch") == [token]
 
 
 # The package
+
+
+def test_one_type_of_the_client_is_unchecked():
+    """What the compiler does not check about threads is fenced in the lock."""
+    unchecked = [file.name for file in (REPOSITORY / "Sources" / "TokenCacheClient").rglob("*.swift")
+                 if "@unchecked" in (text := file.read_text(encoding="utf-8")) or "nonisolated(unsafe)" in text]
+    assert unchecked == ["Locked.swift"]
 
 
 def copied_sources(folder):

@@ -262,6 +262,82 @@ import Testing
     }
 }
 
+/// Two devices of one user, through a server with and without versions.
+@Suite struct TwoDevicesTests {
+    let clock = TestClock()
+    let directory: TemporaryDirectory
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    /// A device whose app is started anew.
+    private func device(_ number: Int, _ server: VersionedServer, _ local: any TokenCaching, hasVersions: Bool) throws
+        -> LayeredTokenCache
+    {
+        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
+        let remote = try RemoteTokenCache(
+            url: url, identity: hasVersions ? .session { "tcs_\(number)" } : .uniqueID("a"),
+            transport: server.transport(), retries: RetryPolicy(attempts: 1))
+        return LayeredTokenCache(
+            local: local, remote: remote, queue: URL(filePath: directory.path).appending(path: "queue\(number)"),
+            clock: WaitingClock(), patience: .seconds(20), now: { [clock] in clock.now })
+    }
+
+    @Test(arguments: 0..<30 as Range<UInt64>, [true, false])
+    func `whoever is without a network, the newest token wins everywhere`(seed: UInt64, hasVersions: Bool) async throws
+    {
+        var random = SeededGenerator(seed: seed)
+        let server = VersionedServer(hasVersions: hasVersions)
+        let locals = [MemoryCache(), MemoryCache()]
+        var devices = try (0..<2).map { try device($0, server, locals[$0], hasVersions: hasVersions) }
+        var newest: TokenInformation?
+        for step in 0..<60 {
+            clock.advance(by: 1)
+            server.isDown.withLock { $0 = Int.random(in: 0..<3, using: &random) == 0 }
+            let number = Int.random(in: 0..<2, using: &random)
+            switch Int.random(in: 0..<6, using: &random) {
+            case 0: devices[number] = try device(number, server, locals[number], hasVersions: hasVersions)
+            case 1, 2: _ = try? await devices[number].fetch()
+            case 3: try? await devices[number].synchronize()
+            default:
+                let token = TokenInformation(token: "\(step)", refreshDate: clock.now)
+                newest = token
+                try await devices[number].cache(token)
+            }
+        }
+        server.isDown.withLock { $0 = false }
+        for device in devices { try await device.synchronize() }
+        for (device, local) in zip(devices, locals) {
+            #expect(try await device.fetch() == newest)
+            #expect(local.information == newest)
+        }
+        #expect(!FileManager.default.fileExists(atPath: directory.path + "/queue0"))
+    }
+
+    @Test func `of two refreshes at once the older one learns of the newer, and a sign-out elsewhere counts`()
+        async throws
+    {
+        let server = VersionedServer()
+        let locals = [MemoryCache(), MemoryCache()]
+        let devices = try (0..<2).map { try device($0, server, locals[$0], hasVersions: true) }
+        for device in devices { #expect(try await device.fetch() == nil) }
+        let newer = TokenInformation(token: "newer", refreshDate: clock.now + 1)
+        let older = TokenInformation(token: "older", refreshDate: clock.now)
+        try await devices[0].cache(newer)
+        await #expect(throws: TokenCacheError.conflict(current: newer)) { try await devices[1].cache(older) }
+        #expect(locals[1].information == newer)
+        try await devices[0].clear()
+        let refreshed = TokenInformation(token: "refreshed", refreshDate: clock.now + 2)
+        await #expect(throws: TokenCacheError.conflict(current: nil)) { try await devices[1].cache(refreshed) }
+        #expect(locals[1].information == nil)
+        // A login is another matter: once it is known, the sign-out may be replaced.
+        let session = Session(cache: devices[1], now: { [clock] in clock.now })
+        try await session.open(login: { refreshed })
+        #expect(try await devices[0].fetch() == refreshed)
+    }
+}
+
 /// A real clock on which nothing but short waits ends.
 struct WaitingClock: Clock {
     let clock = ContinuousClock()

@@ -244,39 +244,6 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
 
     // MARK: - Versions
 
-    /// A server with versions, as token-cache has them.
-    private final class VersionedServer: Sendable {
-        struct Row {
-            var text: String?
-            var version = 0
-        }
-        let row = Locked(Row())
-        /// Answers that are lost on the way, by the number of the request.
-        let lost = Locked<Set<Int>>([])
-
-        func transport() -> ScriptedTransport {
-            ScriptedTransport { [self] request, number in
-                let response = row.withLock { row -> TransportResponse in
-                    let tag = #""\#(row.version)""#
-                    let isThere = row.text != nil
-                    if let expected = request.headers["If-Match"], expected != tag || !isThere {
-                        return request.answer("{}", status: 412)
-                    }
-                    if request.headers["If-None-Match"] == "*", isThere { return request.answer("{}", status: 412) }
-                    if request.method == "POST" {
-                        row.text = decoded(request.text, "token_info")
-                        row.version += 1
-                        return request.answer(Answers.stored, headers: ["ETag": #""\#(row.version)""#])
-                    }
-                    guard let text = row.text else { return request.answer(Answers.nothing) }
-                    return request.answer(Answers.found(text), headers: ["ETag": tag])
-                }
-                if lost.withLock({ $0.contains(number) }) { throw TokenCacheError.unreachable(code: -1005) }
-                return response
-            }
-        }
-    }
-
     private func session(_ transport: any Transport) throws -> RemoteTokenCache {
         try remote(.session { "tcs_a" }, transport)
     }

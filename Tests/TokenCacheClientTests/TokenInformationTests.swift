@@ -110,6 +110,23 @@ func decoded(_ body: String, _ name: String) -> String {
         #expect(object?[prefix + "LoginTypeLoginKey"] as? Int == 5)
     }
 
+    @Test func `what would be written alike is equal`() throws {
+        let date = Date(timeIntervalSince1970: 1_400_000_000.123_4)
+        let information = TokenInformation(token: "a", expirationDate: date, refreshDate: date)
+        let read = try #require(try TokenInformation(text: information.text))
+        #expect(read == information && read.hashValue == information.hashValue)
+        for change: (inout TokenInformation) -> Void in [
+            { $0.token = "b" }, { $0.expirationDate = nil }, { $0.refreshDate? += 0.001 },
+            { $0.permissionsRefreshDate = date }, { $0.permissions = ["a"] }, { $0.declinedPermissions = ["a"] },
+            { $0.loginType = .webView }, { $0.appID = "1" }, { $0.userID = "1" }, { $0.others = ["a": .null] },
+        ] {
+            var other = information
+            change(&other)
+            #expect(other != information)
+            #expect(try TokenInformation(text: other.text) != information)
+        }
+    }
+
     @Test func `the file of the guide's sample is read`() throws {
         let list: [String: Any] = [
             prefix + "TokenKey": "CAAC", prefix + "ExpirationDateKey": now, prefix + "PermissionsKey": ["email"],

@@ -13,7 +13,7 @@ public struct LocalTokenCache: TokenCaching {
         case memory
         #if canImport(Security)
             /// The Keychain of this device, under this service, for example the app's bundle identifier. With an access group,
-            /// the apps and extensions of the group share the tokens.
+            /// the apps and extensions of the group share the tokens. On macOS the app must be signed with an entitlement for it.
             case keychain(service: String, accessGroup: String? = nil)
         #endif
     }

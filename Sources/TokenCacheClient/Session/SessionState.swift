@@ -1,3 +1,5 @@
+public import Foundation
+
 extension Session {
     /// Where a session is in its life: the states of the SDK (`FBSessionState`), with only its transitions.
     public enum State: String, Sendable, Hashable, CaseIterable {
@@ -46,6 +48,22 @@ public enum SessionError: Error, Sendable, Hashable {
     case expired
     /// The login or the refresh brought a blank token.
     case blankToken
+}
+
+extension SessionError: CustomStringConvertible, LocalizedError {
+    /// A sentence for logs.
+    public var description: String {
+        switch self {
+        case .cannotOpen(let state): "a session that is \(state) or just being opened cannot be opened; make a new one"
+        case .notOpen(let state): "the session is \(state), so there is no token"
+        case .closed: "the session was closed meanwhile"
+        case .expired: "the token has expired, and there is nothing to refresh it by"
+        case .blankToken: "the login or the refresh brought a blank token"
+        }
+    }
+
+    /// A sentence for logs.
+    public var errorDescription: String? { description }
 }
 
 /// The state of a session, told to any number of listeners.

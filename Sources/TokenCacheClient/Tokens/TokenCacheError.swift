@@ -1,3 +1,5 @@
+public import Foundation
+
 /// Why a cache could not do what it was asked for.
 ///
 /// After any of these it is unknown whether there is a token.
@@ -49,7 +51,10 @@ public enum TokenCacheError: Error, Sendable, Hashable {
     case storage(operation: String, code: Int)
 }
 
-extension TokenCacheError: CustomStringConvertible {
+extension TokenCacheError: CustomStringConvertible, LocalizedError {
+    /// A sentence for logs.
+    public var errorDescription: String? { description }
+
     /// A sentence for logs.
     public var description: String {
         switch self {

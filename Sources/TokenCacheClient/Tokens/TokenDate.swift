@@ -20,14 +20,18 @@ enum TokenDate {
     ///
     /// Later than 2442 is as good as never: it becomes the distant future, as those years could be read as Buddhist ones.
     static func text(_ date: Date) -> String {
-        let isNever = date.timeIntervalSince1970 >= startOf2443 && date < .distantFuture
-        let seconds = min(max((isNever ? .distantFuture : date).timeIntervalSince1970, earliest), latest)
-        let milliseconds = Int64((seconds * 1_000).rounded())
-        let (day, time) = milliseconds.quotientAndPositiveRemainder(dividingBy: 86_400_000)
+        let (day, time) = milliseconds(date).quotientAndPositiveRemainder(dividingBy: 86_400_000)
         let (year, month, dayOfMonth) = GregorianDay.date(daysSince1970: day)
         return "\(padded(year, 4))-\(padded(month, 2))-\(padded(dayOfMonth, 2))T"
             + "\(padded(time / 3_600_000, 2)):\(padded(time / 60_000 % 60, 2)):\(padded(time / 1_000 % 60, 2))"
             + ".\(padded(time % 1_000, 3))+0000"
+    }
+
+    /// The instant that is written, in milliseconds since 1970.
+    static func milliseconds(_ date: Date) -> Int64 {
+        let isNever = date.timeIntervalSince1970 >= startOf2443 && date < .distantFuture
+        let seconds = min(max((isNever ? .distantFuture : date).timeIntervalSince1970, earliest), latest)
+        return Int64((seconds * 1_000).rounded())
     }
 
     /// 0001-01-01T00:00:00Z; `Date.distantPast` is two days earlier, as Foundation counts in the Julian calendar there.

@@ -2,8 +2,8 @@ public import Foundation
 
 /// A user's token with what the Facebook SDK 3 kept beside it (`FBAccessTokenData`).
 ///
-/// Its text form is the SDK's dictionary as JSON, which old apps read as well. Values compare equal after a round trip
-/// through it if their dates are whole milliseconds.
+/// Its text form is the SDK's dictionary as JSON, which old apps read as well. There, dates are whole milliseconds in the years 1
+/// to 2442, or the distant future; two values are equal if their dates are written alike.
 ///
 /// The token is a secret: descriptions and mirrors of this type show neither the token nor whose it is.
 public struct TokenInformation: Sendable, Hashable {
@@ -90,6 +90,34 @@ public struct TokenInformation: Sendable, Hashable {
     /// Whether the token has surely expired at a time; false if the expiration is unknown.
     public func isExpired(at time: Date) -> Bool {
         expirationDate.map { $0 <= time } ?? false
+    }
+}
+
+extension TokenInformation {
+    /// What tells one value from another.
+    private struct Identity: Hashable {
+        let texts: [String?]
+        let dates: [Int64?]
+        let permissions: [Set<String>]
+        let loginType: LoginType
+        let others: [String: Value]
+    }
+
+    private var identity: Identity {
+        Identity(
+            texts: [token, appID, userID],
+            dates: [expirationDate, refreshDate, permissionsRefreshDate].map { $0.map(TokenDate.milliseconds) },
+            permissions: [permissions, declinedPermissions], loginType: loginType, others: others)
+    }
+
+    /// Whether two values would be written alike.
+    public static func == (left: TokenInformation, right: TokenInformation) -> Bool {
+        left.identity == right.identity
+    }
+
+    /// Hashes what would be written.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(identity)
     }
 }
 

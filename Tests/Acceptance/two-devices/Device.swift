@@ -93,8 +93,13 @@ struct Device {
         for _ in 0..<count {
             let token = Self.madeUp()
             say("stores \(token.token)")
-            try await cache.cache(token)
-            say("stored \(token.token)")
+            do {
+                try await cache.cache(token)
+                say("stored \(token.token)")
+            } catch TokenCacheError.conflict {
+                // Another process or device has stored a newer one meanwhile.
+                say("overtaken \(token.token)")
+            }
         }
     }
 

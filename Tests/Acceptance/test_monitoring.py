@@ -121,7 +121,8 @@ def test_the_dashboard_can_be_imported_anywhere():
         for target in panel["targets"]:
             assert set(re.findall(r"\$([a-z]\w*)", target["expr"])) <= set(variables)
     rows = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
-    assert rows == ["Now", "Traffic", "Latency", "Connections and TLS", "Store", "Process", "Audit log"]
+    assert rows == [
+        "Now", "Traffic", "Latency", "Access", "Connections and TLS", "Store", "Process", "Audit log"]
 
 
 def test_no_two_panels_overlap():

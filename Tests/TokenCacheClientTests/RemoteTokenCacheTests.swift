@@ -202,6 +202,32 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         #expect(clock.sleeps.withLock { $0 } == [.milliseconds(500), .seconds(1), .seconds(5), .seconds(4)])
     }
 
+    @Test func `a write is sent again only if that cannot replace another device's`() async throws {
+        let ambiguous: [@Sendable (TransportRequest) throws -> TransportResponse] = [
+            { _ in throw TokenCacheError.timedOut }, { _ in throw TokenCacheError.unreachable(code: -1005) },
+            { $0.answer("<html>") }, { $0.answer("", status: 502) },
+        ]
+        let clear: [@Sendable (TransportRequest) throws -> TransportResponse] = [
+            { _ in throw TokenCacheError.unreachable(code: -1004) },
+            { _ in throw TokenCacheError.unreachable(code: -1003) },
+            { $0.answer("", status: 503) }, { $0.answer(Answers.notStored) },
+        ]
+        for (isClear, troubles) in [(false, ambiguous), (true, clear)] {
+            for trouble in troubles {
+                let transport = ScriptedTransport { request, number in
+                    number == 1 ? try trouble(request) : request.answer(Answers.stored)
+                }
+                let cache = try remote(.uniqueID("a"), transport)
+                if isClear {
+                    try await cache.cache(token)
+                } else {
+                    await #expect(throws: TokenCacheError.self) { try await cache.cache(token) }
+                }
+                #expect(transport.requests.count == (isClear ? 2 : 1))
+            }
+        }
+    }
+
     @Test func `what will not change is asked once`() async throws {
         for status in [301, 400, 401, 403, 404] {
             let transport = ScriptedTransport { request, _ in request.answer("", status: status) }
@@ -306,6 +332,19 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
             ScriptedTransport { request, _ in request.answer(Answers.found(#"{"SECRET":"#)) })
         let error = await failure(cache)
         #expect(error.map { "\($0) \(String(reflecting: $0))" }?.contains("SECRET") == false)
+        for shown: Any in [
+            try remote(.uniqueID("SECRET"), .urlSession), RemoteTokenCache.Identity.uniqueID("SECRET"),
+            LocalTokenCache(.memory, user: "SECRET"),
+            TransportRequest(
+                method: "POST", url: try url("https://tokens.example.com/t?SECRET"),
+                headers: ["Authorization": "SECRET"],
+                body: Data("SECRET".utf8), timeout: .zero),
+            TransportResponse(url: try url(), status: 200, headers: ["a": "SECRET"], body: Data("SECRET".utf8)),
+        ] {
+            var dumped = ""
+            dump(shown, to: &dumped)
+            #expect(!"\(shown) \(String(reflecting: shown)) \(dumped)".contains("SECRET"))
+        }
         let conflict = TokenCacheError.conflict(current: TokenInformation(token: "SECRET"))
         #expect(!"\(conflict) \(String(reflecting: conflict))".contains("SECRET"))
         var dumped = ""

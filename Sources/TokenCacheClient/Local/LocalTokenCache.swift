@@ -73,6 +73,14 @@ public struct LocalTokenCache: TokenCaching {
     }
 }
 
+extension LocalTokenCache: CustomStringConvertible, CustomReflectable {
+    /// Nothing of the user.
+    public var description: String { "LocalTokenCache" }
+
+    /// A mirror without the user and the token.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
 /// What a slot holds, as JSON: `{"format":1,"token_info":"...","user":"..."}`.
 struct StoredItem {
     /// The token information's text form.

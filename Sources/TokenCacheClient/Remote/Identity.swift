@@ -1,3 +1,16 @@
+extension RemoteTokenCache.Identity: CustomStringConvertible, CustomReflectable {
+    /// Its kind, and not whose it is.
+    public var description: String {
+        switch self {
+        case .uniqueID: "uniqueID"
+        case .session: "session"
+        }
+    }
+
+    /// A mirror without the id.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
 extension RemoteTokenCache {
     /// Whom the server stores the token for.
     public enum Identity: Sendable {
@@ -6,11 +19,15 @@ extension RemoteTokenCache {
         /// Not for sessions: if one that has ended comes in place of an id, the server answers old apps as if nothing were
         /// stored, which would be taken for a sign-out.
         case uniqueID(String)
-        /// A session that your own server made for the user. The closure supplies it for each request, and is sent as
-        /// `Authorization: Bearer`; what it throws, the cache throws.
+        /// A session that your own server made for the user, or, in the server's mode `bearer`, a JWT.
+        ///
+        /// The closure supplies it for each request, in which it is sent as `Authorization: Bearer`; what it throws, the cache
+        /// throws.
         case session(@Sendable () async throws -> String)
     }
 
+    /// Checks a unique id.
+    ///
     /// - Throws: `TokenCacheError.invalidID` if the server would refuse the id or change it (its README, error 30001).
     static func check(uniqueID id: String) throws(TokenCacheError) {
         if id.isEmpty { throw .invalidID("it is empty") }
@@ -26,6 +43,8 @@ extension RemoteTokenCache {
         if id.utf8.contains(UInt8(ascii: "<")) { throw .invalidID("it contains <, which begins a tag") }
     }
 
+    /// Checks a session.
+    ///
     /// - Throws: `TokenCacheError.invalidID` if the session cannot stand in a header (RFC 6750, section 2.1: `b64token`).
     static func check(session: String) throws(TokenCacheError) {
         let isValid = session.utf8.allSatisfy { byte in

@@ -96,13 +96,16 @@ public struct RemoteTokenCache: TokenCaching {
         -> Answered
     {
         let elapsed = clock.stopwatch()
+        let isRepeatable = method == "GET" || !fields.isEmpty
         return try await withTimeLimit(retries.deadline, clock: clock) { [self] in
             var attempt = 1
             while true {
                 do {
                     return try await askOnce(method, parameters, fields)
                 } catch let error as TokenCacheError {
-                    guard let delay = retries.delay(after: error, attempt: attempt, random: random()),
+                    guard
+                        let delay = retries.delay(
+                            after: error, attempt: attempt, isRepeatable: isRepeatable, random: random()),
                         elapsed() + delay < retries.deadline
                     else { throw error }
                     try await clock.sleep(for: delay)
@@ -150,6 +153,14 @@ public struct RemoteTokenCache: TokenCaching {
         if case .nothing = answer, case .session = identity { return .nothing }
         return .anything
     }
+}
+
+extension RemoteTokenCache: CustomStringConvertible, CustomReflectable {
+    /// The server, and not whose token it is.
+    public var description: String { "RemoteTokenCache(\(url.host() ?? ""))" }
+
+    /// A mirror without the identity.
+    public var customMirror: Mirror { Mirror(self, children: ["host": url.host() ?? ""]) }
 }
 
 extension RemoteTokenCache: ConditionalTokenCaching {

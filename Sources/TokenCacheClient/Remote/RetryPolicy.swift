@@ -1,8 +1,15 @@
+internal import Foundation
+
+#if canImport(FoundationNetworking)
+    internal import FoundationNetworking
+#endif
+
 /// When a request is sent again.
 ///
 /// Sent again is what a moment's trouble may have caused: no connection, no answer in time, an answer that is not the
-/// server's, and 429 or 503, after as long as `Retry-After` asks for. Both GET and POST can be sent twice, because a POST
-/// says what shall be there, not what shall be done.
+/// server's, and 429 or 503, after as long as `Retry-After` asks for. A write without a condition is sent again only if the
+/// server has surely not stored it: otherwise it could replace what another device has stored in between. (A
+/// `LayeredTokenCache` compares such a write with what is there before it sends it again.)
 public struct RetryPolicy: Sendable, Hashable {
     /// How often a request is sent at most; 1 for never again.
     public var attempts: Int
@@ -32,16 +39,25 @@ public struct RetryPolicy: Sendable, Hashable {
     /// - Parameters:
     ///   - error: Why the attempt failed.
     ///   - attempt: Its number, from 1.
+    ///   - isRepeatable: Whether a second arrival at the server would change nothing.
     ///   - random: A number from 0 to 1.
-    func delay(after error: TokenCacheError, attempt: Int, random: Double) -> Duration? {
+    func delay(after error: TokenCacheError, attempt: Int, isRepeatable: Bool, random: Double) -> Duration? {
         guard attempt < attempts else { return nil }
         let jittered = baseDelay * (Double(1 << min(attempt - 1, 10)) * random)
         switch error {
-        case .unreachable, .timedOut, .unexpectedAnswer: return jittered
+        case .unreachable(let code) where Self.beforeSending.contains(code): return jittered
+        case .unreachable, .timedOut, .unexpectedAnswer: return isRepeatable ? jittered : nil
         case .unavailable(_, let retryAfter): return max(retryAfter ?? .zero, .zero) + jittered
         // The server could not write; it says so while its disk is full or fails.
-        case .refused(status: 200, code: "50001"), .refused(status: 500..., _): return jittered
+        case .refused(status: 200, code: "50001"): return jittered
+        case .refused(status: 500..., _): return isRepeatable ? jittered : nil
         default: return nil
         }
     }
+
+    /// The codes of `URLError` after which nothing was sent: unknown host, no connection to it, no network.
+    private static let beforeSending: Set<Int> = [
+        URLError.Code.cannotFindHost.rawValue, URLError.Code.cannotConnectToHost.rawValue,
+        URLError.Code.dnsLookupFailed.rawValue, URLError.Code.notConnectedToInternet.rawValue,
+    ]
 }

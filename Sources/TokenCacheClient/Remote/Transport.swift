@@ -61,6 +61,22 @@ public struct TransportResponse: Sendable, Hashable {
     }
 }
 
+extension TransportRequest: CustomStringConvertible, CustomReflectable {
+    /// The method and the host: everything else can contain what is secret.
+    public var description: String { "\(method) to \(url.host() ?? "")" }
+
+    /// A mirror without headers, query and body.
+    public var customMirror: Mirror { Mirror(self, children: ["method": method, "timeout": timeout]) }
+}
+
+extension TransportResponse: CustomStringConvertible, CustomReflectable {
+    /// The status and the length.
+    public var description: String { "\(status), \(body.count) bytes" }
+
+    /// A mirror without headers and body.
+    public var customMirror: Mirror { Mirror(self, children: ["status": status, "bytes": body.count]) }
+}
+
 extension Transport where Self == URLSessionTransport {
     /// `URLSession` without cookies, caches and stored credentials; one session for the whole process.
     public static var urlSession: URLSessionTransport { .shared }

@@ -21,6 +21,8 @@ public final class URLSessionTransport: Transport {
     /// - Parameter configuration: By default an ephemeral one. Cookies, caches and stored credentials are turned off in any
     ///   case.
     public init(configuration: URLSessionConfiguration = .ephemeral) {
+        // The caller's own object stays as it is.
+        let configuration = (configuration.copy() as? URLSessionConfiguration) ?? configuration
         configuration.httpCookieStorage = nil
         configuration.httpShouldSetCookies = false
         configuration.httpCookieAcceptPolicy = .never

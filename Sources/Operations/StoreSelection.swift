@@ -23,7 +23,7 @@ enum StoreSelection {
     private static func options(_ settings: Settings) -> StoreOptions {
         var options = StoreOptions(keyRing: keyRing(settings))
         options.isSealed = settings.sealing.isEnabled
-        options.retention = settings.retention
+        options.retention = settings.storeRetention
         options.tokenLimit = settings.store.tokenLimit
         options.byteLimit = settings.store.byteLimit
         options.queueLimit = settings.store.queueLimit

@@ -72,7 +72,8 @@ final class WriterHarness {
                 // As statistics, a quiet checkpoint, an expiry and a backup do.
                 _ = try writer.usedBytes()
                 _ = try writer.checkpoint(.truncate)
-                _ = try writer.expire(Retention.Horizon(written: 0, expired: 0))
+                let retention = Retention(sinceWritten: .seconds(0), sinceExpired: .seconds(0))
+                _ = try writer.expire(retention, at: 0, store.state.sealing)
                 return try writer.releasePages()
             }
             try store.store("small", bytes: 1_000)

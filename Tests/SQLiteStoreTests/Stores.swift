@@ -39,6 +39,10 @@ extension OfflineSQLiteStore {
     ) throws(SQLiteOpenError) {
         try self.init(in: try .lock(directory), options: options, report: report)
     }
+
+    func restore(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement {
+        try restore(path, keepsSessions: false, progress)
+    }
 }
 
 extension SQLiteTokenStore {

@@ -125,9 +125,12 @@ package enum StoreAccess: Sendable {
 
     /// Replaces the store by a backup; refused while a server runs.
     package static func restore(
-        _ settings: Settings, from path: String, logger: Logger, _ progress: (StoreProgress) -> Void
+        _ settings: Settings, from path: String, keepsSessions: Bool, logger: Logger,
+        _ progress: (StoreProgress) -> Void
     ) throws(Failure) -> StoreReplacement {
-        try replace(settings, .restore, logger) { (store) throws(StoreError) in try store.restore(path, progress) }
+        try replace(settings, .restore, logger) { (store) throws(StoreError) in
+            try store.restore(path, keepsSessions: keepsSessions, progress)
+        }
     }
 
     /// Encrypts or decrypts the whole store; refused while a server runs.

@@ -8,9 +8,9 @@ package import TokenStore
 /// the other, whole. The folder is locked meanwhile.
 package final class OfflineSQLiteStore: OfflineStore {
     private let lock: DatabaseLock
-    private let directory: DataDirectory
+    let directory: DataDirectory
     private let database: DatabaseFile
-    private let options: StoreOptions
+    let options: StoreOptions
     private let report: @Sendable (StoreEvent) -> Void
 
     /// Locks the database, if it lies outside the folder.
@@ -31,7 +31,9 @@ package final class OfflineSQLiteStore: OfflineStore {
 
     // MARK: - Restoring
 
-    package func restore(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement {
+    package func restore(
+        _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+    ) throws(StoreError) -> StoreReplacement {
         defer { database.discardNew() }
         switch FileStatus(path)?.kind {
         case .file: break
@@ -50,37 +52,44 @@ package final class OfflineSQLiteStore: OfflineStore {
         guard BackupFile.isOne(path) else { throw notABackup(path) }
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
-        let tokens = try check(path, progress)
-        try keepSealCounts()
+        let left = try check(path, keepsSessions: keepsSessions, progress)
+        try keepCounts()
         try PrivateFile.synchronize(database.new)
         try keepDamagedWAL()
         try database.replace(mayBeDamaged: true)
-        return StoreReplacement(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed)
+        return StoreReplacement(
+            tokens: left.tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed,
+            erasedUsers: left.erasedUsers, endedSessions: left.endedSessions)
     }
 
-    /// Raises the backup's counts of seals to those of the replaced store, as the same keys have sealed both.
-    private func keepSealCounts() throws(StoreError) {
+    /// Raises the limit of the backup's versions to that of the replaced store, and its counts of seals, if the same keys
+    /// have sealed both.
+    private func keepCounts() throws(StoreError) {
         guard FileStatus.size(of: database.path) > 0 else { return }
         // Read with the WAL, which has later counts, or without it if it cannot be read. If neither can be read, the
         // counts are lost, as without a former store.
-        guard let (seals, ring) = sealCounts(.readOnly) ?? sealCounts(.immutable), !seals.isEmpty else { return }
+        guard let former = counts(.readOnly) ?? counts(.immutable) else { return }
         do throws(SQLiteError) {
             let copy = try SQLiteConnection(path: database.new, mode: .readWrite)
-            guard try copy.text("SELECT hex(key_ring) FROM store") == ring else { return }
             try copy.giveUpSafety()
-            try Schema.raiseSeals(seals, in: copy)
+            try Schema.raiseVersionLimit(former.versions, in: copy)
+            guard try copy.text("SELECT hex(key_ring) FROM store") == former.ring else { return }
+            try Schema.raiseSeals(former.seals, in: copy)
         } catch {
             throw .write(StoreFault(error))
         }
     }
 
     /// The present store's counts and its ring's identity; nil if they cannot be read.
-    private func sealCounts(_ mode: SQLiteConnection.Mode) -> (seals: [Int: Int64], ring: String)? {
+    private func counts(
+        _ mode: SQLiteConnection.Mode
+    ) -> (seals: [Int: Int64], ring: String, versions: Int64)? {
         guard let former = try? SQLiteConnection(path: database.path, mode: mode),
             let seals = try? Schema.seals(of: former),
             let ring = try? former.text("SELECT hex(key_ring) FROM store")
         else { return nil }
-        return (seals, ring)
+        // A store of an earlier version has given none.
+        return (seals, ring, (try? Schema.versionLimit(of: former)) ?? 0)
     }
 
     /// Reports a damaged WAL, whose end the replacement drops, and keeps a copy.
@@ -114,8 +123,10 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
     }
 
-    /// Opens the copy of a backup, and decrypts each row.
-    private func check(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> Int {
+    /// Opens the copy of a backup, decrypts each row, and removes what does not come back.
+    private func check(
+        _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+    ) throws(StoreError) -> Remains {
         try examine(path)
         let opened: StoreOpener.Opened
         do throws(SQLiteOpenError) {
@@ -133,11 +144,16 @@ package final class OfflineSQLiteStore: OfflineStore {
         } catch {
             throw refusal(of: path, error)
         }
-        let connection = opened.writer.connection
-        let tokens = opened.writer.tokenCount
+        let sealing = Sealing(opened.keys)
+        var erased = try ErasedRows(ErasuresFile(beside: options.keyRing, directory: directory.path))
         var unreadable = 0
-        try forEachRow(of: connection, sealing: Sealing(opened.keys), total: tokens, progress) { (token, _) in
-            if case .failure = token { unreadable += 1 }
+        try forEachRow(
+            of: opened.writer.connection, sealing: sealing, total: opened.writer.tokenCount, progress
+        ) { (token, row) in
+            switch token {
+            case .success(let token): erased.note(token, row)
+            case .failure: unreadable += 1
+            }
         }
         guard unreadable == 0 else {
             throw .refused(
@@ -147,7 +163,7 @@ package final class OfflineSQLiteStore: OfflineStore {
                 """
             )
         }
-        return tokens
+        return try remove(erased, from: opened.writer, sealing, keepsSessions: keepsSessions)
     }
 
     private func notABackup(_ path: String) -> StoreError {
@@ -208,6 +224,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
         let tokens = source.writer.tokenCount
         try copy(source, to: target, progress)
+        try copySessions(source, to: target)
         try PrivateFile.synchronize(database.new)
         try database.replace(erasing: isSealed)
         let copies = DamagedWALCopies.all(of: database.path)

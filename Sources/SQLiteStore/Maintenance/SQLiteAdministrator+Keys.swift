@@ -134,12 +134,32 @@ extension SQLiteAdministrator {
             result.unreadable += step.unreadable
             progress(StoreProgress(done: min(result.tokens, total), total: total))
             slot = step.next
-            if Task.isCancelled {
-                throw .refused("the rekeying was interrupted; token-cache rekey goes on with the rest")
-            }
+            try stopIfCancelled()
         }
+        result.unreadable += try await rekeySessions()
         // The WAL still has values that older keys have sealed.
         _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
         return result
+    }
+
+    /// Seals every session with the newest key; returns how many could not be opened.
+    private func rekeySessions() async throws(StoreError) -> Int {
+        var unreadable = 0
+        var key: [UInt8]? = []
+        while let start = key {
+            let sealing = store.state.sealing
+            let step = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                try writer.rekeySessions(after: start, count: Self.rekeyingStep, sealing)
+            }
+            unreadable += step.unreadable
+            key = step.next
+            try stopIfCancelled()
+        }
+        return unreadable
+    }
+
+    private func stopIfCancelled() throws(StoreError) {
+        guard Task.isCancelled else { return }
+        throw .refused("the rekeying was interrupted; token-cache rekey goes on with the rest")
     }
 }

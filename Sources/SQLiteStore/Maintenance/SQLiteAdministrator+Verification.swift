@@ -37,6 +37,7 @@ extension SQLiteAdministrator {
             if Task.isCancelled { throw .refused("verifying was interrupted") }
             await Task.yield()
         }
+        for (reason, count) in try await unreadableSessions() { result.unreadable[reason, default: 0] += count }
         if uncounted > 0 {
             result.damages.append(
                 """
@@ -51,6 +52,37 @@ extension SQLiteAdministrator {
         result.keptCopies = DamagedWALCopies.all(of: store.path)
         result.isSound = result.unreadable.isEmpty && result.damages.isEmpty && result.wrongCount == nil
         return result
+    }
+
+    /// How many sessions do not open, by what is wrong with them.
+    private func unreadableSessions() async throws(StoreError) -> [String: Int] {
+        let connection = try reader().connection
+        var coder = RowCoder(store.state.sealing)
+        var unreadable: [String: Int] = [:]
+        var key: [UInt8]? = []
+        while let start = key {
+            let rows = try reading { () throws(SQLiteError) in
+                let select = try SQLiteStatement(
+                    "SELECT \(SessionRow.columns) FROM session WHERE key > ?1 ORDER BY key LIMIT ?2", on: connection)
+                try select.bind(Int64(Self.verificationBatch), at: 2)
+                return try select.withBinding(start, at: 1) { () throws(SQLiteError) in
+                    var rows: [StoredSession] = []
+                    while try select.step() { rows.append(StoredSession(select)) }
+                    return rows
+                }
+            }
+            for row in rows {
+                do throws(SealingError) {
+                    _ = try coder.open(row)
+                } catch {
+                    unreadable["\(error)", default: 0] += 1
+                }
+            }
+            key = rows.count < Self.verificationBatch ? nil : rows.last?.key
+            if Task.isCancelled { throw .refused("verifying was interrupted") }
+            await Task.yield()
+        }
+        return unreadable
     }
 
     /// Findings of SQLite's integrity check, and duplicate tokens.

@@ -20,7 +20,7 @@ struct SessionRow: Sendable {
     let index: ObjectIdentifier
 
     /// For a statement's text: the columns in the order of `Column`.
-    static let columns = "key, id, user_key, key_number, created_at, expires_at, used_at, user"
+    static let columns = "key, id, user_key, key_number, created_at, expires_at, used_at, number, user"
 
     /// Where a statement's columns are.
     enum Column {
@@ -31,7 +31,8 @@ struct SessionRow: Sendable {
         static let createdAt: Int32 = 4
         static let expiresAt: Int32 = 5
         static let usedAt: Int32 = 6
-        static let user: Int32 = 7
+        static let number: Int32 = 7
+        static let user: Int32 = 8
     }
 }
 
@@ -46,6 +47,8 @@ struct StoredSession: Sendable {
     let createdAt: Int64
     let expiresAt: Int64
     let usedAt: Int64
+    /// Larger than those of all sessions that were made before.
+    let number: Int64
 
     /// Reads the current row of a statement that selects `SessionRow.columns`.
     init(_ select: SQLiteStatement) {
@@ -56,6 +59,7 @@ struct StoredSession: Sendable {
         createdAt = Int64(select.integer(at: SessionRow.Column.createdAt))
         expiresAt = Int64(select.integer(at: SessionRow.Column.expiresAt))
         usedAt = Int64(select.integer(at: SessionRow.Column.usedAt))
+        number = Int64(select.integer(at: SessionRow.Column.number))
         user = select.blob(at: SessionRow.Column.user)
     }
 

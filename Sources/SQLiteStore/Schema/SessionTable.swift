@@ -13,6 +13,8 @@ final class SessionTable {
     private let selectCurrent: SQLiteStatement
     private let noteUse: SQLiteStatement
     private let delete: SQLiteStatement
+    private let selectNext: SQLiteStatement
+    private let updateUser: SQLiteStatement
     /// Opens the rows of sessions that end.
     var coder: RowCoder
 
@@ -36,6 +38,8 @@ final class SessionTable {
         selectUnused = try statement("\(all) used_at < ?1 ORDER BY used_at LIMIT ?2")
         selectCurrent = try statement("SELECT 1 FROM session WHERE key = ?1 AND expires_at > ?2")
         noteUse = try statement("UPDATE session SET used_at = ?2 WHERE key = ?1 AND used_at < ?2")
+        selectNext = try statement("\(all) key > ?1 ORDER BY key LIMIT ?2")
+        updateUser = try statement("UPDATE session SET user = ?2, key_number = ?3 WHERE key = ?1")
         delete = try statement("DELETE FROM session WHERE key = ?1")
     }
 
@@ -66,6 +70,20 @@ final class SessionTable {
     func noteUse(of key: [UInt8], at time: Int64) throws(SQLiteError) {
         try noteUse.bind(time, at: 2)
         try noteUse.withBinding(key, at: 1) { () throws(SQLiteError) in _ = try noteUse.step() }
+    }
+
+    /// Reads some sessions, in the order of their rows' keys.
+    func rows(after key: [UInt8], limit: Int) throws(SQLiteError) -> [StoredSession] {
+        try selectNext.bind(Int64(limit), at: 2)
+        return try selectNext.withBinding(key, at: 1) { () throws(SQLiteError) in try rows(of: selectNext) }
+    }
+
+    /// Replaces what is sealed of a session.
+    func replaceUser(of row: SessionRow) throws(SQLiteError) {
+        try updateUser.bind(Int64(row.keyNumber), at: 3)
+        try updateUser.withBinding(row.key, at: 1) { () throws(SQLiteError) in
+            try updateUser.withBinding(row.user, at: 2) { () throws(SQLiteError) in _ = try updateUser.step() }
+        }
     }
 
     /// Removes the session with an id; nil if there is none.
@@ -111,7 +129,8 @@ final class SessionTable {
         return rows
     }
 
-    private func remove(_ rows: [StoredSession]) throws(SQLiteError) -> [StoredSession] {
+    @discardableResult
+    func remove(_ rows: [StoredSession]) throws(SQLiteError) -> [StoredSession] {
         for row in rows {
             try delete.withBinding(row.key, at: 1) { () throws(SQLiteError) in _ = try delete.step() }
         }

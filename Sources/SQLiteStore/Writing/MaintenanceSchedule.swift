@@ -44,6 +44,7 @@ struct MaintenanceSchedule {
     private static let emptyInterval = Duration.seconds(60)
 
     private var retention: Retention
+    private var hasSessions = false
     private var expiryInterval: Duration?
     private var nextFileLook: ContinuousClock.Instant
     private var nextExpiry: ContinuousClock.Instant?
@@ -86,19 +87,21 @@ struct MaintenanceSchedule {
         quietCheckpoint = now + Self.quietTime
     }
 
-    /// The time between two deletions of expired tokens: a tenth of the time that tokens are kept, at most a minute.
-    private static func expiryInterval(_ retention: Retention) -> Duration? {
-        [retention.sinceWritten, retention.sinceExpired].compactMap(\.self).min()
-            .map { min(max($0 / 10, .milliseconds(100)), .seconds(60)) }
+    /// The time between two deletions of what has expired: a tenth of the time that it is kept, at most a minute.
+    private static func expiryInterval(_ retention: Retention, hasSessions: Bool = false) -> Duration? {
+        let times = [retention.sinceWritten, retention.sinceExpired, hasSessions ? .seconds(600) : nil]
+        return times.compactMap(\.self).min().map { min(max($0 / 10, .milliseconds(100)), .seconds(60)) }
     }
 
     // MARK: - What happened
 
     /// Takes over the retention in force, which may have changed.
-    mutating func noteRetention(_ retention: Retention, at now: ContinuousClock.Instant) {
-        guard retention != self.retention else { return }
-        self.retention = retention
-        expiryInterval = Self.expiryInterval(retention)
+    ///
+    /// - Parameter hasSessions: Whether there are sessions, which all expire.
+    mutating func noteRetention(_ retention: Retention, hasSessions: Bool = false, at now: ContinuousClock.Instant) {
+        guard retention != self.retention || hasSessions != self.hasSessions else { return }
+        (self.retention, self.hasSessions) = (retention, hasSessions)
+        expiryInterval = Self.expiryInterval(retention, hasSessions: hasSessions)
         nextExpiry = expiryInterval.map { _ in now }
     }
 

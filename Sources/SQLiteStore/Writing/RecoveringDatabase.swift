@@ -85,6 +85,9 @@ final class RecoveringDatabase {
     /// Bytes of the WAL's content; its file may be longer.
     var walSize: Int { access.writer?.walSize ?? 0 }
 
+    /// Whether there are sessions of users.
+    var hasSessions: Bool { (access.writer?.sessionCount ?? 0) > 0 }
+
     /// When the clock was last checked before this start, in seconds since 1970; see ExpiryClock.
     let lastClockLook: Int64?
 

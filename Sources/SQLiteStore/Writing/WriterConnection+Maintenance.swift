@@ -8,21 +8,33 @@ extension WriterConnection {
     /// Pages that one step gives back to the file system, and the number of free pages that are kept for growth.
     private static let (releaseBatch, keptFreePages) = (256, 1_024)
 
-    /// Removes some expired rows, the oldest first.
+    /// Removes some expired tokens and sessions, the oldest first.
     ///
-    /// - Returns: How many rows were removed, and whether no expired row is left.
-    func expire(_ horizon: Retention.Horizon) throws(SQLiteError) -> (removed: Int, isDone: Bool) {
-        var removed = 0
+    /// - Parameters:
+    ///   - retention: The one in force.
+    ///   - now: In seconds since 1970.
+    ///   - sealing: Opens the sessions that end.
+    /// - Returns: How many tokens were removed, and whether nothing is left that has expired.
+    func expire(
+        _ retention: Retention, at now: Int64, _ sealing: Sealing
+    ) throws(SQLiteError) -> (removed: Int, isDone: Bool) {
+        let horizon = retention.horizon(at: now)
+        var (removed, ended) = (0, 0)
         try transaction { () throws(SQLiteError) in
-            if let written = horizon.written {
+            if let written = horizon?.written {
                 removed += try remove("written_at < ?1 ORDER BY written_at", written)
             }
-            if let expired = horizon.expired {
+            if let expired = horizon?.expired {
                 removed += try remove("expires_at < ?1 AND expires_at IS NOT NULL ORDER BY expires_at", expired)
             }
             noteRemoved(removed)
+            guard sessionCount > 0 else { return }
+            let sessions = try sessions(sealing)
+            let unusedSince = retention.sinceSessionUsed.map { now - $0.components.seconds }
+            let rows = try sessions.expire(at: now, unusedSince: unusedSince, limit: Self.expiryBatch)
+            ended = noteEnded(rows, sessions).count
         }
-        return (removed, removed < Self.expiryBatch)
+        return (removed, max(removed, ended) < Self.expiryBatch)
     }
 
     /// When the clock was last found right, in seconds since 1970; nil if that was never stored.

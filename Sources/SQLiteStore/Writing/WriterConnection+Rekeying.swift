@@ -67,6 +67,43 @@ extension WriterConnection {
         return result
     }
 
+    /// Reads some sessions, and seals those again that are not sealed with the newest key.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the row after which to begin.
+    ///   - count: The most rows to read.
+    ///   - sealing: The store's.
+    /// - Returns: The key of the row after which the next step begins, nil when there is none, and how many rows could not be
+    ///   opened.
+    func rekeySessions(
+        after key: [UInt8], count: Int, _ sealing: Sealing
+    ) throws(SQLiteError) -> (next: [UInt8]?, unreadable: Int) {
+        guard let newest = sealing.ring?.newest.number, sessionCount > 0 else { return (nil, 0) }
+        return try transaction { () throws(SQLiteError) in
+            let sessions = try sessions(sealing)
+            let rows = try sessions.rows(after: key, limit: count)
+            var unreadable = 0
+            for row in rows where row.keyNumber != newest {
+                guard let new = Self.sealedAgain(row, &sessions.coder) else {
+                    unreadable += 1
+                    continue
+                }
+                try sessions.replaceUser(of: new)
+            }
+            return (rows.count < count ? nil : rows.last?.key, unreadable)
+        }
+    }
+
+    /// A session's row, sealed with the newest key; nil if it does not open.
+    private static func sealedAgain(_ row: StoredSession, _ coder: inout RowCoder) -> SessionRow? {
+        do throws(SealingError) {
+            let opened = try coder.open(row)
+            return try coder.row(of: opened.session, opened.key)
+        } catch {
+            return nil
+        }
+    }
+
     private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
         let keyNumber = select.integer(at: StoredRow.Column.keyNumber)
         do throws(SealingError) {

@@ -168,7 +168,7 @@ final class WriterThread: Sendable {
                     schedule.noteFailure(at: .now)
                 }
             }
-            schedule.noteRetention(state.retention, at: .now)
+            schedule.noteRetention(state.retention, hasSessions: database.hasSessions, at: .now)
             if let job {
                 // Timed apart from the commit before it: only a single step that takes too long is a stall.
                 admission.noteBusy()
@@ -236,7 +236,7 @@ final class WriterThread: Sendable {
                 database.lookAfterFiles()
                 checks.clock.look(at: .now)
                 // Without a retention nothing is deleted, so no deletion is held back either.
-                if state.retention.isUnlimited && checks.hasReportedHold { checks.stopHolding(state.metrics) }
+                if !isExpiring(database) && checks.hasReportedHold { checks.stopHolding(state.metrics) }
                 noteSeals(&checks)
                 try saveClockLook(&checks, database)
             case .holdWAL:
@@ -264,9 +264,10 @@ final class WriterThread: Sendable {
                 schedule.noteExpiry(removed: 0, isDone: true, at: .now)
                 let now = ExpiryClock.Reading.now
                 checks.clock.look(at: now)
-                guard let horizon = state.retention.horizon(at: now.wall), mayExpire(&checks) else { return }
+                guard isExpiring(database), mayExpire(&checks) else { return }
+                let retention = state.retention
                 let (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
-                    try writer.expire(horizon)
+                    try writer.expire(retention, at: now.wall, state.sealing)
                 }
                 schedule.noteExpiry(removed: removed, isDone: isDone, at: .now)
                 state.metrics.expired.add(UInt64(removed))
@@ -297,6 +298,11 @@ final class WriterThread: Sendable {
         }
     }
 
+    /// Whether there is something that expires.
+    private func isExpiring(_ database: RecoveringDatabase) -> Bool {
+        !state.retention.isUnlimited || database.hasSessions
+    }
+
     /// Returns whether the clock is trusted to delete tokens, and reports when that changes.
     private func mayExpire(_ checks: inout PeriodicChecks) -> Bool {
         switch (checks.clock.holdsExpiry, checks.hasReportedHold) {
@@ -323,7 +329,7 @@ final class WriterThread: Sendable {
 
     private func saveClockLook(_ checks: inout PeriodicChecks, _ database: RecoveringDatabase) throws(StoreError) {
         // While writes fail this one would fail as well, and it is not urgent.
-        guard state.fault == nil, let time = checks.clock.due(isExpiring: !state.retention.isUnlimited) else { return }
+        guard state.fault == nil, let time = checks.clock.due(isExpiring: isExpiring(database)) else { return }
         try database.perform { (writer) throws(SQLiteError) in try writer.saveClockLook(time) }
         checks.clock.noteSaved(time)
     }

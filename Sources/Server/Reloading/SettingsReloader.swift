@@ -80,7 +80,7 @@ final class SettingsReloader: Sendable {
             let certificates = try parts.tls?.read(TLSFiles(settings))
             let destination = try Self.destination(settings)
             try parts.audit?.reopen()
-            try await parts.store.change(settings.retention)
+            try await parts.store.change(settings.storeRetention)
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
             parts.access.reloadChangedFiles(logger)

@@ -1,5 +1,6 @@
 package import JWT
 package import TokenService
+package import TokenStore
 
 extension Settings {
     /// Who may read and write which token.
@@ -61,5 +62,14 @@ extension Settings {
         package var leeway = Duration.seconds(30)
         /// Whether a token may also be in `unique_id`.
         package var isReadInUniqueID = false
+    }
+}
+
+extension Settings {
+    /// What the store keeps for how long, with the sessions that nobody uses.
+    package var storeRetention: Retention {
+        var retention = retention
+        retention.sinceSessionUsed = access.session.idleTimeout
+        return retention
     }
 }

@@ -1,12 +1,13 @@
 /// A store that no server has open, for the work that needs it so; locked until this is released.
 package protocol OfflineStore: AnyObject {
-    /// Puts a backup in the place of the store.
+    /// Puts a backup in the place of the store, without the users that were erased after it was made.
     ///
     /// - Parameters:
     ///   - path: What `StoreBackups` has written.
+    ///   - keepsSessions: Whether its sessions count again; some may have been ended after it was made.
     ///   - progress: Counted in tokens.
     func restore(
-        _ path: String, _ progress: (StoreProgress) -> Void
+        _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement
 
     /// Seals a store in the clear, or the other way round.
@@ -22,10 +23,16 @@ package struct StoreReplacement: Codable, Sendable {
     package var tokens: Int
     package var bytes: Int
     package var isSealed: Bool
+    /// Users that were erased after the backup had been made, and are left out therefore; nil if it was no restore.
+    package var erasedUsers: Int?
+    /// Sessions that were left out; nil if it was no restore.
+    package var endedSessions: Int?
 
-    package init(tokens: Int, bytes: Int, isSealed: Bool) {
+    package init(tokens: Int, bytes: Int, isSealed: Bool, erasedUsers: Int? = nil, endedSessions: Int? = nil) {
         self.tokens = tokens
         self.bytes = bytes
         self.isSealed = isSealed
+        self.erasedUsers = erasedUsers
+        self.endedSessions = endedSessions
     }
 }

@@ -153,21 +153,33 @@ package struct Erasures: Sendable {
     /// The latest version of all; nil without erasures.
     package var last: TokenVersion? { versions.values.max() }
 
-    package var count: Int { versions.count }
-
-    /// Whether a user was erased after something was written.
-    ///
-    /// - Parameters:
-    ///   - user: Whose it is.
-    ///   - version: Of the token or session.
-    package func contain(_ user: [UInt8], writtenAs version: TokenVersion) throws(CryptographyError) -> Bool {
-        guard !versions.isEmpty, let erased = versions[try Self.hash(user, key)] else { return false }
-        return version < erased
-    }
-
     fileprivate static func hash(_ user: [UInt8], _ key: SecretKey) throws(CryptographyError) -> [UInt8] {
         var hash: [UInt8] = []
         try KeyedHash(key).hash(user.span, into: &hash)
         return hash
+    }
+
+    /// Looks for many users, on one thread.
+    package struct Search {
+        private let versions: [[UInt8]: TokenVersion]
+        private let hash: KeyedHash
+        private var hashed: [UInt8] = []
+
+        package init(_ erasures: Erasures) throws(CryptographyError) {
+            versions = erasures.versions
+            hash = try KeyedHash(erasures.key)
+        }
+
+        /// Whether a user was erased after something was written.
+        ///
+        /// - Parameters:
+        ///   - user: Whose it is.
+        ///   - version: Of the token or session.
+        package mutating func finds(
+            _ user: [UInt8], writtenAs version: TokenVersion
+        ) throws(CryptographyError) -> Bool {
+            try hash.hash(user.span, into: &hashed)
+            return versions[hashed].map { version < $0 } ?? false
+        }
     }
 }

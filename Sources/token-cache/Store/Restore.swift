@@ -10,6 +10,10 @@ struct Restore: AsyncParsableCommand {
         discussion: """
             The backup is checked first, and every row decrypted with the key ring; if that fails, nothing is replaced.
 
+            Users that were erased after the backup was made are left out, by the file erasures beside the key ring; a token
+            that was stored for such a user later stays. All sessions end, as some of the backup's may have been revoked
+            since, unless --keep-sessions is given.
+
             EXAMPLES
               token-cache restore /var/backups/tokens.db
             """
@@ -17,6 +21,9 @@ struct Restore: AsyncParsableCommand {
 
     @Argument(help: "A file that token-cache backup has written.", completion: .file())
     var file: String
+
+    @Flag(help: "Keep the backup's sessions, also those that were ended after it was made.")
+    var keepSessions = false
 
     @OptionGroup var options: StoreCommandOptions
 
@@ -27,14 +34,21 @@ struct Restore: AsyncParsableCommand {
         let outcome: StoreReplacement
         do throws(StoreAccess.Failure) {
             let path = URL(filePath: file).standardizedFileURL.path
-            outcome = try StoreAccess.restore(settings, from: path, logger: options.logger) { bar.show($0) }
+            outcome = try StoreAccess.restore(
+                settings, from: path, keepsSessions: keepSessions, logger: options.logger
+            ) { bar.show($0) }
         } catch {
             bar.finish()
             throw options.configuration.fault("\(error)")
         }
         bar.finish()
-        try options.output.print(
-            outcome, "restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"
-        )
+        var lines = ["restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"]
+        if let count = outcome.erasedUsers, count > 0 {
+            lines.append("left out \(Text.count(count, "user")) that had been erased")
+        }
+        if let count = outcome.endedSessions, count > 0 {
+            lines.append("ended \(Text.count(count, "session")), as those that were revoked since cannot be told apart")
+        }
+        try options.output.print(outcome, lines.joined(separator: "\n"))
     }
 }

@@ -1,0 +1,111 @@
+internal import Cryptography
+internal import TokenStore
+
+/// Users and their sessions in a database that is restored or converted.
+extension OfflineSQLiteStore {
+    /// Sessions of one step.
+    private static let step = 1_000
+
+    /// Removes the tokens of users that were erased, and their sessions or all sessions, from the copy of a backup.
+    func remove(
+        _ erased: ErasedRows, from writer: WriterConnection, _ sealing: Sealing, keepsSessions: Bool
+    ) throws(StoreError) -> Remains {
+        var (erased, remains) = (erased, Remains())
+        do throws(SQLiteError) {
+            let sessions = try writer.sessions(sealing)
+            var ended: [StoredSession] = []
+            var users = Set<[UInt8]>()
+            try Self.forEachStep(of: sessions) { (rows) throws(SQLiteError) in
+                for row in rows {
+                    // A session that does not open is of no use.
+                    let user = try? sessions.coder.open(row).session.user
+                    let isErased = user.map { erased.isErased($0, TokenVersion(rawValue: row.number)) } ?? false
+                    if isErased { users.insert(row.userKey) }
+                    if isErased || user == nil || !keepsSessions { ended.append(row) }
+                }
+            }
+            let slots = erased.slots
+            remains.endedSessions = ended.count
+            try writer.transaction { () throws(SQLiteError) in
+                for slot in slots {
+                    users.remove(try writer.key(at: slot))
+                    try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)")
+                }
+                writer.noteRemoved(slots.count)
+                writer.noteEnded(try sessions.remove(ended), sessions)
+                // What is written from now on must be newer than every erasure.
+                if let last = erased.lastVersion {
+                    try Schema.raiseVersionLimit(last.rawValue, in: writer.connection)
+                }
+            }
+            remains.erasedUsers = slots.count + users.count
+            remains.tokens = writer.tokenCount
+            if !slots.isEmpty || !ended.isEmpty {
+                writer.connection.forgetPages()
+                try DatabasePages(writer.connection).eraseAll()
+            }
+        } catch {
+            throw .write(StoreFault(error))
+        }
+        if let fault = erased.fault { throw .sealing(SealingError(fault)) }
+        return remains
+    }
+
+    /// Copies the sessions of a store that is sealed or unsealed.
+    func copySessions(_ source: StoreOpener.Opened, to target: StoreOpener.Opened) throws(StoreError) {
+        var unreadable: SealingError?
+        do throws(SQLiteError) {
+            let former = try source.writer.sessions(Sealing(source.keys))
+            let new = try target.writer.sessions(Sealing(target.keys, seals: target.writer.seals))
+            try Self.forEachStep(of: former) { (rows) throws(SQLiteError) in
+                try target.writer.transaction { () throws(SQLiteError) in
+                    for row in rows {
+                        switch Self.converted(row, from: former, to: new) {
+                        case .success(let converted):
+                            try new.add(converted, number: row.number)
+                            target.writer.sessionCount += 1
+                        case .failure(let error): unreadable = error
+                        }
+                    }
+                }
+            }
+            try target.writer.storeSeals()
+        } catch {
+            throw .write(StoreFault(error))
+        }
+        // A session that does not open would be lost.
+        if let unreadable { throw .refused("\(unreadable); nothing was replaced") }
+    }
+
+    private static func converted(
+        _ row: StoredSession, from former: SessionTable, to new: SessionTable
+    ) -> Result<SessionRow, SealingError> {
+        do throws(SealingError) {
+            let opened = try former.coder.open(row)
+            return .success(try new.coder.row(of: opened.session, opened.key))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// Calls `body` with all sessions, some at a time.
+    private static func forEachStep(
+        of sessions: SessionTable, _ body: ([StoredSession]) throws(SQLiteError) -> Void
+    ) throws(SQLiteError) {
+        var last: [UInt8]? = []
+        while let start = last {
+            let rows = try sessions.rows(after: start, limit: step)
+            try body(rows)
+            last = rows.count < step ? nil : rows.last?.key
+        }
+    }
+}
+
+extension WriterConnection {
+    /// The key of the row in a slot; empty if there is none.
+    fileprivate func key(at slot: Int64) throws(SQLiteError) -> [UInt8] {
+        let select = try SQLiteStatement("SELECT key FROM token WHERE slot = ?1", on: connection)
+        try select.bind(slot, at: 1)
+        return try select.step() ? select.blob(at: 0) : []
+    }
+}

@@ -1,0 +1,306 @@
+import Foundation
+import StoreConformance
+import Synchronization
+import TestSupport
+import Testing
+import TokenStore
+
+@testable import SQLiteStore
+
+/// What happens to sessions and erased users beside what clients do.
+@Suite struct SessionUpkeepTests: EarlierVersionSuite {
+    let folder: TemporaryDirectory
+    let events = Events()
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    private var backup: String { folder.path + "/backup.db" }
+
+    private func open(_ change: (inout StoreOptions) -> Void = { _ in }) throws -> SQLiteTokenStore {
+        try SQLiteTokenStore(at: data, events: events, change)
+    }
+
+    private func restore(keepsSessions: Bool = false) throws -> StoreReplacement {
+        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        let offline = try OfflineSQLiteStore(directory: data, options: options) { _ in }
+        return try offline.restore(backup, keepsSessions: keepsSessions) { _ in }
+    }
+
+    @Test("a key whose sessions are sealed with another one can be retired, and not before")
+    func rekeying() async throws {
+        let store = try open()
+        defer { store.close() }
+        let handle = try await ConformanceHandle.open(store)
+        for number in 0..<450 { try await handle.begin("secret \(number)", of: "user \(number % 7)", perUser: 100) }
+        let administrator = SQLiteAdministrator(store)
+        _ = try await administrator.addKey()
+        await #expect(throws: StoreError.self) { try await administrator.retireKey(numbered: 1) }
+        _ = try await administrator.rekey { _ in }
+        try await administrator.retireKey(numbered: 1)
+        for number in 0..<450 {
+            #expect(try await handle.find("secret \(number)")?.user == Array("user \(number % 7)".utf8))
+        }
+        #expect(try await administrator.verify { _ in }.isSound)
+    }
+
+    @Test("sessions outlive sealing and unsealing")
+    func conversion() async throws {
+        var store = try open { $0.isSealed = false }
+        var handle = try await ConformanceHandle.open(store)
+        let version = try await handle.put("info", under: "anna", if: .any)
+        try await handle.begin("secret 1", of: "anna")
+        try await handle.begin("secret 2", of: "anna")
+        let sessions = try await handle.list("anna")
+        store.close()
+        for isSealed in [true, false, true] {
+            let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+            do {
+                let offline = try OfflineSQLiteStore(directory: data, options: options) { _ in }
+                _ = try offline.convert(isSealed: isSealed) { _ in }
+            }
+            store = try open { $0.isSealed = isSealed }
+            handle = try await ConformanceHandle.open(store)
+            #expect(try await handle.list("anna") == sessions)
+            #expect(try await handle.find("secret 2") == sessions[1])
+            #expect(try await handle.version(of: "anna") == version, "the token is the same")
+            #expect(store.metrics.sessions == 2)
+            #expect(try await SQLiteAdministrator(store).verify { _ in }.isSound)
+            store.close()
+        }
+        store = try open()
+        handle = try await ConformanceHandle.open(store)
+        #expect(try await handle.put("info", under: "anna", if: .any) > version)
+        #expect(try await handle.begin("secret 3", of: "anna", perUser: 2).ended == 1)
+        #expect(try await handle.find("secret 1") == nil, "the oldest has ended")
+        store.close()
+    }
+
+    @Test("sessions that have expired or are not used are removed, and an observer learns of it")
+    func expiry() async throws {
+        let store = try open { $0.retention.sinceSessionUsed = .seconds(600) }
+        defer { store.close() }
+        let observer = Observer()
+        store.report(writesTo: observer)
+        let handle = try await ConformanceHandle.open(store)
+        let now = MemoryRow.now
+        for number in 0..<300 {
+            try await handle.begin("idle \(number)", of: "user \(number)", createdAt: now - 1_000, lasting: 5_000)
+        }
+        try await handle.begin("expired", of: "user 0", createdAt: now - 100, lasting: 50)
+        try await handle.begin("used", of: "user 0", createdAt: now - 1_000, lasting: 5_000)
+        try await handle.begin("new", of: "user 1")
+        try await handle.use("used", at: now)
+        try await handle.put("1", under: "a")
+        let sealing = store.state.sealing
+        let retention = store.state.retention
+        var steps = 0
+        var isDone = false
+        while !isDone {
+            isDone = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                try writer.expire(retention, at: now, sealing).isDone
+            }
+            steps += 1
+        }
+        #expect(steps >= 1)
+        #expect(store.metrics.sessions == 2)
+        #expect(try await handle.find("idle 299") == nil)
+        #expect(try await handle.find("used") != nil)
+        #expect(try await handle.find("new") != nil)
+        #expect(observer.ended.withLock(\.count) == 301)
+        let expired = try await handle.key("expired")
+        #expect(observer.ended.withLock { $0.contains(expired) })
+    }
+
+    private final class Observer: WriteObserver {
+        let ended = Mutex<Set<SessionKey>>([])
+
+        func willWrite(_ ids: [[UInt8]]) {}
+        func didWrite(_ ids: [[UInt8]]) {}
+        func willEnd(_ sessions: [SessionKey]) {}
+        func didEnd(_ sessions: [SessionKey]) { ended.withLock { $0.formUnion(sessions) } }
+        func didChangeEverything() {}
+    }
+
+    @Test("a restore ends all sessions, unless they are to be kept", arguments: [false, true])
+    func sessionsOfBackup(_ keepsSessions: Bool) async throws {
+        var store = try open()
+        var handle = try await ConformanceHandle.open(store)
+        try await handle.put("info", under: "anna")
+        let revoked = try await handle.begin("revoked", of: "anna")
+        try await handle.begin("other", of: "anna")
+        _ = try await SQLiteAdministrator(store).backUp(to: backup) { _ in }
+        _ = try await handle.end(revoked.id)
+        let last = try await handle.put("later", under: "anna", if: .any)
+        store.close()
+        let replacement = try restore(keepsSessions: keepsSessions)
+        #expect(replacement.endedSessions == (keepsSessions ? 0 : 2))
+        #expect(replacement.erasedUsers == 0 && replacement.tokens == 1)
+        store = try open()
+        defer { store.close() }
+        handle = try await ConformanceHandle.open(store)
+        #expect(try await handle.list("anna").count == (keepsSessions ? 2 : 0))
+        #expect(store.metrics.sessions == (keepsSessions ? 2 : 0))
+        #expect(try await handle.get("anna") == "info")
+        #expect(try await handle.put("new", under: "anna", if: .any) > last, "no version is given twice")
+    }
+
+    @Test("a restore leaves out who was erased after the backup, and keeps who came again", arguments: [true, false])
+    func erasedUsers(_ keepsSessions: Bool) async throws {
+        var store = try open()
+        var handle = try await ConformanceHandle.open(store)
+        for user in ["anna", "berta", "clara"] {
+            try await handle.put("info of \(user)", under: user)
+            try await handle.begin("secret of \(user)", of: user)
+        }
+        // Who has only a session is a user as well.
+        try await handle.begin("secret of doris", of: "doris")
+        try await handle.erase("clara")
+        try await handle.put("again", under: "clara")
+        _ = try await SQLiteAdministrator(store).backUp(to: backup) { _ in }
+        try await handle.erase("anna")
+        try await handle.erase("doris")
+        try await handle.put("later", under: "anna")
+        store.close()
+        let replacement = try restore(keepsSessions: keepsSessions)
+        #expect(replacement.erasedUsers == 2)
+        #expect(replacement.tokens == 2)
+        let database = try #require(FileManager.default.contents(atPath: path))
+        store = try open()
+        handle = try await ConformanceHandle.open(store)
+        #expect(try await handle.get("anna") == nil, "the backup's token was written before the erasure")
+        #expect(try await handle.get("berta") == "info of berta")
+        #expect(try await handle.get("clara") == "again", "it was written after the erasure")
+        for user in ["anna", "doris"] { #expect(try await handle.list(user).isEmpty) }
+        #expect(try await handle.list("berta").count == (keepsSessions ? 1 : 0))
+        // Nothing of the row is left in the restored file.
+        var coder = RowCoder(store.state.sealing)
+        var key = RowKey()
+        try coder.key(of: Array("anna".utf8), into: &key)
+        #expect(database.range(of: Data(key.bytes)) == nil)
+        // Who comes again after the restore is not removed by the next one.
+        try await handle.put("back", under: "anna")
+        _ = try await SQLiteAdministrator(store).backUp(to: backup) { _ in }
+        store.close()
+        #expect(try restore().erasedUsers == 0)
+        store = try open()
+        defer { store.close() }
+        #expect(try await ConformanceHandle.open(store).get("anna") == "back")
+    }
+
+    @Test("what a crash has left of an erasure's line is dropped, a damaged line is refused")
+    func erasuresFile() throws {
+        let file = ErasuresFile(
+            beside: KeyRingFile(path: "", credentials: nil, directory: folder.path), directory: folder.path)
+        #expect(file.path == folder.path + "/erasures")
+        #expect(try file.load() == nil)
+        let (anna, berta) = (Array("anna".utf8), Array("berta".utf8))
+        try file.append(anna, TokenVersion(rawValue: 100))
+        let handle = try #require(FileHandle(forUpdatingAtPath: file.path))
+        try handle.seekToEnd()
+        try handle.write(contentsOf: Data("12345 00ff".utf8))
+        #expect(try file.load()?.last == TokenVersion(rawValue: 100))
+        try file.append(berta, TokenVersion(rawValue: 200))
+        try file.append(anna, TokenVersion(rawValue: 300))
+        let erasures = try #require(try file.load())
+        #expect(erasures.last == TokenVersion(rawValue: 300))
+        var search = try Erasures.Search(erasures)
+        #expect(try search.finds(anna, writtenAs: TokenVersion(rawValue: 299)))
+        #expect(try !search.finds(anna, writtenAs: TokenVersion(rawValue: 300)))
+        #expect(try search.finds(berta, writtenAs: TokenVersion(rawValue: 0)))
+        #expect(try !search.finds(Array("clara".utf8), writtenAs: TokenVersion(rawValue: 0)))
+        let text = try String(contentsOfFile: file.path, encoding: .utf8)
+        #expect(!text.contains("anna") && !text.contains("12345 "))
+        let attributes = try FileManager.default.attributesOfItem(atPath: file.path)
+        #expect(attributes[.posixPermissions] as? Int == 0o600)
+        try handle.seekToEnd()
+        try handle.write(contentsOf: Data("12345 00ff\n".utf8))
+        #expect(throws: StoreError.self) { try file.load() }
+        #expect(throws: StoreError.self) { try file.append(anna, TokenVersion(rawValue: 400)) }
+    }
+
+    @Test("the file of the erasures lies beside the key ring, or in the data folder")
+    func placeOfErasures() {
+        func path(_ ring: String, credentials: String? = nil) -> String {
+            ErasuresFile(
+                beside: KeyRingFile(path: ring, credentials: credentials, directory: "/data"), directory: "/data"
+            ).path
+        }
+        #expect(path("") == "/data/erasures")
+        #expect(path("/etc/token-cache/keys") == "/etc/token-cache/erasures")
+        #expect(path("/etc/token-cache/ring") == "/etc/token-cache/ring.erasures")
+        #expect(path("/run/credentials/a/token-cache.keys", credentials: "/run/credentials/a") == "/data/erasures")
+    }
+
+    @Test("a session's row that was changed or moved does not open")
+    func tampering() async throws {
+        let store = try open()
+        defer { store.close() }
+        let handle = try await ConformanceHandle.open(store)
+        for user in ["anna", "berta"] { try await handle.begin("secret of \(user)", of: user) }
+        for change in [
+            "user_key = randomblob(32)", "id = randomblob(16)", "expires_at = expires_at + 1", "created_at = 5",
+            "user = (SELECT user FROM former WHERE former.key != session.key)",
+        ] {
+            try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                try writer.transaction { () throws(SQLiteError) in
+                    try writer.connection.execute("CREATE TABLE former AS SELECT * FROM session")
+                    try writer.connection.execute("UPDATE session SET \(change)")
+                }
+            }
+            for user in ["anna", "berta"] {
+                await #expect(throws: StoreError.self, "\(change)") { try await handle.find("secret of \(user)") }
+            }
+            #expect(try await !SQLiteAdministrator(store).verify { _ in }.isSound)
+            try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                try writer.transaction { () throws(SQLiteError) in
+                    try writer.connection.execute("DELETE FROM session; INSERT INTO session SELECT * FROM former")
+                    try writer.connection.execute("DROP TABLE former")
+                }
+            }
+            #expect(try await handle.find("secret of anna")?.user == Array("anna".utf8))
+        }
+    }
+
+    @Test("a store of version 4 gets versions and sessions, and its tokens version 0")
+    func upgrade() async throws {
+        var store = try open()
+        var handle = try await ConformanceHandle.open(store)
+        for id in ["a", "b"] { try await handle.put(String(repeating: id, count: 20_000), under: id) }
+        store.close()
+        try setBackToFourthVersion()
+        store = try open()
+        defer { store.close() }
+        handle = try await ConformanceHandle.open(store)
+        let zero = TokenVersion(rawValue: 0)
+        #expect(try await handle.version(of: "a") == zero)
+        guard case .longer = try await handle.fetch(Array("a".utf8), upTo: 1_000) else {
+            Issue.record("a long token was read")
+            return
+        }
+        let version = try await handle.put("1", under: "a", if: .oneOf([zero]))
+        #expect(version > zero)
+        #expect(try await handle.version(of: "a") == version)
+        #expect(try await handle.get("b") == String(repeating: "b", count: 20_000))
+        try await handle.begin("secret", of: "a")
+        #expect(try await handle.find("secret") != nil)
+    }
+
+    @Test("versions go on beyond the stored limit after a crash")
+    func versionsAfterCrash() async throws {
+        let store = try open()
+        let handle = try await ConformanceHandle.open(store)
+        let last = try await handle.put("1", under: "a", if: .any)
+        // What a power cut leaves: a copy of the files.
+        let copy = folder.path + "/copy"
+        try FileManager.default.copyItem(atPath: data, toPath: copy)
+        store.close()
+        let connection = try SQLiteConnection(path: copy + "/tokens.db", mode: .readWrite)
+        let limit = try Schema.versionLimit(of: connection)
+        #expect(limit >= last.rawValue)
+        let again = try SQLiteTokenStore(at: copy)
+        defer { again.close() }
+        #expect(try await ConformanceHandle.open(again).put("1", under: "b", if: .any).rawValue > limit)
+    }
+}

@@ -69,6 +69,11 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
 
     package var administrator: any StoreAdministrator { SQLiteAdministrator(self) }
 
+    /// Erases a user.
+    fileprivate var erase: Erasing {
+        { [eraser] in await eraser.outcome(of: $0) }
+    }
+
     /// What the administrator works on.
     fileprivate var database: OpenDatabase {
         OpenDatabase(directory: directory, path: path, options: options, state: state, writerThread: writerThread)
@@ -88,7 +93,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         do throws(SQLiteError) {
             return try SQLiteStoreHandle(
                 path: path, state: state, writerThread: writerThread,
-                erase: { [eraser] in await eraser.outcome(of: $0) },
+                erase: erase,
                 deliver: deliver)
         } catch {
             throw .read(StoreFault(error))
@@ -144,6 +149,6 @@ extension SQLiteTokenStore {
 extension SQLiteAdministrator {
     /// - Parameter store: An open one.
     package init(_ store: SQLiteTokenStore) {
-        self.init(store.database)
+        self.init(store.database, erase: store.erase)
     }
 }

@@ -1,6 +1,6 @@
 /// What only some stores can do.
 package enum StoreCapability: CaseIterable, Sendable {
-    case backup, restore, conversion, keys, verification, limits
+    case backup, restore, conversion, keys, verification, limits, users
 
     /// For an operator who asks for it, when the store at hand cannot do it.
     package var absence: String {
@@ -11,6 +11,7 @@ package enum StoreCapability: CaseIterable, Sendable {
             "this store cannot be sealed or unsealed as a whole; export its tokens, and import them into a new one"
         case .keys: "this store has no key ring that token-cache can change"
         case .verification: "this store cannot be verified by token-cache; use the tools of its database"
+        case .users: "this store keeps no sessions of users; use the tools of its database to erase somebody"
         case .limits:
             "this store cannot limit its size; unset store.max_tokens and store.max_bytes, and set a limit in its database"
         }

@@ -23,7 +23,7 @@ struct TokenCache: AsyncParsableCommand {
         groupedSubcommands: [
             CommandGroup(name: "Audit log", subcommands: [AuditCommand.self]),
             CommandGroup(name: "Tokens", subcommands: [Get.self, Put.self, Delete.self, List.self]),
-            CommandGroup(name: "Access", subcommands: [Access.self]),
+            CommandGroup(name: "Access", subcommands: [Access.self, Erase.self]),
             CommandGroup(
                 name: "Store",
                 subcommands: [

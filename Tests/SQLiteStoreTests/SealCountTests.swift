@@ -92,7 +92,7 @@ import Testing
         #expect(try Schema.seals(of: connection)[2] == nil)
         _ = try writer.commit([])
         #expect(try Schema.seals(of: connection)[2] == 1 + SealCounts.step)
-        try writer.storeSeals()
+        try writer.storeCounts()
         #expect(try Schema.seals(of: connection) == [1: 200_000, 2: 1])
     }
 

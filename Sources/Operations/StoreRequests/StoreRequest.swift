@@ -31,6 +31,10 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
     case listKeys = "keys/list"
     case addKey = "keys/add"
     case retireKey = "keys/retire"
+    case addSession = "sessions/add"
+    case listSessions = "sessions/list"
+    case removeSessions = "sessions/remove"
+    case erase
 
     /// The request of this name.
     var type: any StoreRequest.Type {
@@ -46,6 +50,10 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
         case .listKeys: ListKeys.self
         case .addKey: AddKey.self
         case .retireKey: RetireKey.self
+        case .addSession: AddSession.self
+        case .listSessions: ListSessions.self
+        case .removeSessions: RemoveSessions.self
+        case .erase: EraseUser.self
         }
     }
 }

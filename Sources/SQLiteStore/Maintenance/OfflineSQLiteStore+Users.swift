@@ -69,7 +69,7 @@ extension OfflineSQLiteStore {
                     }
                 }
             }
-            try target.writer.storeSeals()
+            try target.writer.storeCounts()
         } catch {
             throw .write(StoreFault(error))
         }

@@ -272,7 +272,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         // A row that does not open would be lost.
         if let fault { throw .refused("\(fault); nothing was replaced") }
         do throws(SQLiteError) {
-            try target.writer.storeSeals()
+            try target.writer.storeCounts()
         } catch {
             throw .write(StoreFault(error))
         }

@@ -7,13 +7,18 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
     private let executor = BlockingExecutor(label: "administration")
     private var openReader: (reader: TokenReader, generation: UInt64)?
 
-    init(_ store: OpenDatabase) {
+    /// Erases a user.
+    let eraseUser: Erasing
+
+    init(_ store: OpenDatabase, erase: @escaping Erasing) {
         self.store = store
+        eraseUser = erase
     }
 
     package nonisolated var backups: (any StoreBackups)? { self }
     package nonisolated var keyRing: (any KeyRingAdministrator)? { self }
     package nonisolated var verifier: (any StoreVerifier)? { self }
+    package nonisolated var users: (any UserAdministrator)? { self }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe executor.asUnownedSerialExecutor()

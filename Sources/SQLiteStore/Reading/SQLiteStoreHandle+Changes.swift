@@ -66,10 +66,7 @@ extension SQLiteStoreHandle {
     func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void) {
         let bytes = Token.waitingBytes(id: request.user, info: request.user)
         gather(bytes, .created(completion)) { (coder) throws(SealingError) in
-            let session = UserSession(
-                id: request.id, user: request.user, createdAt: request.createdAt, expiresAt: request.expiresAt,
-                lastUsedAt: request.createdAt)
-            return .createSession(try coder.row(of: session, request.key), perUser: request.perUser)
+            return .createSession(try coder.row(of: UserSession(request), request.key), perUser: request.perUser)
         }
     }
 

@@ -9,9 +9,6 @@ internal import TokenStore
 final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
-    /// Erases a user; called on any thread.
-    typealias Erasing = @Sendable (_ user: [UInt8]) async -> Result<Erasure, StoreError>
-
     private let path: String
     let state: StoreState
     let writerThread: WriterThread

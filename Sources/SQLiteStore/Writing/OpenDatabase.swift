@@ -1,5 +1,8 @@
 internal import TokenStore
 
+/// Erases a user; called on any thread.
+typealias Erasing = @Sendable (_ user: [UInt8]) async -> Result<Erasure, StoreError>
+
 /// A database that is open for writing, with everything that works on it.
 struct OpenDatabase: Sendable {
     /// Locked for as long as the database is open.

@@ -197,7 +197,7 @@ final class RecoveringDatabase {
         if let stranded = access.rescue.stranded { loseWAL(of: stranded, wasRemoved: true) }
         if let writer = access.writer {
             // If this fails, the stored counts stay ahead of the seals that were made, which does no harm.
-            try? writer.storeSeals()
+            try? writer.storeCounts()
             // If this fails, the WAL stays, and the next start reads it.
             _ = try? writer.checkpoint(waiting: 1_000)
         }

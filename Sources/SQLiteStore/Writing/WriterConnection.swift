@@ -114,10 +114,13 @@ final class WriterConnection {
     /// How often the keys have sealed.
     var seals: SealCounts { sealTable.seals }
 
-    /// Stores the exact number of seals, before the store is closed.
-    func storeSeals() throws(SQLiteError) {
-        guard sealTable.isAhead else { return }
-        try transaction { () throws(SQLiteError) in try sealTable.storeExactly() }
+    /// Stores the exact number of seals and the last version, before the store is closed.
+    func storeCounts() throws(SQLiteError) {
+        guard sealTable.isAhead || versions.isAhead else { return }
+        try transaction { () throws(SQLiteError) in
+            try sealTable.storeExactly()
+            try versions.storeExactly()
+        }
     }
 
     /// Bytes of pages in the WAL, without the frames' heads.

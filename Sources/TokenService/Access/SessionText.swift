@@ -35,12 +35,12 @@ struct SessionText: Hashable, Sendable {
 }
 
 /// The random bits of a session, and how clients write them.
-enum SessionSecret {
+package enum SessionSecret {
     /// Bytes of a secret.
-    static let length = 32
+    package static let length = 32
 
     /// The text for a secret.
-    static func text(of secret: Span<UInt8>) -> [UInt8] {
+    package static func text(of secret: Span<UInt8>) -> [UInt8] {
         Array("\(SessionText.prefix)\(Base64URL.encode(secret))".utf8)
     }
 

@@ -8,6 +8,7 @@ package protocol StoreAdministrator: Sendable {
     var backups: (any StoreBackups)? { get }
     var keyRing: (any KeyRingAdministrator)? { get }
     var verifier: (any StoreVerifier)? { get }
+    var users: (any UserAdministrator)? { get }
 
     /// The token info of an id; nil when nothing is stored under it.
     func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]?

@@ -19,6 +19,14 @@ package struct UserSession: Hashable, Sendable {
     }
 }
 
+extension UserSession {
+    /// A session that is stored now.
+    package init(_ new: NewSession) {
+        self.init(
+            id: new.id, user: new.user, createdAt: new.createdAt, expiresAt: new.expiresAt, lastUsedAt: new.createdAt)
+    }
+}
+
 /// What a search for a session has found.
 package enum FoundSession: Hashable, Sendable {
     /// There is none, or it has expired.

@@ -4,6 +4,6 @@ import ArgumentParser
 struct Access: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Decide who may read and write tokens.",
-        subcommands: [AccessKeys.self]
+        subcommands: [AccessKeys.self, AccessSessions.self]
     )
 }

@@ -1,0 +1,165 @@
+internal import Cryptography
+internal import Glibc
+internal import TokenService
+package import TokenStore
+
+/// Makes a session for a user.
+package struct AddSession: StoreRequest {
+    package static let name = StoreRequestName.addSession
+    package var user: String
+    /// Seconds for which it is valid.
+    package var maxAge: Int64
+    /// How many sessions the user may have, with this one.
+    package var perUser: Int
+
+    package struct Reply: Codable, Sendable {
+        /// What the app sends; it is not shown again.
+        package var session: String
+        package var id: String
+        /// Seconds since 1970.
+        package var expiresAt: Int64
+        /// How many of the user's oldest sessions ended for it.
+        package var ended: Int
+    }
+
+    package init(user: String, maxAge: Int64, perUser: Int) {
+        self.user = user
+        self.maxAge = maxAge
+        self.perUser = perUser
+    }
+
+    package func answer(
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> Reply {
+        guard (1...Self.longest).contains(maxAge) else {
+            throw .refused("max_age is \(maxAge); allowed is 1 to \(Self.longest) seconds")
+        }
+        guard (1...Self.most).contains(perUser) else {
+            throw .refused("per_user is \(perUser); allowed is 1 to \(Self.most)")
+        }
+        let user = try StoredText.user(user)
+        let users = try administrator.existingUsers
+        let (secret, id): ([UInt8], SessionID)
+        do throws(CryptographyError) {
+            (secret, id) = (try RandomBytes.secret(SessionSecret.length), try .random())
+        } catch {
+            throw .sealing(SealingError(error))
+        }
+        let now = Int64(time(nil))
+        let created = try await users.createSession(
+            NewSession(
+                user: user, key: try await users.sessionKey(of: secret), id: id, createdAt: now,
+                expiresAt: now + maxAge,
+                perUser: perUser))
+        return Reply(
+            session: String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), id: "\(created.id)",
+            expiresAt: created.expiresAt, ended: created.ended)
+    }
+
+    /// A hundred years.
+    private static let longest: Int64 = 100 * 365 * 86_400
+    private static let most = 1_000_000
+}
+
+/// Lists the sessions of a user, without their secrets.
+package struct ListSessions: StoreRequest {
+    package static let name = StoreRequestName.listSessions
+    package static let replySize = 16 << 20
+    package var user: String
+
+    /// A session; all times are in seconds since 1970.
+    package struct Entry: Codable, Sendable {
+        package var id: String
+        package var createdAt: Int64
+        package var expiresAt: Int64
+        /// As of the last use that was stored, which uses are now and then.
+        package var lastUsedAt: Int64
+    }
+
+    package struct Reply: Codable, Sendable {
+        package var sessions: [Entry]
+    }
+
+    package init(user: String) {
+        self.user = user
+    }
+
+    package func answer(
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> Reply {
+        let sessions = try await administrator.existingUsers.sessions(of: try StoredText.user(user))
+        return Reply(
+            sessions: sessions.map {
+                Entry(
+                    id: "\($0.id)", createdAt: $0.createdAt, expiresAt: $0.expiresAt, lastUsedAt: $0.lastUsedAt)
+            })
+    }
+}
+
+/// Ends one session, or all sessions of a user.
+package struct RemoveSessions: StoreRequest {
+    package static let name = StoreRequestName.removeSessions
+    /// Of the session; nil for all of a user.
+    package var id: String?
+    /// Whose sessions; nil for one session.
+    package var user: String?
+
+    package struct Reply: Codable, Sendable {
+        package var removed: Int
+    }
+
+    package init(id: String) {
+        self.id = id
+    }
+
+    package init(user: String) {
+        self.user = user
+    }
+
+    package func answer(
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> Reply {
+        let users = try administrator.existingUsers
+        switch (id, user) {
+        case (let id?, nil):
+            guard let id = SessionID(id) else {
+                throw .refused("the id of a session has 22 characters; token-cache access sessions list shows it")
+            }
+            return Reply(removed: try await users.endSession(id: id) == nil ? 0 : 1)
+        case (nil, let user?): return Reply(removed: try await users.endSessions(of: try StoredText.user(user)))
+        default: throw .refused("either id or user must be given")
+        }
+    }
+}
+
+/// Erases a user.
+package struct EraseUser: StoreRequest {
+    package static let name = StoreRequestName.erase
+    package var user: String
+
+    package init(user: String) {
+        self.user = user
+    }
+
+    package func answer(
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> Erasure {
+        try await administrator.existingUsers.erase(try StoredText.user(user))
+    }
+}
+
+extension StoreAdministrator {
+    fileprivate var existingUsers: any UserAdministrator {
+        get throws(StoreError) {
+            guard let users else { throw .refused(StoreCapability.users.absence) }
+            return users
+        }
+    }
+}
+
+extension StoredText {
+    /// A user as it is stored: as the unique id of its token, without tags.
+    static func user(_ text: String) throws(StoreError) -> [UInt8] {
+        try id(text)
+    }
+}

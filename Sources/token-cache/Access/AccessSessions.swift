@@ -1,0 +1,105 @@
+import ArgumentParser
+import Operations
+import Settings
+import TokenStore
+
+/// The command `token-cache access sessions`.
+struct AccessSessions: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "sessions",
+        abstract: "Make, show and end the sessions of users.",
+        discussion: """
+            A user is whom a token belongs to. As an argument it is visible to other users of this machine while the command \
+            runs; - reads it from standard input.
+
+            EXAMPLES
+              echo anna@example.com | token-cache access sessions add -
+              token-cache access sessions list anna@example.com
+              token-cache access sessions remove htRy0N150mwfanC_l3ptSw
+              token-cache access sessions remove --user anna@example.com
+            """,
+        subcommands: [AddCommand.self, ListCommand.self, RemoveCommand.self]
+    )
+
+    /// The command `token-cache access sessions add`.
+    struct AddCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "add", abstract: "Make a session and print it, alone, on standard output; it is shown once.")
+
+        @Argument(help: "The user; - reads it from standard input.")
+        var user: String
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let session = try options.load().access.session
+            let request = AddSession(
+                user: try options.text(user, of: "the user"), maxAge: session.maxAge.components.seconds,
+                perUser: session.perUser)
+            let reply = try await options.withStore(creates: true) { try await $0.perform(request) }
+            try options.output.print(reply, reply.session)
+            StandardError.print(
+                """
+                the session \(reply.id) is valid until \(Text.time(reply.expiresAt)); its secret is not shown again\
+                \(reply.ended > 0 ? ", and \(Text.count(reply.ended, "older session")) of the user ended for it" : "")
+                """
+            )
+        }
+    }
+
+    /// The command `token-cache access sessions list`.
+    struct ListCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "list", abstract: "List ids and times of a user's sessions, never their secrets.")
+
+        @Argument(help: "The user; - reads it from standard input.")
+        var user: String
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let request = ListSessions(user: try options.text(user, of: "the user"))
+            let reply = try await options.withStore { try await $0.perform(request) }
+            let lines = reply.sessions.map {
+                """
+                \($0.id)  created \(Text.time($0.createdAt))  last used \(Text.time($0.lastUsedAt))  \
+                expires \(Text.time($0.expiresAt))
+                """
+            }
+            try options.output.print(
+                reply, lines.isEmpty ? "the user has no session" : lines.joined(separator: "\n"))
+        }
+    }
+
+    /// The command `token-cache access sessions remove`.
+    struct RemoveCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "remove", abstract: "End a session, or all of a user; the exit status is 1 if there was none.")
+
+        @Argument(help: "The session's id, as token-cache access sessions list shows it.")
+        var id: String?
+
+        @Option(help: ArgumentHelp("End all sessions of a user; - reads it from standard input.", valueName: "user"))
+        var user: String?
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func validate() throws {
+            guard (id == nil) != (user == nil) else {
+                throw ValidationError("Give either the id of a session, or --user.")
+            }
+        }
+
+        func run() async throws {
+            let request: RemoveSessions
+            if let user {
+                request = RemoveSessions(user: try options.text(user, of: "the user"))
+            } else {
+                request = RemoveSessions(id: id ?? "")
+            }
+            let reply = try await options.withStore { try await $0.perform(request) }
+            try options.output.print(reply, "ended \(Text.count(reply.removed, "session"))")
+            if reply.removed == 0 { throw ExitCode.failure }
+        }
+    }
+}

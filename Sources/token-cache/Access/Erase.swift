@@ -1,0 +1,36 @@
+import ArgumentParser
+import Operations
+import TokenStore
+
+/// The command `token-cache erase`.
+struct Erase: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Erase a user: token, sessions, and what the files of the data folder hold of them.",
+        discussion: """
+            Copies of damaged WALs are removed as well. A keyed hash of the user is kept in the file erasures beside the key \
+            ring, so that token-cache restore leaves the user out of older backups, unless something was stored for it \
+            later. The backups themselves keep what they hold until they are deleted.
+
+            EXAMPLES
+              token-cache erase anna@example.com
+              echo anna@example.com | token-cache erase -
+            """
+    )
+
+    @Argument(help: "The user, which is the unique id of its token; - reads it from standard input.")
+    var user: String
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        let request = EraseUser(user: try options.text(user, of: "the user"))
+        let reply = try await options.withStore { try await $0.perform(request) }
+        try options.output.print(
+            reply,
+            """
+            erased \(reply.hadToken ? "a token" : "no token") and \(Text.count(reply.sessions, "session")); \
+            nothing of the user is left in the data folder
+            """
+        )
+    }
+}

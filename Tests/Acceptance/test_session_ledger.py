@@ -1,0 +1,188 @@
+"""Sessions, revocations and erasures that were acknowledged survive kill -9, and nothing that has ended comes back."""
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+
+from contract import NOT_FOUND, STORED, found
+from http_client import ProtocolError, exchange, get, post
+from server_process import Server, until
+from store_files import holds, printed
+
+USERS = 4
+
+
+class ControlConnection(http.client.HTTPConnection):
+    """A connection to control.sock."""
+
+    def __init__(self, data):
+        super().__init__("localhost", timeout=20)
+        self.path = str(data / "control.sock")
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def ask(data, name, **request):
+    """The reply to a command; fails with ConnectionError if there is none."""
+    connection = ControlConnection(data)
+    try:
+        connection.request("POST", f"/store/{name}", json.dumps(request))
+        lines = connection.getresponse().read().splitlines()
+    except http.client.HTTPException as error:
+        raise ConnectionError(str(error)) from error
+    finally:
+        connection.close()
+    if not lines or "reply" not in (last := json.loads(lines[-1])):
+        raise ConnectionError(lines)
+    return last["reply"]
+
+
+class UserLedger:
+    """What is known of a user, whom one client alone changes."""
+
+    def __init__(self, number):
+        self.user = f"user{number}@example.com"
+        self.generator = random.Random(number)
+        # Ids of sessions that are certainly there, and that are certainly not.
+        self.present, self.absent = set(), set()
+        # Tokens that may be stored; None for none.
+        self.tokens = {None}
+        self.number = 0
+        self.operations = 0
+        self.erasures = 0
+
+    def change(self, data, address):
+        """Makes changes until the server is gone."""
+        try:
+            while True:
+                self.generator.choice([self.add, self.add, self.end_one, self.store, self.store, self.erase])(data, address)
+                self.operations += 1
+        except (OSError, ProtocolError, ValueError):
+            return
+
+    def add(self, data, _):
+        reply = ask(data, "sessions/add", user=self.user, max_age=3_600, per_user=100)
+        self.present.add(reply["id"])
+
+    def end_one(self, data, _):
+        if not self.present:
+            return
+        # Until it is acknowledged, it may be there or not.
+        session = self.present.pop()
+        assert ask(data, "sessions/remove", id=session)["removed"] == 1
+        self.absent.add(session)
+
+    def store(self, _, address):
+        self.number += 1
+        token = f"token {self.number} of {self.user}"
+        self.tokens.add(token)
+        assert exchange(address, post(self.user, token)).body == STORED
+        self.tokens = {token}
+
+    def erase(self, data, _):
+        if self.generator.random() < 0.6:
+            return
+        present, self.present = self.present, set()
+        self.tokens.add(None)
+        ask(data, "erase", user=self.user)
+        self.absent |= present
+        self.tokens = {None}
+        self.erasures += 1
+
+    def check(self, data, address):
+        """Compares the user with the store of a server that nobody else changes; takes over what was uncertain."""
+        listed = {session["id"] for session in ask(data, "sessions/list", user=self.user)["sessions"]}
+        assert self.present <= listed, f"{self.user} has lost sessions"
+        assert not self.absent & listed, f"{self.user} has sessions that had ended"
+        body = exchange(address, get(self.user)).body
+        tokens = [token for token in self.tokens if body == (NOT_FOUND if token is None else found(token))]
+        assert tokens, f"{self.user} has none of {self.tokens}: {body}"
+        self.present, self.tokens = listed, set(tokens)
+
+
+def run_and_kill(ledgers, server, seconds):
+    """Has all users changed for some time, and kills the server meanwhile."""
+    before = sum(ledger.operations for ledger in ledgers)
+    threads = [threading.Thread(target=ledger.change, args=(server.data, server.address)) for ledger in ledgers]
+    for thread in threads:
+        thread.start()
+    until(lambda: sum(ledger.operations for ledger in ledgers) > before + USERS, pause=0.001)
+    time.sleep(seconds)
+    server.kill()
+    for thread in threads:
+        thread.join()
+
+
+def test_sessions_revocations_and_erasures_survive_kill_9(tmp_path, is_long):
+    generator = random.Random(28)
+    ledgers = [UserLedger(number) for number in range(USERS)]
+    data = tmp_path / "data"
+    for _ in range(100 if is_long else 12):
+        server = Server(tmp_path / "server", data=data)
+        try:
+            for ledger in ledgers:
+                ledger.check(server.data, server.address)
+            run_and_kill(ledgers, server, generator.uniform(0.0, 0.3))
+        finally:
+            server.kill()
+    server = Server(tmp_path / "server", data=data)
+    try:
+        for ledger in ledgers:
+            ledger.check(server.data, server.address)
+    finally:
+        server.kill()
+    assert all(ledger.absent for ledger in ledgers) and sum(ledger.erasures for ledger in ledgers) > USERS
+    assert "sound" in printed(data, "verify")
+
+
+def test_commands_make_show_and_end_sessions(serve):
+    server = serve()
+    first = printed(server.data, "access", "sessions", "add", "-", input_text="anna\n").strip()
+    assert first.startswith("tcs_") and len(first) == 47
+    reply = json.loads(printed(server.data, "access", "sessions", "add", "anna", "--json"))
+    listed = printed(server.data, "access", "sessions", "list", "anna")
+    assert reply["id"] in listed and listed.count("expires") == 2 and "tcs_" not in listed
+    assert "ended 1 session" in printed(server.data, "access", "sessions", "remove", reply["id"])
+    assert "ended 1 session" in printed(server.data, "access", "sessions", "remove", "--user", "anna")
+    assert "the user has no session" in printed(server.data, "access", "sessions", "list", "anna")
+    assert first not in server.log()
+    assert server.stop() == 0
+    assert not holds(server.data, first, first.removeprefix("tcs_"))
+
+
+def test_an_erased_user_stays_erased_when_an_older_backup_is_restored(serve, tmp_path):
+    server = serve()
+    for user in ("anna", "berta"):
+        assert exchange(server.address, post(user, f"canary of {user}")).body == STORED
+    printed(server.data, "access", "sessions", "add", "berta")
+    backup = tmp_path / "backup.db"
+    printed(server.data, "backup", str(backup))
+    assert "erased a token and 0 sessions" in printed(server.data, "erase", "anna")
+    assert exchange(server.address, get("anna")).body == NOT_FOUND
+    assert server.stop() == 0
+    restored = printed(server.data, "restore", str(backup))
+    assert "restored 1 token" in restored
+    assert "left out 1 user that had been erased" in restored
+    assert "ended 1 session" in restored
+    server = serve(data=server.data)
+    assert exchange(server.address, get("anna")).body == NOT_FOUND
+    assert exchange(server.address, get("berta")).body == found("canary of berta")
+    assert "no session" in printed(server.data, "access", "sessions", "list", "berta")
+
+
+def test_nothing_of_an_erased_user_is_in_the_data_folder(serve):
+    unsealed = {"sealing": {"enabled": False}}
+    server = serve(unsealed)
+    for number in range(300):
+        assert exchange(server.address, post(f"user-number-{number}", f"canary-number-{number}." * 50)).body == STORED
+    environment = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
+    printed(server.data, "access", "sessions", "add", "user-number-77", environment=environment)
+    assert holds(server.data, "user-number-77", "canary-number-77")
+    printed(server.data, "erase", "user-number-77", environment=environment)
+    assert not holds(server.data, "user-number-77", "canary-number-77")
+    assert holds(server.data, "canary-number-78")

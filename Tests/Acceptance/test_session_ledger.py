@@ -8,7 +8,7 @@ import time
 
 from contract import NOT_FOUND, STORED, found
 from http_client import ProtocolError, exchange, get, post
-from server_process import Server, until
+from server_process import UNSEALED, Server, until
 from store_files import holds, printed
 
 USERS = 4
@@ -46,7 +46,7 @@ class UserLedger:
     """What is known of a user, whom one client alone changes."""
 
     def __init__(self, number):
-        self.user = f"user{number}@example.com"
+        self.user = f"user-{number}-of-the-ledger"
         self.generator = random.Random(number)
         # Ids of sessions that are certainly there, and that are certainly not.
         self.present, self.absent = set(), set()
@@ -142,7 +142,7 @@ def test_sessions_revocations_and_erasures_survive_kill_9(tmp_path, is_long):
 
 def test_commands_make_show_and_end_sessions(serve):
     server = serve()
-    first = printed(server.data, "access", "sessions", "add", "-", input_text="anna\n").strip()
+    first = printed(server.data, "access", "sessions", "add", "-", input="anna\n").strip()
     assert first.startswith("tcs_") and len(first) == 47
     reply = json.loads(printed(server.data, "access", "sessions", "add", "anna", "--json"))
     listed = printed(server.data, "access", "sessions", "list", "anna")
@@ -176,8 +176,7 @@ def test_an_erased_user_stays_erased_when_an_older_backup_is_restored(serve, tmp
 
 
 def test_nothing_of_an_erased_user_is_in_the_data_folder(serve):
-    unsealed = {"sealing": {"enabled": False}}
-    server = serve(unsealed)
+    server = serve(UNSEALED)
     for number in range(300):
         assert exchange(server.address, post(f"user-number-{number}", f"canary-number-{number}." * 50)).body == STORED
     environment = {"TOKEN_CACHE_SEALING_ENABLED": "off"}

@@ -22,6 +22,11 @@ final class WriterMetrics: Sendable {
     /// Sessions in the store, as of the last write.
     let sessions = Counter()
 
+    func note(tokens: Int, sessions: Int) {
+        self.tokens.set(UInt64(tokens))
+        self.sessions.set(UInt64(sessions))
+    }
+
     func noteGroup(_ outcomes: [Result<ChangeOutcome, StoreError>], took duration: Duration) {
         commitTime.add(duration)
         groupSize.add(UInt64(outcomes.count))

@@ -59,8 +59,7 @@ final class RecoveringDatabase {
         access = .open(writer)
         files = StoreFiles(directory: opener.directory, database: opener.database)
         files.adopt(wal: writer.connection.wal?.identity)
-        state.metrics.tokens.set(UInt64(writer.tokenCount))
-        state.metrics.sessions.set(UInt64(writer.sessionCount))
+        state.metrics.note(tokens: writer.tokenCount, sessions: writer.sessionCount)
         lastClockLook = writer.lastClockLook
         fault = .vanished(path: opener.database)
         prepare(writer)
@@ -149,8 +148,7 @@ final class RecoveringDatabase {
             let synced = writer.connection.syncedBytes - syncedBefore
             if synced > failure.bytes { self.failure?.isOver = true }
         }
-        state.metrics.tokens.set(UInt64(writer.tokenCount))
-        state.metrics.sessions.set(UInt64(writer.sessionCount))
+        state.metrics.note(tokens: writer.tokenCount, sessions: writer.sessionCount)
         return result
     }
 

@@ -13,10 +13,10 @@ struct AccessSessions: AsyncParsableCommand {
             runs; - reads it from standard input.
 
             EXAMPLES
-              echo anna@example.com | token-cache access sessions add -
-              token-cache access sessions list anna@example.com
+              echo user-4711 | token-cache access sessions add -
+              token-cache access sessions list user-4711
               token-cache access sessions remove htRy0N150mwfanC_l3ptSw
-              token-cache access sessions remove --user anna@example.com
+              token-cache access sessions remove --user user-4711
             """,
         subcommands: [AddCommand.self, ListCommand.self, RemoveCommand.self]
     )

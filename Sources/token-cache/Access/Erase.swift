@@ -12,8 +12,8 @@ struct Erase: AsyncParsableCommand {
             later. The backups themselves keep what they hold until they are deleted.
 
             EXAMPLES
-              token-cache erase anna@example.com
-              echo anna@example.com | token-cache erase -
+              token-cache erase user-4711
+              echo user-4711 | token-cache erase -
             """
     )
 

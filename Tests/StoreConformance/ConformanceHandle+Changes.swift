@@ -92,7 +92,9 @@ extension ConformanceHandle {
     }
 
     package func list(_ user: String) async throws -> [UserSession] {
-        try await outcome { $0.listSessions(of: Array(user.utf8), completion: $1) }
+        // As at the end of a turn: nothing stays open.
+        defer { flush() }
+        return try await outcome { $0.listSessions(of: Array(user.utf8), completion: $1) }
     }
 
     @discardableResult

@@ -65,14 +65,14 @@ import Testing
     @Test
     func `an answer says what is missing, and when to come again`() {
         var response = Response(status: .unauthorized, body: [])
-        response.challenge = .invalidToken
+        response.extras = Response.Extras(challenge: .invalidToken)
         #expect(encoded(response).contains("\r\nWWW-Authenticate: Bearer error=\"invalid_token\"\r\n"))
         response = Response(status: .tooManyRequests, body: [])
-        response.retryAfter = 17
+        response.extras = Response.Extras(retryAfter: 17)
         #expect(encoded(response).contains("\r\nRetry-After: 17\r\n"))
         response = Response(status: .methodNotAllowed, body: [])
         #expect(encoded(response).contains("\r\nAllow: GET, HEAD, POST\r\n"))
-        response.allowedMethods = "DELETE"
+        response.extras = Response.Extras(allowedMethods: "DELETE")
         #expect(encoded(response).contains("\r\nAllow: DELETE\r\n"))
     }
 

@@ -8,14 +8,33 @@ package struct Response: Sendable {
     package var location: [UInt8]?
     /// The contract's error code in the body of a response with status 200.
     package var code: ErrorCode
+    /// What few answers have; nil for none of it.
+    package var extras: Extras?
+
+    /// Fields of the head that few answers have: apart, as most answers only pass on that there are none.
+    package final class Extras: Sendable {
+        /// What is missing for an answer other than this one.
+        package let challenge: Challenge?
+        /// Seconds after which the client may try again; nil if that would not help.
+        package let retryAfter: Int?
+        /// The methods that the resource has, for a response with status 405; nil for those of the contract.
+        package let allowedMethods: StaticString?
+
+        package init(challenge: Challenge? = nil, retryAfter: Int? = nil, allowedMethods: StaticString? = nil) {
+            self.challenge = challenge
+            self.retryAfter = retryAfter
+            self.allowedMethods = allowedMethods
+        }
+    }
+
+    /// The number of the version that the answer shows, for ETag, which is not negative; -1 for none.
+    private var versionOrNone: Int64
+
     /// The number of the version that the answer shows, for ETag; nil for none.
-    package var version: Int64?
-    /// What is missing for an answer other than this one.
-    package var challenge: Challenge?
-    /// Seconds after which the client may try again; nil if that would not help.
-    package var retryAfter: Int?
-    /// The methods that the resource has, for a response with status 405; nil for those of the contract.
-    package var allowedMethods: StaticString?
+    package var version: Int64? {
+        get { versionOrNone < 0 ? nil : versionOrNone }
+        set { versionOrNone = newValue ?? -1 }
+    }
 
     package init(
         status: Status = .ok, body: [UInt8], laterBytes: Int = 0, location: [UInt8]? = nil, code: ErrorCode = .none,
@@ -26,7 +45,7 @@ package struct Response: Sendable {
         self.laterBytes = laterBytes
         self.location = location
         self.code = code
-        self.version = version
+        versionOrNone = version ?? -1
     }
 
     /// The value of `WWW-Authenticate` (RFC 6750, section 3).

@@ -113,13 +113,13 @@ package final class ResponseEncoder: Sendable {
         }
         if response.status == .methodNotAllowed {
             output.append(contentsOf: Parts.allow)
-            output.append(contentsOf: Array("\(response.allowedMethods ?? Parts.contractMethods)".utf8))
+            output.append(contentsOf: Array("\(response.extras?.allowedMethods ?? Parts.contractMethods)".utf8))
         }
-        if let challenge = response.challenge {
+        if let challenge = response.extras?.challenge {
             output.append(contentsOf: Parts.challenge)
             output.append(contentsOf: Array("\(challenge.value)".utf8))
         }
-        if let seconds = response.retryAfter {
+        if let seconds = response.extras?.retryAfter {
             output.append(contentsOf: Array("\r\nRetry-After: \(seconds)".utf8))
         }
         if traits.closes {

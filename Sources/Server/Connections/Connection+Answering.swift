@@ -46,6 +46,9 @@ extension Connection {
         let requestID = requestID(request.head, in: bytes, from: origin, by: settings, on: worker)
         switch settings.https.decision(on: request.head, in: bytes, from: origin) {
         case .served(let isSecure):
+            if let service = settings.plainService {
+                return (service.answer(to: request, in: bytes, requestID: requestID), summary, requestID, isSecure)
+            }
             let source = RequestSource(origin: origin, https: settings.https, certificate: certificate)
             let answer = settings.router.answer(to: request, in: bytes, requestID: requestID, from: source)
             return (answer, summary, requestID, isSecure)

@@ -12,6 +12,8 @@ internal import TokenService
 /// Belongs to the loop's thread.
 final class ConnectionSettings {
     let router: RequestRouter
+    /// The router's; here, so that most requests need not ask it.
+    let plainService: TokenService?
     let limits: RequestLimits
     let deadlines: Deadlines
     let https: HTTPSPolicy
@@ -23,6 +25,7 @@ final class ConnectionSettings {
 
     init(_ settings: Settings, router: RequestRouter, accessLog: AccessLog?) {
         self.router = router
+        plainService = router.plainService
         limits = settings.limits
         deadlines = Deadlines(settings.timeouts)
         https = HTTPSPolicy(settings)

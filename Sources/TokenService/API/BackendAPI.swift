@@ -70,7 +70,7 @@ package final class BackendAPI {
         }
         guard let (operation, scope) = resource.operation(request.head.method) else {
             var response = Response(.methodNotAllowed, "This path has other methods: \(resource.methods).")
-            response.allowedMethods = resource.methods
+            response.extras = Response.Extras(allowedMethods: resource.methods)
             return .now(response)
         }
         guard key.scopes.contains(scope) else { return deny(.scope) }

@@ -69,7 +69,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
             return Response(.forbidden, "The API key does not have the scope for this.", challenge: .insufficientScope)
         case (.limited, _):
             var response = Response(.tooManyRequests, "Too many failed requests came from this address.")
-            response.retryAfter = wait
+            response.extras = Response.Extras(retryAfter: wait)
             return response
         case (.unrecorded, .field): return Response(.unavailable, "The request cannot be recorded at the moment.")
         }

@@ -9,6 +9,6 @@ extension Response {
     /// An error of HTTP in the contract's shape.
     package init(_ status: Status, _ message: String, challenge: Challenge? = nil) {
         self.init(status: status, body: ContractAnswer.httpError(status: status.rawValue, message: message).json)
-        self.challenge = challenge
+        if let challenge { extras = Extras(challenge: challenge) }
     }
 }

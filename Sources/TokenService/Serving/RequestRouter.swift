@@ -4,6 +4,8 @@ package import HTTP
 ///
 /// Belongs to one loop's thread.
 package final class RequestRouter {
+    /// Set if requests go straight to the contract, as with `token.php`: it takes nothing but the request.
+    package let plainService: TokenService?
     private let service: TokenService
     /// Nil in mode `open`.
     private let contract: AuthorizedContract?
@@ -11,8 +13,6 @@ package final class RequestRouter {
     private let api: BackendAPI?
     /// Limits GETs that find nothing in mode `open`; nil without such a limit.
     private let openGuard: AccessGuard?
-    /// Whether requests go straight to the contract, as with `token.php`.
-    private let isPlain: Bool
 
     /// - Parameters:
     ///   - service: The loop's.
@@ -28,10 +28,10 @@ package final class RequestRouter {
         contract = access.map { AuthorizedContract(service, $0.0, $0.1, guardian) }
         self.api = api
         openGuard = access == nil && limitsMisses ? guardian : nil
-        isPlain = contract == nil && api == nil && openGuard == nil
+        plainService = contract == nil && api == nil && openGuard == nil ? service : nil
     }
 
-    /// Answers a request, now or later.
+    /// Answers a request, now or later; for a router without a `plainService`.
     ///
     /// - Parameters:
     ///   - request: A request whose ranges refer to `bytes`.
@@ -40,15 +40,6 @@ package final class RequestRouter {
     ///   - source: Where the request comes from.
     package func answer(
         to request: Request, in bytes: Span<UInt8>, requestID: RequestID, from source: RequestSource
-    ) -> Answer {
-        isPlain
-            ? service.answer(to: request, in: bytes, requestID: requestID)
-            : route(request, in: bytes, requestID, from: source)
-    }
-
-    @inline(never)
-    private func route(
-        _ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
     ) -> Answer {
         let (head, method) = (request.head, request.head.method)
         guard service.isKnown(head.path, of: method, in: bytes) else {

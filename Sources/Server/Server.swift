@@ -58,12 +58,13 @@ package final class Server: Sendable {
         self.listeners = listeners
         self.store = store
         answers = AnswerCache(limit: settings.cacheLimit)
-        let access = try AccessResources(settings)
+        let logger = log.logger
+        self.logger = logger
+        audit = try Self.openAuditLog(settings, logger)
+        let access = try AccessResources(settings, audit: audit)
         self.access = access
         // Before anything is read or written.
         if store.seesAllWrites { store.report(writesTo: ServiceCaches(answers, access.sessions)) }
-        let logger = log.logger
-        self.logger = logger
         notifier = setup.notifier
         watchdogInterval = setup.service.watchdogInterval
         heapMemory = setup.heapMemory
@@ -71,7 +72,6 @@ package final class Server: Sendable {
         let accessLog = LineWriter(
             try SettingsReloader.destination(settings), failures: RateLimitedLog(logger, .error))
         self.accessLog = accessLog
-        audit = try Self.openAuditLog(settings, logger)
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
         let bufferBudget = BufferBudget(limit: settings.bufferLimit)
         do {

@@ -21,7 +21,7 @@ private func outcome(
     case .refused(let refusal): return "\(refusal.status.rawValue)"
     case .redirected:
         guard let redirect = policy.redirect(reader.request.head, in: reader.requestBytes) else { return "no host" }
-        return "\(redirect.status.rawValue) \(String(decoding: redirect.location ?? [], as: UTF8.self))"
+        return "\(redirect.status.rawValue) \(String(decoding: redirect.extras?.location ?? [], as: UTF8.self))"
     }
 }
 

@@ -4,8 +4,6 @@ package struct Response: Sendable {
     package var body: [UInt8]
     /// Bytes that the sender appends after `body`; included in Content-Length.
     package var laterBytes: Int
-    /// Where a redirect leads; it is written unchanged, so the caller must have checked it.
-    package var location: [UInt8]?
     /// The contract's error code in the body of a response with status 200.
     package var code: ErrorCode
     /// What few answers have; nil for none of it.
@@ -13,6 +11,8 @@ package struct Response: Sendable {
 
     /// Fields of the head that few answers have: apart, as most answers only pass on that there are none.
     package final class Extras: Sendable {
+        /// Where a redirect leads, or what was created; it is written unchanged, so the caller must have checked it.
+        package let location: [UInt8]?
         /// What is missing for an answer other than this one.
         package let challenge: Challenge?
         /// Seconds after which the client may try again; nil if that would not help.
@@ -20,7 +20,11 @@ package struct Response: Sendable {
         /// The methods that the resource has, for a response with status 405; nil for those of the contract.
         package let allowedMethods: StaticString?
 
-        package init(challenge: Challenge? = nil, retryAfter: Int? = nil, allowedMethods: StaticString? = nil) {
+        package init(
+            location: [UInt8]? = nil, challenge: Challenge? = nil, retryAfter: Int? = nil,
+            allowedMethods: StaticString? = nil
+        ) {
+            self.location = location
             self.challenge = challenge
             self.retryAfter = retryAfter
             self.allowedMethods = allowedMethods
@@ -43,7 +47,7 @@ package struct Response: Sendable {
         self.status = status
         self.body = body
         self.laterBytes = laterBytes
-        self.location = location
+        extras = location.map { Extras(location: $0) }
         self.code = code
         versionOrNone = version ?? -1
     }

@@ -107,7 +107,7 @@ package final class ResponseEncoder: Sendable {
             output.append(contentsOf: Parts.requestID)
             output.append(contentsOf: Array(text.utf8))
         }
-        if let location = response.location {
+        if let location = response.extras?.location {
             output.append(contentsOf: Parts.location)
             output.append(contentsOf: location)
         }

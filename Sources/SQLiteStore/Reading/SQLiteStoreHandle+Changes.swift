@@ -4,7 +4,7 @@ internal import TokenStore
 /// What a handle asks the writer to change.
 extension SQLiteStoreHandle {
     /// Bytes of memory that a change of sessions takes while it waits, besides what it holds.
-    private static let waitingBytes = 512
+    static let waitingBytes = 512
 
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
@@ -48,19 +48,6 @@ extension SQLiteStoreHandle {
         } catch {
             completion(.failure(error))
         }
-    }
-
-    func noteUse(of key: SessionKey, at unixTime: Int64) {
-        // Without its key the use cannot be noted, and nobody waits for it.
-        guard let rowKey = try? coder.rowKey(of: key) else { return }
-        uses[rowKey] = max(unixTime, uses[rowKey] ?? 0)
-    }
-
-    /// Gathers the uses of sessions since the last call as one change; drops them if there is no room.
-    func gatherUses() {
-        let noted = uses.map { (key: $0.key, usedAt: $0.value) }
-        uses.removeAll(keepingCapacity: noted.count <= 256)
-        gather(Self.waitingBytes + noted.count * 64, .none) { (_) throws(SealingError) in .noteUses(noted) }
     }
 
     func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void) {

@@ -23,7 +23,9 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     private var submitted: [UInt64: [ChangeCompletion]] = [:]
     private var batchNumber: UInt64 = 0
     /// When sessions were used since the last flush, in seconds since 1970, by the keys of their rows.
-    var uses: [[UInt8]: Int64] = [:]
+    ///
+    /// Private, so that the compiler sees all uses and each turn needs no check for overlapping ones.
+    private var uses: [[UInt8]: Int64] = [:]
     private let erase: Erasing
     /// Completions of the erasures under way, by their numbers.
     private var erasures: [UInt64: (Result<Erasure, StoreError>) -> Void] = [:]
@@ -157,6 +159,20 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
             let outcome = await erase(user)
             deliver { self.erasures.removeValue(forKey: number)?(outcome) }
         }
+    }
+
+    func noteUse(of key: SessionKey, at unixTime: Int64) {
+        // Without its key the use cannot be noted, and nobody waits for it.
+        guard let rowKey = try? coder.rowKey(of: key) else { return }
+        uses[rowKey] = max(unixTime, uses[rowKey] ?? 0)
+    }
+
+    /// Gathers the uses of sessions since the last call as one change; drops them if there is no room.
+    @inline(never)
+    private func gatherUses() {
+        let noted = uses.map { (key: $0.key, usedAt: $0.value) }
+        uses.removeAll(keepingCapacity: noted.count <= 256)
+        gather(Self.waitingBytes + noted.count * 64, .none) { (_) throws(SealingError) in .noteUses(noted) }
     }
 
     func flush() {

@@ -1,3 +1,4 @@
+internal import Audit
 package import JWT
 internal import Settings
 package import TokenService
@@ -15,9 +16,14 @@ package final class AccessResources: Sendable {
     package let apiKeys: APIKeyFile?
     /// The keys of JWT issuers; nil in other modes than `bearer`.
     package let jwtKeys: JWTKeyFile?
+    /// Nil without `audit.file`.
+    let audit: AuditLog?
 
-    /// - Parameter settings: Those of the start.
-    init(_ settings: Settings) throws(StartError) {
+    /// - Parameters:
+    ///   - settings: Those of the start.
+    ///   - audit: Nil without `audit.file`.
+    init(_ settings: Settings, audit: AuditLog? = nil) throws(StartError) {
+        self.audit = audit
         // A session takes a tenth of what an answer takes.
         sessions = SessionCache(limit: settings.cacheLimit / 4)
         failures = FailureLimiter(settings.access.failureRate)

@@ -9,9 +9,12 @@ extension AccessResources {
     /// - Parameters:
     ///   - settings: Those in force.
     ///   - service: The loop's.
+    ///   - trail: The loop's; nil without an audit log.
     ///   - metrics: The loop's.
-    func router(_ settings: Settings, _ service: TokenService, _ metrics: LoopMetrics) -> RequestRouter {
-        let guardian = AccessGuard(limiter: failures, trail: nil) { metrics.accessFailures.add($0) }
+    func router(
+        _ settings: Settings, _ service: TokenService, _ trail: AuditTrail?, _ metrics: LoopMetrics
+    ) -> RequestRouter {
+        let guardian = AccessGuard(limiter: failures, trail: trail) { metrics.accessFailures.add($0) }
         let session = settings.access.session
         let limits = BackendAPI.SessionLimits(
             maxAge: Int64(session.maxAge.components.seconds), perUser: session.perUser)

@@ -21,6 +21,8 @@ package final class Worker: @unchecked Sendable {
     private let handle: any StoreHandle
     private let answers: AnswerCache?
     private let access: AccessResources
+    /// Nil without an audit log.
+    private let trail: AuditTrail?
     private let failures: RateLimitedLog
     /// Shared by all loops.
     package let bufferBudget: BufferBudget
@@ -56,15 +58,22 @@ package final class Worker: @unchecked Sendable {
         self.handle = handle
         self.answers = answers
         self.access = access
+        let trail = try access.audit.map {
+            try AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired)
+        }
+        self.trail = trail
         self.failures = failures
         self.bufferBudget = bufferBudget
         self.totalCount = totalCount
         self.logger = logger
         (connectionSettings, encoder) = Self.connectionSettings(
-            settings, handle, answers, access, accessLog, failures, metrics)
+            settings, handle, answers, access, trail, accessLog, failures, metrics)
         // The writes of one turn share a commit, which begins only now.
         loop.endOfTurn = {
+            trail?.flush()
             handle.flush()
+            // A client that got its answer may have sent its next request already.
+            if let trail, !trail.isEmpty { loop.execute {} }
             metrics.endTurn(began: loop.lastWait)
         }
     }
@@ -73,13 +82,14 @@ package final class Worker: @unchecked Sendable {
 
     /// Applies settings to connections and requests that begin from now on; Strict-Transport-Security changes in all answers.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
+        trail?.change(settings.audit.events, isRequired: settings.audit.isRequired)
         (connectionSettings, encoder) = Self.connectionSettings(
-            settings, handle, answers, access, accessLog, failures, metrics)
+            settings, handle, answers, access, trail, accessLog, failures, metrics)
     }
 
     private static func connectionSettings(
         _ settings: Settings, _ handle: any StoreHandle, _ answers: AnswerCache?, _ access: AccessResources,
-        _ accessLog: AccessLog?, _ failures: RateLimitedLog, _ metrics: LoopMetrics
+        _ trail: AuditTrail?, _ accessLog: AccessLog?, _ failures: RateLimitedLog, _ metrics: LoopMetrics
     ) -> (ConnectionSettings, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
@@ -95,7 +105,7 @@ package final class Worker: @unchecked Sendable {
         )
         return (
             ConnectionSettings(
-                settings, router: access.router(settings, service, metrics), accessLog: accessLog),
+                settings, router: access.router(settings, service, trail, metrics), accessLog: accessLog),
             ResponseEncoder(
                 unixTime: unixTime, secureForSeconds: Int(settings.https.hstsMaxAge.components.seconds)
             )

@@ -11,8 +11,8 @@ internal import TokenStore
 /// Belongs to one loop's thread.
 package final class AuditTrail {
     private let log: AuditLog
-    private let recorded: AuditEvents
-    private let isRequired: Bool
+    private var recorded: AuditEvents
+    private var isRequired: Bool
     private let hasher: AuditHasher
     private var events: [AuditEvent] = []
     private var waiting: [RecordedAnswer] = []
@@ -26,6 +26,12 @@ package final class AuditTrail {
         recorded = events
         self.isRequired = isRequired
         hasher = try log.makeHasher()
+    }
+
+    /// Puts other settings into force.
+    package func change(_ events: AuditEvents, isRequired: Bool) {
+        recorded = events
+        self.isRequired = isRequired
     }
 
     // MARK: - Events

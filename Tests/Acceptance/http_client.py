@@ -108,7 +108,7 @@ class Connection:
         if status == 100:
             return Response(status, headers, b"")
         check_common_headers(headers)
-        if method == "HEAD":
+        if method == "HEAD" or status == 304:
             return Response(status, headers, b"")
         if not re.fullmatch(r"0|[1-9][0-9]*", headers.get("content-length", "")):
             raise ProtocolError(f"no usable Content-Length: {headers}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from access import API, api_request, bearer, session_settings, unknown_session
 from contract import fresh_id
 from http_client import Connection, exchange, get, lines, post
 from server_process import clean_environment, run
@@ -57,6 +58,24 @@ def test_clients_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_pat
     server = serve(settings)
     forwarded = ["--header", "X-Forwarded-Proto: http"] if "trusted_proxies" in settings else []
     assert check(schemathesis, tmp_path, server.base, "tokens", 500 if is_long else 20, *forwarded) == 16
+
+
+@pytest.mark.parametrize("has_credential", [True, False])
+def test_users_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_path, has_credential, is_long):
+    settings, key = session_settings(tmp_path / "keys")
+    server = serve({**settings, "json_bodies": "on"})
+    session = API(server, key).session("anna") if has_credential else unknown_session()
+    options = ["--header", bearer(session)]
+    assert check(schemathesis, tmp_path, server.base, "tokens", 500 if is_long else 20, *options) == 16
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_backends_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_path, has_key, is_long):
+    settings, key = session_settings(tmp_path / "keys")
+    server = serve(settings)
+    options = ["--header", bearer(key if has_key else "tck_" + "A" * 43)]
+    assert check(schemathesis, tmp_path, server.base, "backend", 500 if is_long else 20, *options) == 8
+    assert server.is_running()
 
 
 @pytest.mark.parametrize("headers", [[], ["--header", "Host: pages.example"]], ids=["program", "page"])
@@ -114,6 +133,34 @@ def test_the_examples_for_clients_are_what_the_server_answers(serve):
         assert json.loads(exchange(server.address, request).body) == shown, (method, name)
 
 
+def test_the_examples_for_backends_are_what_the_server_answers(serve, tmp_path):
+    settings, key = session_settings(tmp_path / "keys")
+    api, document = API(serve(settings), key), description()
+
+    def shape(value):
+        """A value without what differs from one server to another."""
+        if isinstance(value, dict):
+            return {name: shape(inner) if name not in ("session", "id", "created_at", "expires_at", "last_used_at") else type(inner)
+                    for name, inner in value.items()}
+        return list(map(shape, value)) if isinstance(value, list) else value
+
+    made = api.make_session("1001")
+    requests = [("GET", "/v1/users/{user}/sessions", "one"), ("PUT", "/v1/users/{user}/token", "stored"),
+                ("GET", "/v1/users/{user}/token", "found"), ("DELETE", "/v1/users/{user}/token", "deleted"),
+                ("DELETE", "/v1/sessions/{id}", "ended")]
+    assert shape(made) == shape(example(document, "/v1/sessions", "post", "201", "made"))
+    for method, path, name in requests:
+        real = path.replace("{user}", "1001").replace("{id}", made["id"])
+        fields = ["If-None-Match: *"] if method == "PUT" else []
+        body = {"token_info": "hello"} if method == "PUT" else None
+        response = exchange(api.server.address, api_request(key, method, real, body, *fields))
+        assert shape(json.loads(response.body)) == shape(example(document, path, method.lower(), "200", name)), path
+    for path, name in (("/v1/users/{user}/sessions", "ended"), ("/v1/users/{user}", "erased")):
+        api.make_session("1001"), api.make_session("1001"), api.put("1001", "hello", "If-None-Match: *")
+        response = api.call("DELETE", path.replace("{user}", "1001"))
+        assert json.loads(response.body) == example(document, path, "delete", "200", name)
+
+
 def test_the_examples_for_those_who_run_it_are_what_the_server_answers(serve):
     server, document = serve(ADMINISTRATION), description()
     with Connection(server.administration[0]) as connection:
@@ -145,18 +192,23 @@ def test_every_refusal_is_described():
     source = (FILE.parents[1] / "Sources/HTTP/Response/Status.swift").read_text(encoding="utf-8")
     statuses = set(re.findall(r"case \w+ = (\d+)$", source, re.M))
     assert {"400", "408", "503"} <= statuses
-    # Redirects depend on the method; 500 is sent to operators only, 404 at other paths.
-    statuses -= {"302", "308", "404", "405", "500"}
+    # Redirects depend on the method; 500 is sent to operators only, 404 at other paths, and some to backends only.
+    statuses -= {"302", "308", "404", "405", "500", "201", "304", "428"}
+    # Where a credential is asked for.
+    of_users = {"401", "412", "429"}
     for method, operation in description()["components"]["pathItems"]["Token"].items():
         answers = operation["responses"].keys()
-        assert statuses <= answers, method
+        assert statuses - (set() if method in ("get", "post") else of_users) <= answers, method
         assert ("302" if method in ("get", "head") else "308") in answers
+    for path, item in description()["paths"].items():
+        for method, operation in item.items() if path.startswith("/v1/") else ():
+            assert statuses - {"200", "412"} <= operation["responses"].keys(), (path, method)
 
 
 def test_it_names_the_servers_own_version_and_paths(serve):
     document = description()
     assert document["info"]["version"] == run("--version").stdout.strip()
-    by_tag = {"tokens": [], "administration": []}
+    by_tag = {"tokens": [], "backend": [], "administration": []}
     for path, item in document["paths"].items():
         operations = [value for name, value in resolved(document, item).items() if name != "servers"]
         by_tag[operations[0]["tags"][0]].append(path)

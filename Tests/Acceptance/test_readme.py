@@ -42,8 +42,13 @@ def normalised(text):
     text = re.sub(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT|\d{4}-\d\d-\d\d(T[\d:]+Z)?", "NOW", text)
     text = re.sub(r"process \d+", "process N", text)
     text = re.sub(r"in \d+ bytes", "in N bytes", text)
+    text = re.sub(r'"(created_at|expires_at|last_used_at)":\d+', r'"\1":TIME', text)
     # The number changes with each new setting.
     return re.sub(r"\d+ settings have", "N settings have", text)
+
+
+# What the server chooses at random, and later commands name: sessions and their public ids.
+CHOSEN = re.compile(r'(?<="session":")[^"]+|(?<="id":")[^"]+')
 
 
 def free_ports(count):
@@ -64,10 +69,16 @@ tls: {certificate: /srv/tokens/certificate.pem, private_key: /srv/tokens/private
 """
 
 
+def user_settings():
+    """The settings of the README's second server, which knows its users."""
+    block = re.search(r"(?m)^    listen: 127\.0\.0\.1:8081\n(    .*\n)+", README.read_text(encoding="utf-8"))[0]
+    return re.sub(r"(?m)^    ", "", block)
+
+
 @pytest.fixture(name="ask")
 def asked_server(serve, tmp_path):
-    """A function that runs a command, with the server's real ports and paths in place of the READMEs'."""
-    ports = dict(zip(("8080", "8443", "9090"), map(str, free_ports(3))))
+    """A function that runs a command, with the servers' real ports and paths in place of the READMEs'."""
+    ports = dict(zip(("8080", "8443", "9090", "8081"), map(str, free_ports(4))))
     folder = tmp_path / "server0"
     folder.mkdir()
     make_certificate(folder, "-addext", "subjectAltName=DNS:tokens.example.com", days=90)
@@ -76,6 +87,8 @@ def asked_server(serve, tmp_path):
     assert server.folder == folder
     # Written as in the READMEs, for the commands that print its lines.
     (folder / "token-cache.yaml").write_text(text)
+    users = real(user_settings(), ports).replace("./", f"{folder}/")
+    (folder / "users.yaml").write_text(users)
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "token-cache").symlink_to(binary())
@@ -83,6 +96,10 @@ def asked_server(serve, tmp_path):
     environment = clean_environment({"PATH": f"{tools}:{os.environ['PATH']}"})
 
     def ask(command):
+        if ":8081" in command and not ask.knows_users:
+            # It has its API key now.
+            serve(yaml.safe_load(users))
+            ask.knows_users = True
         done = subprocess.run(["bash", "-c", real(command, ports)], capture_output=True, text=True, timeout=30,
                               cwd=folder, env=environment, check=False)
         printed = done.stdout.replace(str(folder), FOLDER)
@@ -90,7 +107,7 @@ def asked_server(serve, tmp_path):
             printed = printed.replace(f":{port}", f":{shown}")
         return printed
 
-    ask.server = server
+    ask.server, ask.knows_users = server, False
     return ask
 
 
@@ -103,14 +120,22 @@ def real(text, ports):
 def test_the_commands_print_what_the_readmes_show(ask):
     commands = sessions()
     assert len(commands) >= 20 and "token-cache drain" in commands[-1][0]
+    chosen = {}
     for command, shown in commands:
-        assert normalised(ask(command)) == normalised(shown), command
+        for name, value in chosen.items():
+            command = command.replace(name, value)
+        printed = ask(command)
+        for name, value in zip(CHOSEN.findall(shown), CHOSEN.findall(printed)):
+            chosen.setdefault(name, value)
+        for name, value in chosen.items():
+            printed = printed.replace(value, name)
+        assert normalised(printed) == normalised(shown), command
     assert ask.server.wait() == 0
     ask.server.was_ended = True
 
 
 # Ids that are e-mail addresses, names or numbers, which others may know or guess
-GUESSABLE = re.compile(r"""unique_?id(?:=|: |": ")(?!"?[0-9a-f]{32}\b|<|\.\.\.|\$\()[^&'" ]|[\w.]+@example""")
+GUESSABLE = re.compile(r"""unique_?id(?:=|: |": ")(?!"?[0-9a-f]{32}\b|tcs_|<|\.\.\.|\$\()[^&'" ]|[\w.]+@example""")
 
 
 @pytest.mark.parametrize("text", [

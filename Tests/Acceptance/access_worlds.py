@@ -1,0 +1,116 @@
+"""Servers of each mode with some users who have stored their tokens, as the tables of answers need them."""
+import ssl
+import subprocess
+from types import SimpleNamespace
+
+from access import API, bearer, bearer_settings, session_settings, store, token_of
+from access_tables import bearer_table, certificate_table, header_table, session_table
+from contract import STORED
+from http_client import Connection, exchange
+from issuer import Issuer
+from server_process import Server, until
+
+
+def session_world(folder, settings=None):
+    """A server in mode session, with the table of its answers."""
+    access, key = session_settings(folder)
+    brief = {"access": {**access["access"], "session": {"max_age": "1s"}}}
+    # A session of this server expires before it has stopped.
+    first = Server(folder / "first", brief)
+    api = API(first, key)
+    expired = api.session("anna")
+    until(lambda: exchange(first.address, store("x", bearer(expired))).status == 401)
+    assert first.stop() == 0
+    server = Server(folder / "server", {**access, **(settings or {})}, data=first.data)
+    api = API(server, key)
+    sessions = [api.session(user) for user in ("anna", "anna", "ben", "newcomer")]
+    revoked = api.make_session("anna")
+    tags = {}
+    for user, session in (("anna", sessions[0]), ("ben", sessions[2])):
+        response = exchange(server.address, store(token_of(user), bearer(session)))
+        assert response.body == STORED
+        tags[user] = response.headers["etag"]
+    api.end(revoked["id"])
+    table = session_table(*sessions, expired, revoked["session"], tags["ben"])
+    return SimpleNamespace(server=server, api=api, table=table, sessions=sessions)
+
+
+def bearer_world(folder, is_in_unique_id, settings=None):
+    """A server in mode bearer, with the table of its answers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    issuer = Issuer()
+    own = bearer_settings(folder / "keys.json", issuer, in_unique_id="on" if is_in_unique_id else "off")
+    server = Server(folder / "server", {**own, **(settings or {})})
+    for user in ("anna", "ben"):
+        response = exchange(server.address, store(token_of(user), bearer(issuer.token(user))))
+        assert response.body == STORED, response
+    return SimpleNamespace(server=server, issuer=issuer, table=bearer_table(issuer, Issuer(), is_in_unique_id))
+
+
+HEADER = {"access": {"mode": "header", "failures": "off", "header": {"name": "Remote-User"}}, "trusted_proxies": "127.0.0.1"}
+
+
+def header_world(folder, settings=None):
+    """A server in mode header, whose trusted proxy is 127.0.0.1, with the table of its answers."""
+    server = Server(folder / "server", {**HEADER, **(settings or {})})
+    for user in ("anna", "ben"):
+        assert exchange(server.address, store(token_of(user), f"Remote-User: {user}")).body == STORED
+    return SimpleNamespace(server=server, table=header_table())
+
+
+# Certificates
+
+def openssl(*arguments):
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
+
+
+class Authority:
+    """Issues certificates to clients."""
+
+    def __init__(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.file, self.key = folder, folder / "ca.pem", folder / "ca-key.pem"
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2,
+                "-subj", "/CN=devices", "-keyout", self.key, "-out", self.file)
+
+    def issue(self, name, *extensions):
+        """A certificate with the common name and extensions such as `subjectAltName=URI:user:anna`, and its key."""
+        stem = self.folder / name
+        certificate, key, request = (stem.with_suffix(suffix) for suffix in (".pem", ".key", ".csr"))
+        openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                *(part for extension in extensions for part in ("-addext", extension)), "-keyout", key, "-out", request)
+        openssl("x509", "-req", "-in", request, "-CA", self.file, "-CAkey", self.key, "-CAcreateserial", "-days", 2,
+                "-copy_extensions", "copy", "-out", certificate)
+        return certificate, key
+
+
+class CertificateConnection(Connection):
+    """A connection over TLS with a client's certificate, or without one."""
+
+    def __init__(self, address, authority_of_server, pair=None):
+        context = ssl.create_default_context(cafile=str(authority_of_server))
+        if pair:
+            context.load_cert_chain(*map(str, pair))
+        super().__init__(address)
+        try:
+            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+        except BaseException:
+            self.close()
+            raise
+
+
+def certificate_world(folder, clients="required", name="san_uri"):
+    """A server in mode certificate."""
+    authority, own = Authority(folder / "authority"), folder / "own"
+    own.mkdir()
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2, "-subj",
+            "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", own / "key.pem", "-out", own / "cert.pem")
+    server = Server(folder / "server", {
+        "listen": f"https://127.0.0.1:0?client-certificate={clients}",
+        "tls": {"certificate": str(own / "cert.pem"), "private_key": str(own / "key.pem"), "client_ca": str(authority.file)},
+        "access": {"mode": "certificate", "failures": "off", "certificate": {"name": name}}})
+
+    def connect(pair=None):
+        return CertificateConnection(server.address, own / "cert.pem", pair)
+
+    return SimpleNamespace(server=server, authority=authority, connect=connect, table=certificate_table)

@@ -1,0 +1,175 @@
+"""The API of an app's server: its requests, and what it says of those that are wrong."""
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from access import API, api_request, bearer, fetch, make_key, session_settings, store
+from contract import NOT_FOUND, STORED, check_http_error, found
+from http_client import Connection, exchange, get
+from server_process import run, until
+
+
+@pytest.fixture(name="api")
+def server_with_api(serve, tmp_path):
+    settings, key = session_settings(tmp_path / "keys")
+    return API(serve({**settings, "admin": {"listen": "127.0.0.1:0"}}), key)
+
+
+# Users whose paths need escapes
+USERS = ["anna", "a/b", "a%2Fb", "a b+c", "größe", "?#[]@", "..", "user:42", "tck_x", "sessions", "token", "a" * 1024]
+
+
+@pytest.mark.parametrize("user", USERS, ids=lambda user: user[:20])
+def test_a_user_is_the_same_in_paths_bodies_and_apps(api, user):
+    session = api.session(user)
+    assert api.put(user, "from the backend").body == STORED
+    assert exchange(api.server.address, fetch(bearer(session))).body == found("from the backend")
+    assert exchange(api.server.address, fetch(bearer(session), unique_id=user)).body == found("from the backend")
+    assert api.get(user).body == found("from the backend")
+    assert [listed["id"] for listed in api.sessions(user)]
+    api.erase(user)
+    assert api.get(user).body == NOT_FOUND and api.sessions(user) == []
+
+
+BAD_USERS = ["", "%", "%2", "%zz", "%00", "a%00b", "%ff", "%c3%28", "%3Cb%3E", "a%3Cb%3Ea", "a" * 1025]
+
+
+@pytest.mark.parametrize("path", BAD_USERS, ids=lambda path: path[:12] or "empty")
+@pytest.mark.parametrize("method, rest", [("GET", "/token"), ("PUT", "/token"), ("GET", "/sessions"), ("DELETE", "")])
+def test_a_user_that_cannot_be_one_is_explained(api, path, method, rest):
+    body = {"token_info": "x"} if method == "PUT" else None
+    response = api.call(method, f"/v1/users/{path}{rest}", body)
+    message = check_http_error(response, 400)
+    assert "user" in message and "1024 bytes" in message
+
+
+BAD_BODIES = [b"", b"{", b"[]", b"null", b'"anna"', b"{}", b'{"user":null}', b'{"user":1}', b'{"user":""}', b'{"user":["anna"]}',
+              b'{"user":"a\\u0000b"}', b'{"user":"<b>"}', b'{"user":"a<b>c"}', b'{"user":"\xff"}', b"user=anna", b'{"user":"anna"} x',
+              b'{"user":"anna",}', json.dumps({"user": "a" * 1025}).encode(), b'{"User":"anna"}']
+
+
+@pytest.mark.parametrize("body", BAD_BODIES, ids=lambda body: repr(body[:24]))
+def test_a_session_is_made_for_a_user_only(api, body):
+    message = check_http_error(api.call("POST", "/v1/sessions", body), 400)
+    assert '"user"' in message and "anna" not in message
+    assert api.sessions("anna") == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"token_info":1}', b'{"token_info":null}', b'{"token_info":[1]}',
+                                  b'{"token_info":"\xff"}', b"token_info=x"], ids=lambda body: repr(body))
+def test_a_token_is_a_string_or_an_object(api, body):
+    response = api.call("PUT", "/v1/users/anna/token", body, "If-None-Match: *")
+    assert "token_info" in check_http_error(response, 400)
+    assert api.get("anna").body == NOT_FOUND
+
+
+def test_a_write_says_what_it_replaces(api):
+    check_http_error(api.call("PUT", "/v1/users/anna/token", {"token_info": "a"}), 428)
+    check_http_error(api.put("anna", "a", "If-Match: *"), 412)
+    stored = api.put("anna", "a")
+    assert stored.body == STORED
+    tag = stored.headers["etag"]
+    check_http_error(api.put("anna", "b"), 412)
+    check_http_error(api.put("anna", "b", 'If-Match: "0"'), 412)
+    check_http_error(api.put("anna", "b", f"If-Match: {tag}", "If-None-Match: *"), 400)
+    check_http_error(api.put("anna", "b", f"If-Match: {tag[1:]}"), 400)
+    assert api.get("anna").body == found("a")
+    response = api.put("anna", {"access_token": "b", "more": [1, 2.50]}, f"If-Match: {tag}")
+    assert response.body == STORED and response.headers["etag"] != tag
+    assert api.get("anna").body == found('{"access_token": "b", "more": [1, 2.5]}')
+    assert api.put("anna", "c", "If-Match: *").body == STORED
+
+
+def test_a_read_may_have_conditions(api):
+    tag = api.put("anna", "a").headers["etag"]
+    response = api.get("anna")
+    assert (response.body, response.headers["etag"]) == (found("a"), tag)
+    response = api.get("anna", f"If-None-Match: {tag}")
+    assert (response.status, response.body, response.headers["etag"]) == (304, b"", tag)
+    check_http_error(api.get("anna", 'If-Match: "0"'), 412)
+    response = api.call("HEAD", "/v1/users/anna/token")
+    assert response.status == 200 and response.body == b""
+
+
+def test_a_deleted_token_is_gone_for_the_app_too(api):
+    session = api.session("anna")
+    assert api.call("DELETE", "/v1/users/anna/token").body == NOT_FOUND
+    tag = api.put("anna", "a").headers["etag"]
+    check_http_error(api.call("DELETE", "/v1/users/anna/token", None, 'If-Match: "0"'), 412)
+    assert api.call("DELETE", "/v1/users/anna/token", None, f"If-Match: {tag}").body == STORED
+    assert exchange(api.server.address, fetch(bearer(session))).body == NOT_FOUND
+    assert api.call("DELETE", "/v1/users/anna/token").body == NOT_FOUND
+
+
+@pytest.mark.parametrize("path, methods", [
+    ("/v1/sessions", "POST"), ("/v1/sessions/" + "A" * 22, "DELETE"), ("/v1/users/anna", "DELETE"),
+    ("/v1/users/anna/sessions", "GET, HEAD, DELETE"), ("/v1/users/anna/token", "GET, HEAD, PUT, DELETE")])
+def test_a_wrong_method_is_told_the_right_ones(api, path, methods):
+    for method in {"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"} - set(methods.split(", ")):
+        response = api.call(method, path)
+        check_http_error(response, 405)
+        assert response.headers["allow"] == methods
+
+
+@pytest.mark.parametrize("path", ["/v1/", "/v1/session", "/v1/sessions/a/b", "/v1/users", "/v1/users/",
+                                  "/v1/users/anna/", "/v1/users/anna/tokens", "/v1/users/anna/token/", "/v1/users/anna/token/x",
+                                  "/v1", "/V1/sessions", "/v2/sessions", "//v1/sessions", "/v1/./sessions"])
+def test_there_is_nothing_at_other_paths(api, path):
+    for method in ("GET", "POST", "DELETE"):
+        check_http_error(api.call(method, path), 400 if path == "/v1/users/" else 404)
+
+
+@pytest.mark.parametrize("identity", ["x", "A" * 22, "A" * 21, "A" * 23, "%41" * 8, "+" * 22])
+def test_a_session_that_does_not_exist_cannot_be_ended(api, identity):
+    check_http_error(api.call("DELETE", f"/v1/sessions/{identity}"), 404)
+
+
+def test_without_keys_there_is_no_api(serve):
+    server = serve()
+    with Connection(server.address) as connection:
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            check_http_error(connection.exchange(api_request("tck_" + "A" * 43, method, "/v1/sessions")), 404)
+
+
+def test_operators_have_no_api_at_their_address(api):
+    for method, path in (("POST", "/v1/sessions"), ("GET", "/v1/users/anna/token"), ("DELETE", "/v1/users/anna")):
+        for address in (api.server.administration[0], api.server.data / "control.sock"):
+            with Connection(address) as connection:
+                connection.send(api_request(api.key, method, path, {"user": "anna"}, "Connection: close"))
+                assert re.match(rb"HTTP/1.1 40[45] ", connection.receive_to_end())
+    assert api.sessions("anna") == []
+
+
+def test_the_api_obeys_the_rules_for_https(api):
+    data = api_request(api.key, "GET", "/v1/users/anna/token", None, "X-Forwarded-Proto: http", host="tokens.example.com")
+    response = exchange(api.server.address, data)
+    assert (response.status, response.headers["location"]) == (302, "https://tokens.example.com/v1/users/anna/token")
+    page = api_request(api.key, "DELETE", "/v1/users/anna", None, "Origin: https://evil.example")
+    check_http_error(exchange(api.server.address, page), 403)
+
+
+def test_keys_come_and_go_while_the_server_runs(serve, tmp_path):
+    settings, first = session_settings(tmp_path / "keys")
+    server, file = serve(settings), tmp_path / "keys" / "api-keys"
+    second = make_key(file, "second", "tokens:read")
+    until(lambda: API(server, second).get("anna").status == 200)
+    done = run("access", "keys", "remove", "backend", environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)})
+    assert done.returncode == 0, done.stderr
+    until(lambda: API(server, first).get("anna").status == 401)
+    assert API(server, second).get("anna").status == 200
+    # A file that cannot be read changes nothing, and is reported.
+    shutil.copy(file, tmp_path / "good")
+    file.write_text("nonsense")
+    until(lambda: str(file) in server.log())
+    assert API(server, second).get("anna").status == 200
+    listed = run("access", "keys", "list", environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(tmp_path / "good")})
+    assert "second" in listed.stdout and second not in Path(tmp_path / "good").read_text() + listed.stdout
+
+
+def test_without_a_key_nothing_is_told_of_paths(api):
+    with Connection(api.server.address) as connection:
+        for path in ("/v1/token", "/v1/users/anna/token", "/v1/users/%00/token", "/v1/"):
+            check_http_error(connection.exchange(get("anna", path=path)), 401)

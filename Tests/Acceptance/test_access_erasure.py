@@ -1,0 +1,29 @@
+"""After a user was erased, nothing of the user is left, and no backup brings it back."""
+import json
+
+import pytest
+
+from access import API, bearer, fetch, session_settings, store
+from contract import NOT_FOUND, STORED, check_http_error, found
+from http_client import exchange
+
+
+@pytest.fixture(name="api")
+def server_with_api(serve, tmp_path):
+    settings, key = session_settings(tmp_path / "keys")
+    return API(serve(settings), key)
+
+
+def test_an_erased_user_is_gone(api):
+    session, other = api.session("anna"), api.session("ben")
+    for one in (session, other):
+        assert exchange(api.server.address, store("hello", bearer(one))).body == STORED
+    answer = json.loads(api.call("DELETE", "/v1/users/anna").body)
+    assert answer == {"status": "true", "had_token": True, "sessions": 1}
+    check_http_error(exchange(api.server.address, fetch(bearer(session))), 401)
+    assert api.get("anna").body == NOT_FOUND
+    assert exchange(api.server.address, fetch(bearer(other))).body == found("hello")
+    answer = json.loads(api.call("DELETE", "/v1/users/anna").body)
+    assert answer == {"status": "true", "had_token": False, "sessions": 0}
+    # The user may come back, and has nothing then.
+    assert exchange(api.server.address, fetch(bearer(api.session("anna")))).body == NOT_FOUND

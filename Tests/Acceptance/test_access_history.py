@@ -1,0 +1,149 @@
+"""Users are registers, while their sessions are revoked, their tokens replaced and the users erased under load.
+
+A read gives at least what was acknowledged before it began, at most what had begun when it ended, and nothing at all with a
+session whose end was acknowledged.
+"""
+import concurrent.futures
+import json
+import random
+import threading
+
+import pytest
+
+from access import API, api_request, bearer, fetch, session_settings, store
+from contract import NOT_FOUND, STORED
+from http_client import Connection
+from server_process import UNSEALED
+
+
+class Device:
+    """A session, and how far its end has come."""
+
+    def __init__(self, made):
+        self.session, self.id = made["session"], made["id"]
+        self.is_ending = self.has_ended = False
+
+
+class User:
+    """What was written for a user, as states with growing numbers: a token is its number, and a removal has one too."""
+
+    def __init__(self, name):
+        self.name = name
+        self.lock = threading.Lock()
+        self.certain = self.begun = 0
+        self.removals = [0]
+        self.devices = []
+
+    def state_of(self, body, most):
+        """The number of the state that an answer shows; of removals the latest, which cannot be told apart."""
+        if body == NOT_FOUND:
+            return max(number for number in self.removals if number <= most)
+        return int(json.loads(body)["token_info"])
+
+
+class History:
+    """The requests of writers and readers of some users."""
+
+    def __init__(self, server, api, users, rounds):
+        self.server, self.api, self.rounds = server, api, rounds
+        self.users = [User(f"user-{number}") for number in range(users)]
+        self.over = threading.Event()
+        self.reads = self.refused = 0
+
+    def write(self, user, seed):
+        """Stores, revokes, logs out and erases; the only one who does that for this user."""
+        generator, api = random.Random(seed), API(self.server, self.api.key)
+        with Connection(self.server.address) as connection:
+            for _ in range(self.rounds):
+                if len(user.devices) < 3:
+                    device = Device(api.make_session(user.name))
+                    with user.lock:
+                        user.devices.append(device)
+                else:
+                    self.change(user, generator.choice(["store"] * 6 + ["end"] * 3 + ["end all", "erase"]), generator, api, connection)
+
+    def change(self, user, what, generator, api, connection):
+        device = generator.choice(user.devices)
+        ending = {"store": [], "end": [device], "end all": list(user.devices), "erase": list(user.devices)}[what]
+        with user.lock:
+            if what in ("store", "erase"):
+                user.begun += 1
+            if what == "erase":
+                user.removals.append(user.begun)
+            for one in ending:
+                one.is_ending = True
+        if what == "store":
+            field, value = bearer(device.session), str(user.begun)
+            data = store(value, field) if generator.random() < 0.5 else store(value, unique_id=device.session)
+            assert connection.exchange(data).body == STORED
+        elif what == "end":
+            api.end(device.id)
+        elif what == "end all":
+            api.end_all(user.name)
+        else:
+            api.erase(user.name)
+        with user.lock:
+            if what in ("store", "erase"):
+                user.certain = max(user.certain, user.begun)
+            for one in ending:
+                one.has_ended = True
+                user.devices.remove(one)
+        if ending:
+            # Neither a read nor a write of an ended session gets through from here on.
+            for one in ending:
+                assert connection.exchange(fetch(bearer(one.session))).status == 401
+                assert connection.exchange(store("-1", bearer(one.session))).status == 401
+
+    def read(self, seed):
+        """Reads with sessions and with the API key until the writers are done."""
+        generator = random.Random(seed)
+        # The server shares connections out among its loops.
+        connections = [Connection(self.server.address) for _ in range(4)]
+        try:
+            while not self.over.is_set():
+                self.read_once(generator.choice(self.users), generator, generator.choice(connections))
+        finally:
+            for connection in connections:
+                connection.close()
+
+    def read_once(self, user, generator, connection):
+        with user.lock:
+            least = user.certain
+            device = generator.choice(user.devices) if user.devices and generator.random() < 0.8 else None
+            had_ended = device is not None and device.has_ended
+        if device is None:
+            data = api_request(self.api.key, "GET", f"/v1/users/{user.name}/token")
+        else:
+            data = fetch(bearer(device.session))
+        response = connection.exchange(data)
+        with user.lock:
+            most = user.begun
+            if response.status == 401:
+                assert device is not None and device.is_ending, "a session is refused that nobody ended"
+                self.refused += 1
+                return
+            assert not had_ended, "an ended session was answered"
+            assert response.status == 200, response
+            number = user.state_of(response.body, most)
+            assert least <= number <= most, f"{user.name}: {number} is not in {least}...{most}"
+            user.certain = max(user.certain, number)
+            self.reads += 1
+
+
+@pytest.mark.parametrize("settings", [{}, UNSEALED, {"cache": {"max_bytes": 0}}], ids=["sealed", "unsealed", "uncached"])
+def test_nothing_is_answered_after_an_acknowledged_revocation_or_erasure(serve, tmp_path, settings, is_long):
+    access, key = session_settings(tmp_path / "keys")
+    server = serve({**access, **settings, "loops": 2})
+    history = History(server, API(server, key), users=4, rounds=600 if is_long else 80)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        readers = [pool.submit(history.read, seed) for seed in range(4)]
+        writers = [pool.submit(history.write, user, seed) for seed, user in enumerate(history.users)]
+        try:
+            for writer in concurrent.futures.as_completed(writers):
+                writer.result()
+        finally:
+            history.over.set()
+        for reader in readers:
+            reader.result()
+    assert history.reads > 100
+    assert all(user.begun > 10 for user in history.users)

@@ -1,0 +1,341 @@
+"""The recipes of deploy/ for each mode, with the real programs: a backend, nginx, Caddy, an OpenID provider, certificates."""
+import hashlib
+import http.client
+import http.server
+import json
+import re
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from access import API, bearer, bearer_settings, fetch, session_settings, store
+from access_worlds import HEADER
+from certificates import make_certificate
+from contract import NOT_FOUND, STORED, check_http_error, found
+from http_client import Response, exchange
+from issuer import Issuer
+from proxies import HOST, Caddy, Certificate, Nginx, TLSConnection, free_ports, install_packages
+from server_process import clean_environment, until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SALT = "9f8a4c1e7b3d60528cd1e5f27a94b306"
+
+
+# A backend with a login of its own
+
+def password_hash(password):
+    return hashlib.scrypt(password.encode(), salt=bytes.fromhex(SALT), n=2**14, r=8, p=1).hex()
+
+
+@pytest.fixture(name="backend")
+def running_backend(serve, tmp_path):
+    """The example, with its URL, beside a server."""
+    settings, key = session_settings(tmp_path / "keys")
+    server, (port,) = serve(settings), free_ports(1)
+    users = tmp_path / "users.json"
+    users.write_text(json.dumps({name: {"user": user, "salt": SALT, "hash": password_hash(f"{name}'s")}
+                                 for name, user in (("anna", "user/1001"), ("ben", "user/1002"))}))
+    environment = clean_environment()
+    environment.update(TOKEN_CACHE=server.base, TOKEN_CACHE_KEY=key, USERS=str(users))
+    process = subprocess.Popen([sys.executable, DEPLOY / "examples/backend.py", str(port)], env=environment,
+                               stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: ask(f"http://127.0.0.1:{port}/login", {}) or process.poll() is not None)
+        yield server, API(server, key), f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def ask(url, form):
+    """The status and the JSON of an answer to a form; nothing if nobody listens."""
+    try:
+        with urllib.request.urlopen(url, urllib.parse.urlencode(form).encode(), timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as answer:
+        with answer:
+            return answer.code, json.load(answer)
+    except urllib.error.URLError:
+        return None
+
+
+def log_in(url, name):
+    status, answer = ask(f"{url}/login", {"name": name, "password": f"{name}'s"})
+    assert status == 200
+    return answer["session"]
+
+
+def test_the_backend_logs_users_in_on_each_device_and_out_on_all(backend):
+    server, api, url = backend
+    phone, tablet, other = log_in(url, "anna"), log_in(url, "anna"), log_in(url, "ben")
+    assert exchange(server.address, store("hello", unique_id=phone)).body == STORED
+    assert exchange(server.address, fetch(bearer(tablet))).body == found("hello")
+    assert exchange(server.address, fetch(bearer(other))).body == NOT_FOUND
+    assert len(api.sessions("user/1001")) == 2
+    for form in ({"name": "anna", "password": "wrong"}, {"name": "nobody", "password": "anna's"}, {"name": "anna"}, {}):
+        for path in ("login", "logout"):
+            assert ask(f"{url}/{path}", form)[0] == 403
+    status, _ = ask(f"{url}/logout", {"name": "anna", "password": "anna's"})
+    assert status == 200
+    for session in (phone, tablet):
+        check_http_error(exchange(server.address, fetch(bearer(session))), 401)
+    assert exchange(server.address, fetch(bearer(other))).body == NOT_FOUND
+    assert exchange(server.address, fetch(bearer(log_in(url, "anna")))).body == found("hello")
+
+
+def test_the_backend_is_a_short_program():
+    text = (DEPLOY / "examples/backend.py").read_text(encoding="utf-8").rpartition('"""')[2]
+    assert len([line for line in text.splitlines() if line.strip()]) <= 36
+    modules = re.findall(r"(?m)^import (.*)$", text)[0].split(", ")
+    assert {module.partition(".")[0] for module in modules} <= sys.stdlib_module_names
+
+
+# nginx and Caddy, which ask a login
+
+class Login:
+    """A login as the recipes need it: knows users by a cookie, and records what it was asked."""
+    users = {"cookie-of-anna": "anna", "cookie-of-ben": "ben"}
+
+    def __init__(self):
+        self.heads = login_heads = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                login_heads.append((self.path, self.headers.items()))
+                cookie = self.headers.get("Cookie", "")
+                self.send_response(200 if cookie else 401)
+                if user := Login.users.get(cookie):
+                    self.send_header("Remote-User", user)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.port = self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class NginxWithLogin(Nginx):
+    """With the file that asks the login, as its first lines say."""
+    login_port = 0
+
+    def site(self):
+        users = (DEPLOY / "nginx/token-cache-users.conf").read_text().replace("127.0.0.1:8000", f"127.0.0.1:{self.login_port}")
+        line = "# include /etc/nginx/token-cache-users.conf;"
+        text = super().site()
+        assert line in text
+        return text.replace(line, f"include {self.write('token-cache-users.conf', users)};")
+
+
+class CaddyWithLogin(Caddy):
+    """With the file that asks the login, as its first lines say."""
+    login_port = 0
+
+    def deployed(self, replacements):
+        users = (DEPLOY / "caddy/users.caddy").read_text().replace("127.0.0.1:8000", f"127.0.0.1:{self.login_port}")
+        self.write("users.caddy", users)
+        return super().deployed({**replacements, "# import users.caddy": "import users.caddy"})
+
+
+@pytest.fixture(name="site", params=[NginxWithLogin, CaddyWithLogin], ids=["nginx", "caddy"])
+def site_with_login(request, serve, tmp_path):
+    reason = install_packages()
+    if reason:
+        pytest.skip(reason)
+    server, login, certificate = serve({**HEADER, "access_log": "combined"}), Login(), Certificate(tmp_path)
+    kind = type(request.param.__name__, (request.param,), {"login_port": login.port})
+    proxy = kind(tmp_path / "proxy", server.address[1], certificate)
+
+    def connect():
+        return TLSConnection(("127.0.0.1", proxy.https_port), certificate.context)
+
+    yield server, login, proxy, connect
+    proxy.stop()
+    login.close()
+
+
+def through(connection, data, method="GET"):
+    """An answer as clients read it."""
+    connection.send(data)
+    answer = http.client.HTTPResponse(connection.socket, method=method)
+    answer.begin()
+    headers = {name.lower(): value for name, value in answer.getheaders()}
+    return Response(answer.status, headers, answer.read())
+
+
+COOKIES = {user: f"Cookie: {cookie}" for cookie, user in Login.users.items()}
+
+
+def test_a_proxy_asks_the_login_who_it_is(site):
+    server, login, proxy, connect = site
+    anna, ben = COOKIES["anna"], COOKIES["ben"]
+    with connect() as connection:
+        for data, status, body in (
+                (store("anna's", anna, host=HOST), 200, STORED), (fetch(anna, host=HOST), 200, found("anna's")),
+                (fetch(ben, host=HOST), 200, NOT_FOUND), (store("ben's", ben, unique_id="ben", host=HOST), 200, STORED),
+                (fetch(ben, unique_id="anna", host=HOST), 403, None), (fetch(host=HOST), 401, None),
+                (store("stolen", host=HOST), 401, None), (fetch(anna, unique_id="anna", host=HOST), 200, found("anna's"))):
+            response = through(connection, data)
+            assert response.status == status and body in (None, response.body), data
+    # Neither ids nor tokens reach the login.
+    assert login.heads and not re.search(r"unique_id|token_info|anna's|stolen", str(login.heads))
+    assert {path for path, _ in login.heads} == {"/check"}
+
+
+@pytest.mark.parametrize("fields", [["Remote-User: anna"], ["remote-user: anna"], ["Remote_User: anna"],
+                                    ["Remote-User: anna", "Remote-User: anna"], ["Connection: Remote-User", "Remote-User: anna"]])
+def test_no_client_chooses_its_user(site, fields):
+    """Not without a cookie, not with one that the login knows nobody for, and not beside another user's."""
+    server, _, _, connect = site
+    assert exchange(server.address, store("anna's", "Remote-User: anna")).body == STORED
+    for cookie, statuses in ((None, {401}), ("Cookie: somebody", {401}), (COOKIES["ben"], {200, 401})):
+        for data in (fetch(*fields, *([cookie] if cookie else []), host=HOST),
+                     store("stolen", *fields, *([cookie] if cookie else []), host=HOST)):
+            with connect() as connection:
+                response = through(connection, data)
+                assert response.status in statuses and b"anna's" not in response.body, (cookie, response)
+    assert exchange(server.address, fetch("Remote-User: anna")).body == found("anna's")
+
+
+def test_without_the_login_nobody_is_served(site):
+    server, login, _, connect = site
+    login.close()
+    with connect() as connection:
+        response = through(connection, fetch(COOKIES["anna"], host=HOST))
+    assert response.status >= 500 and json.loads(response.body)["status"] == "false"
+
+
+def test_the_api_is_not_reached_through_the_proxies(site):
+    _, _, _, connect = site
+    for path in ("/v1/sessions", "/v1/users/anna/token", "/token/../v1/sessions"):
+        with connect() as connection:
+            assert through(connection, fetch(COOKIES["anna"], path=path, host=HOST)).status in (400, 404)
+
+
+# An OpenID provider
+
+class KeyServer:
+    """Serves an issuer's key set over https, as the jwks_uri of a provider does."""
+
+    def __init__(self, issuer, context):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = json.dumps(issuer.jwks()).encode()
+                self.send_response(200 if self.path == "/jwks" else 404)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"https://localhost:{self.server.server_port}/jwks"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
+    issuer, file = Issuer(), tmp_path / "jwks.json"
+    certificate, key = make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    settings = bearer_settings(file, issuer)
+    with KeyServer(issuer, context) as provider:
+        def refresh(url=provider.url):
+            return subprocess.run([DEPLOY / "examples/fetch-jwks", url, file], capture_output=True, text=True, timeout=60,
+                                  env=clean_environment({"CURL_CA_BUNDLE": certificate}), check=False)
+
+        file.unlink()
+        assert refresh().returncode == 0
+        server = serve(settings)
+        first = issuer.token("anna")
+        assert exchange(server.address, store("hello", bearer(first))).body == STORED
+        # A key that is not yet fetched is not accepted; once it is, tokens of both keys are.
+        for algorithm in ("RS256", "EdDSA", "ES256"):
+            issuer.rotate(algorithm)
+            token = issuer.token("anna")
+            check_http_error(exchange(server.address, fetch(bearer(token))), 401)
+            assert refresh().returncode == 0
+            until(lambda: exchange(server.address, fetch(bearer(token))).body == found("hello"))
+            assert exchange(server.address, fetch(bearer(first))).body == found("hello")
+        # Tokens of a key that was withdrawn are refused, also those that were accepted before.
+        issuer.withdraw("key-1")
+        assert refresh().returncode == 0
+        until(lambda: exchange(server.address, fetch(bearer(first))).status == 401)
+        assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")
+        # What is no key set replaces nothing, and leaves no files.
+        before = file.read_bytes()
+        for url in (provider.url.replace("/jwks", "/nothing"), provider.url.replace("https:", "http:"), "https://127.0.0.1:1/"):
+            assert refresh(url).returncode != 0
+        assert file.read_bytes() == before and list(tmp_path.glob("jwks.json.*")) == []
+        file.write_text('{"keys": "nonsense"}')
+        until(lambda: str(file) in server.log())
+        assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")
+
+
+def test_users_of_several_issuers_are_not_mixed_up(serve, tmp_path):
+    file, issuers = tmp_path / "jwks.json", [Issuer("https://a.example"), Issuer("https://b.example")]
+    issuers[1].keys[0].kid = "other-key"
+    settings = bearer_settings(file, issuers[0], issuer=[issuer.url for issuer in issuers])
+    file.write_text(json.dumps({"keys": [key.jwk() for issuer in issuers for key in issuer.keys]}))
+    server = serve(settings)
+    tokens = [issuer.token("anna") for issuer in issuers]
+    assert exchange(server.address, store("a's", bearer(tokens[0]))).body == STORED
+    assert exchange(server.address, fetch(bearer(tokens[1]))).body == NOT_FOUND
+    assert exchange(server.address, fetch(bearer(tokens[0]), unique_id="https://a.example anna")).body == found("a's")
+    check_http_error(exchange(server.address, fetch(bearer(tokens[0]), unique_id="anna")), 403)
+
+
+# Certificates
+
+def test_the_commands_for_client_certificates_work_as_written(serve, tmp_path):
+    """Those of deploy/README.md, in their order."""
+    section = (DEPLOY / "README.md").read_text(encoding="utf-8").partition("**Client certificates.**")[2].partition("\n### ")[0]
+    settings, making, using = re.findall(r"(?:^    .*\n)+", section, re.M)
+    yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
+    make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")
+
+    def shell(text):
+        text = re.sub(r"(?m)^    ", "", text)
+        return subprocess.run(["bash", "-euc", text], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+    made = shell(making)
+    assert made.returncode == 0, made.stderr
+    given = yaml.safe_load(re.sub(r"(?m)^    ", "", settings).replace("/etc/token-cache/tls/", f"{tmp_path}/"))
+    assert given["access"]["mode"] == "certificate"
+    given["listen"] = [re.sub(r"(https://)\S+?:8443", r"\g<1>127.0.0.1:0", entry) for entry in given["listen"]]
+    server = serve(given)
+    port = server.addresses[0][1]
+    used = shell(using.replace("https://tokens.example.com", f"--cacert certificate.pem https://localhost:{port}"))
+    assert (used.returncode, used.stdout) == (0, STORED.decode() + found("hello").decode()), used.stderr
+    # Without a certificate there is no connection.
+    refused = subprocess.run(["curl", "--silent", "--cacert", tmp_path / "certificate.pem", f"https://localhost:{port}/token"],
+                             capture_output=True, timeout=60, check=False)
+    assert refused.returncode != 0 and refused.stdout == b""

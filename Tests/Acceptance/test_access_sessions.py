@@ -1,0 +1,270 @@
+"""Sessions: several devices of one user, their end in each way that there is, and writes that do not overwrite each other."""
+import concurrent.futures
+import json
+import signal
+import time
+
+import pytest
+
+from access import API, DENIED, INVALID_TOKEN, api_request, bearer, fetch, session_settings, store
+from contract import NOT_FOUND, STORED, check_http_error, found
+from http_client import Connection, exchange
+from server_process import UNSEALED, until
+
+
+@pytest.fixture(name="start")
+def started(serve, tmp_path):
+    """A function that starts a server in mode session and returns it with its API: `start(settings, **session)`."""
+    def start(settings=None, data=None, **session):
+        access, key = session_settings(tmp_path / f"keys{len(list(tmp_path.iterdir()))}", **session)
+        server = serve({**access, **(settings or {})}, data=data)
+        return server, API(server, key)
+    return start
+
+
+def is_refused(server, session):
+    """Whether a session is refused in both places, for both methods."""
+    with Connection(server.address) as connection:
+        for number, request in enumerate((fetch, lambda *fields, **options: store("stolen", *fields, **options))):
+            DENIED[number].check(connection.exchange(request(unique_id=session)))
+            INVALID_TOKEN[number].check(connection.exchange(request(bearer(session))))
+    return True
+
+
+# Devices
+
+@pytest.mark.parametrize("settings", [{}, UNSEALED], ids=["sealed", "unsealed"])
+def test_a_second_device_starts_logged_in(start, settings):
+    server, api = start(settings)
+    phone, tablet, other = api.session("anna"), api.session("anna"), api.session("ben")
+    assert exchange(server.address, store("hello", unique_id=phone)).body == STORED
+    assert exchange(server.address, fetch(unique_id=tablet)).body == found("hello")
+    assert exchange(server.address, fetch(bearer(tablet))).body == found("hello")
+    assert exchange(server.address, fetch(unique_id=other)).body == NOT_FOUND
+    assert exchange(server.address, store("", bearer(tablet))).body == STORED
+    assert exchange(server.address, fetch(unique_id=phone)).body == found("")
+
+
+def test_a_store_that_was_filled_under_users_ids_goes_on_working(start, serve):
+    before = serve()
+    assert exchange(before.address, store("hello", unique_id="anna")).body == STORED
+    assert before.stop() == 0
+    server, api = start(data=before.data)
+    assert exchange(server.address, fetch(unique_id=api.session("anna"))).body == found("hello")
+    assert is_refused(server, "anna")
+
+
+def test_a_revoked_session_is_refused_and_the_others_go_on(start):
+    server, api = start()
+    made = [api.make_session("anna") for _ in range(3)]
+    assert exchange(server.address, store("hello", bearer(made[0]["session"]))).body == STORED
+    # All are in memory, on both loops.
+    with Connection(server.address) as one, Connection(server.address) as other:
+        for connection in (one, other):
+            for device in made:
+                assert connection.exchange(fetch(bearer(device["session"]))).body == found("hello")
+        api.end(made[1]["id"])
+        for connection in (one, other):
+            INVALID_TOKEN[0].check(connection.exchange(fetch(bearer(made[1]["session"]))))
+            assert connection.exchange(fetch(bearer(made[0]["session"]))).body == found("hello")
+            assert connection.exchange(fetch(unique_id=made[2]["session"])).body == found("hello")
+    assert is_refused(server, made[1]["session"])
+    check_http_error(api.call("DELETE", f"/v1/sessions/{made[1]['id']}"), 404)
+    assert {session["id"] for session in api.sessions("anna")} == {made[0]["id"], made[2]["id"]}
+
+
+def test_a_user_is_logged_out_everywhere(start):
+    server, api = start()
+    devices, other = [api.session("anna") for _ in range(5)], api.session("ben")
+    assert exchange(server.address, store("hello", bearer(devices[0]))).body == STORED
+    response = api.call("DELETE", "/v1/users/anna/sessions")
+    assert json.loads(response.body) == {"status": "true", "ended": 5}
+    assert all(is_refused(server, device) for device in devices)
+    assert api.sessions("anna") == []
+    assert json.loads(api.call("DELETE", "/v1/users/anna/sessions").body)["ended"] == 0
+    # The token and other users' sessions stay.
+    assert exchange(server.address, fetch(bearer(api.session("anna")))).body == found("hello")
+    assert exchange(server.address, fetch(bearer(other))).body == NOT_FOUND
+
+
+def test_the_oldest_session_of_a_user_makes_room(start):
+    server, api = start(per_user=3)
+    others = api.session("ben")
+    made = [api.make_session("anna") for _ in range(5)]
+    assert [session["id"] for session in api.sessions("anna")] in (
+        [one["id"] for one in made[2:]], [one["id"] for one in reversed(made[2:])])
+    for device in made[:2]:
+        assert is_refused(server, device["session"])
+    for session in (*(one["session"] for one in made[2:]), others):
+        assert exchange(server.address, fetch(bearer(session))).body == NOT_FOUND
+
+
+def test_what_the_list_of_sessions_tells(start):
+    server, api = start(max_age="1h")
+    before = int(time.time())
+    made = api.make_session("anna")
+    listed, = api.sessions("anna")
+    assert listed.keys() == {"id", "created_at", "expires_at", "last_used_at"}
+    assert listed["id"] == made["id"] and listed["expires_at"] == made["expires_at"] == listed["created_at"] + 3600
+    assert before <= listed["created_at"] <= listed["last_used_at"] <= time.time() + 1
+
+
+# Ends by themselves
+
+def test_a_session_ends_after_its_greatest_age_however_often_it_is_used(start):
+    server, api = start(max_age="2s", idle_timeout="1h")
+    session = api.session("anna")
+    assert exchange(server.address, store("hello", bearer(session))).body == STORED
+    with Connection(server.address) as connection:
+        until(lambda: connection.exchange(fetch(bearer(session))).status == 401)
+    assert is_refused(server, session)
+    assert api.get("anna").body == found("hello")
+    assert api.sessions("anna") == []
+
+
+def test_a_session_ends_when_it_is_not_used(start):
+    server, api = start(max_age="1h", idle_timeout="2s")
+    session = api.session("anna")
+    # Asking would be a use: the list tells when it is over.
+    until(lambda: api.sessions("anna") == [] or api.sessions("anna")[0]["last_used_at"] + 2 < time.time() - 1)
+    assert is_refused(server, session)
+
+
+def test_a_session_that_is_used_goes_on_beyond_the_idle_time(start):
+    server, api = start(max_age="1h", idle_timeout="4s")
+    session, start_time = api.session("anna"), time.monotonic()
+    first = api.sessions("anna")[0]["last_used_at"]
+    with Connection(server.address) as connection:
+        while time.monotonic() < start_time + 5:
+            assert connection.exchange(fetch(bearer(session))).status == 200
+            time.sleep(0.05)
+    assert api.sessions("anna")[0]["last_used_at"] > first
+
+
+def test_sessions_and_their_ends_survive_a_kill(start):
+    server, api = start()
+    kept, ended = api.session("anna"), api.make_session("anna")
+    assert exchange(server.address, store("hello", bearer(kept))).body == STORED
+    api.end(ended["id"])
+    server.kill()
+    server, _ = start(data=server.data)
+    assert exchange(server.address, fetch(unique_id=kept)).body == found("hello")
+    assert is_refused(server, ended["session"])
+
+
+def test_a_reload_keeps_the_mode_and_the_sessions(start):
+    server, api = start()
+    session = api.session("anna")
+    file = server.folder / "token-cache.yaml"
+    settings = json.loads(file.read_text())
+    settings["access"]["mode"] = "open"
+    file.write_text(json.dumps(settings))
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: "access.mode" in server.log())
+    assert is_refused(server, "anna")
+    assert exchange(server.address, fetch(bearer(session))).status == 200
+
+
+# Compare-and-set
+
+def versions(server, session):
+    """The token's tag."""
+    return exchange(server.address, fetch(bearer(session))).headers["etag"]
+
+
+def test_the_older_of_two_refreshes_does_not_win(start):
+    server, api = start()
+    phone, tablet = api.session("anna"), api.session("anna")
+    first = exchange(server.address, store("first", bearer(phone)))
+    seen = versions(server, phone)
+    assert seen == versions(server, tablet) == first.headers["etag"]
+    second = exchange(server.address, store("phone's", bearer(phone), f"If-Match: {seen}"))
+    assert second.body == STORED and second.headers["etag"] != seen
+    check_http_error(exchange(server.address, store("tablet's", bearer(tablet), f"If-Match: {seen}")), 412)
+    check_http_error(exchange(server.address, store("tablet's", f"If-Match: {seen}", unique_id=tablet)), 412)
+    assert exchange(server.address, fetch(bearer(tablet))).body == found("phone's")
+    # Old apps in between write as ever, and their write has a version too.
+    third = exchange(server.address, store("old app's", unique_id=tablet))
+    assert third.body == STORED and third.headers["etag"] not in (seen, second.headers["etag"])
+    check_http_error(exchange(server.address, store("x", bearer(phone), f"If-Match: {second.headers['etag']}")), 412)
+
+
+def test_one_of_many_refreshes_at_once_wins(start):
+    server, api = start()
+    sessions = [api.session("anna") for _ in range(8)]
+    exchange(server.address, store("first", bearer(sessions[0])))
+    for _ in range(5):
+        seen = versions(server, sessions[0])
+
+        def refresh(number, seen=seen):
+            return exchange(server.address, store(f"token {number}", bearer(sessions[number]), f"If-Match: {seen}"))
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(refresh, range(8)))
+        winner, = [number for number, answer in enumerate(answers) if answer.status == 200]
+        assert sorted(answer.status for answer in answers) == [200] + [412] * 7
+        response = exchange(server.address, fetch(bearer(sessions[0])))
+        assert response.body == found(f"token {winner}") and response.headers["etag"] == answers[winner].headers["etag"]
+
+
+def test_if_none_match_stores_only_what_is_not_there(start):
+    server, api = start()
+    session = bearer(api.session("anna"))
+    stored = exchange(server.address, store("first", session, "If-None-Match: *"))
+    assert stored.body == STORED
+    check_http_error(exchange(server.address, store("second", session, "If-None-Match: *")), 412)
+    assert exchange(server.address, fetch(session)).body == found("first")
+    tag = stored.headers["etag"]
+    check_http_error(exchange(server.address, store("second", session, f"If-None-Match: {tag}")), 412)
+    assert exchange(server.address, store("second", session, 'If-None-Match: "1", "2"')).body == STORED
+
+
+def test_a_get_with_the_present_tag_gets_304(start):
+    server, api = start()
+    session = api.session("anna")
+    tag = exchange(server.address, store("hello", bearer(session))).headers["etag"]
+    with Connection(server.address) as connection:
+        for value in (tag, f"W/{tag}", f'"1", {tag}', "*"):
+            for data in (fetch(bearer(session), f"If-None-Match: {value}"),
+                         fetch(f"If-None-Match: {value}", unique_id=session)):
+                response = connection.exchange(data)
+                assert (response.status, response.body, response.headers["etag"]) == (304, b"", tag)
+        response = connection.exchange(fetch(bearer(session), 'If-None-Match: "1"'))
+        assert (response.body, response.headers["etag"]) == (found("hello"), tag)
+        assert connection.exchange(fetch(bearer(session), f"If-Match: {tag}")).body == found("hello")
+        for value in ("hello", '"', f"{tag} {tag}", ""):
+            check_http_error(connection.exchange(fetch(bearer(session), f"If-Match: {value}")), 400)
+
+
+def test_a_version_never_returns(start):
+    """Not after the token was deleted and stored again, nor after a restart."""
+    server, api = start()
+    session, tags = api.session("anna"), []
+
+    def note(response):
+        assert response.body == STORED
+        tags.append(response.headers["etag"])
+
+    note(exchange(server.address, store("hello", bearer(session))))
+    assert api.call("DELETE", "/v1/users/anna/token").body == STORED
+    note(exchange(server.address, store("hello", bearer(session))))
+    server.kill()
+    server, api = start(data=server.data)
+    response = exchange(server.address, fetch(bearer(session)))
+    assert response.headers["etag"] == tags[-1]
+    note(exchange(server.address, store("hello", bearer(session))))
+    api.erase("anna")
+    note(exchange(server.address, store("hello", bearer(api.session("anna")))))
+    assert len(set(tags)) == 4
+
+
+def test_the_api_and_apps_see_the_same_versions(start):
+    server, api = start()
+    session = api.session("anna")
+    tag = api.put("anna", "from the backend").headers["etag"]
+    response = exchange(server.address, fetch(unique_id=session))
+    assert (response.body, response.headers["etag"]) == (found("from the backend"), tag)
+    assert exchange(server.address, store("from the app", bearer(session), f"If-Match: {tag}")).body == STORED
+    check_http_error(api.put("anna", "late", f"If-Match: {tag}"), 412)
+    response = exchange(server.address, api_request(api.key, "GET", "/v1/users/anna/token"))
+    assert response.body == found("from the app") and response.headers["etag"] != tag

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""An app's server that logs users in to token-cache (access.mode: session), with nothing but Python's standard library.
+
+    TOKEN_CACHE_KEY="$(cat backend.key)" USERS=users.json ./backend.py 8000
+    curl -d name=anna -d password=secret http://127.0.0.1:8000/login      {"session":"tcs_...", ...}
+
+POST /login returns a session, which the app sends to token-cache with every request: as unique_id, or in the header
+Authorization: Bearer. POST /logout ends the sessions of all the user's devices. users.json has, for each name, a user id
+that nobody else ever gets, a salt and the hash of the password:
+
+    {"anna": {"user": "1001", "salt": "9f8a4c1e7b3d60528cd1e5f27a94b306", "hash": "..."}}
+
+Passwords cross the network: put https in front.
+"""
+import hashlib, hmac, http.server, json, os, sys, urllib.parse, urllib.request
+
+TOKEN_CACHE = os.environ.get("TOKEN_CACHE", "http://127.0.0.1:8080")
+with open(os.environ["USERS"], encoding="utf-8") as file:
+    USERS = json.load(file)
+NOBODY = {"user": None, "salt": "00" * 16, "hash": ""}
+
+
+def token_cache(method, path, body=None):
+    headers = {"Authorization": f"Bearer {os.environ['TOKEN_CACHE_KEY']}", "Content-Type": "application/json"}
+    data = json.dumps(body).encode() if body else None
+    with urllib.request.urlopen(urllib.request.Request(TOKEN_CACHE + path, data, headers, method=method), timeout=10) as answer:
+        return json.load(answer)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        form = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()))
+        known = USERS.get(form.get("name"), NOBODY)
+        tried = hashlib.scrypt(form.get("password", "").encode(), salt=bytes.fromhex(known["salt"]), n=2**14, r=8, p=1).hex()
+        if not hmac.compare_digest(tried, known["hash"]):
+            return self.answer(403, {"error": "wrong name or password"})
+        if self.path == "/login":
+            return self.answer(200, token_cache("POST", "/v1/sessions", {"user": known["user"]}))
+        if self.path == "/logout":
+            return self.answer(200, token_cache("DELETE", f"/v1/users/{urllib.parse.quote(known['user'], safe='')}/sessions"))
+        return self.answer(404, {"error": "there is nothing at this path"})
+
+    def answer(self, status, value):
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(json.dumps(value).encode())
+
+
+if __name__ == "__main__":
+    http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -6,6 +6,7 @@ import pytest
 from access import API, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import exchange
+from server_process import run
 
 
 @pytest.fixture(name="api")
@@ -27,3 +28,25 @@ def test_an_erased_user_is_gone(api):
     assert answer == {"status": "true", "had_token": False, "sessions": 0}
     # The user may come back, and has nothing then.
     assert exchange(api.server.address, fetch(bearer(api.session("anna")))).body == NOT_FOUND
+
+
+def test_a_restored_backup_does_not_bring_an_erased_user_back(api, serve, tmp_path):
+    sessions = {user: api.session(user) for user in ("anna", "ben")}
+    for session in sessions.values():
+        assert exchange(api.server.address, store("hello", bearer(session))).body == STORED
+    backup = tmp_path / "backup.db"
+    flags = ["--config", str(api.server.folder / "token-cache.yaml")]
+    done = run("backup", str(backup), *flags)
+    assert done.returncode == 0, done.stderr
+    done = run("erase", "-", *flags, input="anna\n")
+    assert done.returncode == 0, done.stderr
+    assert api.server.stop() == 0
+    done = run("restore", str(backup), *flags)
+    assert done.returncode == 0 and "eras" in done.stdout + done.stderr, (done.stdout, done.stderr)
+    server = serve(json.loads((api.server.folder / "token-cache.yaml").read_text()))
+    again = API(server, api.key)
+    assert again.get("anna").body == NOT_FOUND
+    assert again.get("ben").body == found("hello")
+    # Sessions that were revoked after the backup must not come back either, so none does.
+    for session in sessions.values():
+        check_http_error(exchange(server.address, fetch(bearer(session))), 401)

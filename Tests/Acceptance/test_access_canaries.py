@@ -53,7 +53,7 @@ def asked_of_operators(server):
         yield " ".join(command), (done.stdout + done.stderr).encode()
 
 
-def check_nowhere(server, secrets, *files):
+def check_nowhere(server, secrets, folder, *files):
     """Looks into everything that the server has written, running and stopped, and into some more files."""
     for place, data in asked_of_operators(server):
         assert not traces(secrets, data), place
@@ -63,7 +63,9 @@ def check_nowhere(server, secrets, *files):
     running = {file: file.read_bytes() for file in server.data.iterdir() if file.is_file()}
     server.process.send_signal(1)
     assert server.stop() == 0
-    for file in (*server.data.iterdir(), *server.folder.iterdir(), *files):
+    logs = [folder / name for name in ("access.log", "audit.ndjson", "first.key")]
+    assert all(file.stat().st_size > 0 for file in logs)
+    for file in (*server.data.iterdir(), *server.folder.iterdir(), *logs, *files):
         if file.is_file():
             assert not traces(secrets, file.read_bytes()), file
             assert not traces(secrets, running.get(file, b"")), file
@@ -73,15 +75,18 @@ LOGS = {"text": {"log_format": "text", "log_level": "trace", "access_log": "comb
         "json": {"log_format": "json", "log_level": "trace", "access_log": "json"}}
 
 
-def audited(tmp_path, logs):
-    """Settings that write everything that can be written."""
-    return {**logs, "admin": {"listen": "127.0.0.1:0"}, "access_log_file": str(tmp_path / "access.log")}
+def told(tmp_path, logs):
+    """Settings with which the server writes everything that it can write, and the options for them."""
+    made = run("audit", "key", str(tmp_path / "first.key"), "--data-directory", str(tmp_path / "data"))
+    assert made.returncode == 0, made.stderr
+    return {**logs, "admin": {"listen": "127.0.0.1:0"}, "access_log_file": str(tmp_path / "access.log"),
+            "audit": {"file": str(tmp_path / "audit.ndjson"), "events": "all"}}
 
 
 @pytest.mark.parametrize("logs", LOGS.values(), ids=LOGS)
 def test_mode_session(serve, tmp_path, logs):
     settings, key = session_settings(tmp_path / "keys")
-    server = serve({**settings, **audited(tmp_path, logs)})
+    server = serve({**settings, **told(tmp_path, logs)}, data=tmp_path / "data")
     api = API(server, key)
     made = [api.make_session(USER) for _ in range(3)]
     sessions = [one["session"] for one in made]
@@ -110,15 +115,15 @@ def test_mode_session(serve, tmp_path, logs):
         api_request(key, "DELETE", f"/v1/sessions/{USER}")]
     for data in answers:
         response = exchange(server.address, data)
-        told = json.dumps(response.headers).encode() + response.body
+        answer = json.dumps(response.headers).encode() + response.body
         if response.status == 201:
             secrets.append(json.loads(response.body)["session"])
         else:
-            assert not traces(secrets, told), (data, response)
+            assert not traces(secrets, answer), (data, response)
     # Half a request that never ends.
     with socket.create_connection(server.address) as connection:
         connection.sendall(fetch(bearer(sessions[0]), unique_id=USER)[:-2])
-    check_nowhere(server, secrets, *(tmp_path / "keys").iterdir())
+    check_nowhere(server, secrets, tmp_path, *(tmp_path / "keys").iterdir())
 
 
 def test_an_erased_user_is_in_no_file(serve, tmp_path):
@@ -139,7 +144,7 @@ def test_an_erased_user_is_in_no_file(serve, tmp_path):
 def test_mode_bearer(serve, tmp_path):
     issuer, file = Issuer(), tmp_path / "keys.json"
     settings = bearer_settings(file, issuer, in_unique_id="on")
-    server = serve({**settings, **audited(tmp_path, LOGS["text"])})
+    server = serve({**settings, **told(tmp_path, LOGS["text"])}, data=tmp_path / "data")
     token, other = issuer.token(USER), Issuer().token(USER)
     parts = [part for text in (token, other) for part in text.split(".")[1:]]
     assert exchange(server.address, store(TOKEN, unique_id=token)).body == STORED
@@ -149,17 +154,17 @@ def test_mode_bearer(serve, tmp_path):
                  fetch(bearer(issuer.token(USER, header={"kid": USER}))), fetch(bearer(issuer.token(USER, aud=USER)))):
         response = exchange(server.address, data)
         assert not traces([USER, TOKEN, *parts], json.dumps(response.headers).encode() + response.body)
-    check_nowhere(server, [USER, TOKEN, *parts])
+    check_nowhere(server, [USER, TOKEN, *parts], tmp_path)
 
 
 def test_mode_header(serve, tmp_path):
-    server = serve({**HEADER, **audited(tmp_path, LOGS["json"])})
+    server = serve({**HEADER, **told(tmp_path, LOGS["json"])}, data=tmp_path / "data")
     assert exchange(server.address, store(TOKEN, f"Remote-User: {USER}")).body == STORED
     for fields in ([f"Remote-User: {USER}", "Remote-User: a"], [f"Remote-User: <{USER}>"], [f"Remote_User: {USER}"]):
         response = exchange(server.address, fetch(*fields))
         assert response.status >= 400 and not traces([USER], response.body)
     assert not traces([USER], exchange(server.address, fetch("Remote-User: a", unique_id=USER)).body)
-    check_nowhere(server, [USER, TOKEN])
+    check_nowhere(server, [USER, TOKEN], tmp_path)
 
 
 def test_the_key_of_a_failing_file_is_not_reported(serve, tmp_path):

@@ -1,0 +1,155 @@
+"""What the audit log says of requests, and what clients are answered when it cannot be written."""
+import json
+import signal
+
+import pytest
+
+from access import (
+    API, DENIED, INVALID_TOKEN, Outcome, api_request, bearer, fetch, session_settings, store, token_of, unknown_session,
+)
+from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
+from http_client import Connection, exchange
+from server_process import run, until
+
+
+@pytest.fixture(name="start")
+def started(serve, tmp_path):
+    """A function that starts a server with users and an audit log, and returns it with its API and the log's path."""
+    def start(settings=None, events="all", required="on", **options):
+        log, data = tmp_path / "audit.ndjson", tmp_path / "data"
+        made = run("audit", "key", str(tmp_path / "first.key"), "--data-directory", str(data))
+        assert made.returncode == 0, made.stderr
+        access, key = session_settings(tmp_path / "keys")
+        audit = {"file": str(log), "events": events, "required": required}
+        server = serve({**access, **(settings or {}), "audit": audit}, data=data, **options)
+        return server, API(server, key), log
+    return start
+
+
+def verified(tmp_path):
+    done = run("audit", "verify", str(tmp_path / "audit.ndjson"), "--key", str(tmp_path / "first.key"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def events(log):
+    """The events of requests."""
+    read = [json.loads(line) for line in log.read_text().splitlines()]
+    return [event for event in read if event["actor"] != "server"]
+
+
+def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
+    server, api, log = start()
+    made, other = api.make_session("anna"), api.make_session("ben")
+    session, unknown = made["session"], unknown_session()
+    key = api.key
+    # A request, and what the log says of it: action, outcome, actor, whether it names the user and the session.
+    table = [
+        (fetch(bearer(session)), "read_token", "not_found", "user", True, True),
+        (store("x", unique_id=session), "store_token", "ok", "user", True, True),
+        (fetch(unique_id=session), "read_token", "ok", "user", True, True),
+        (store("y", bearer(session), 'If-Match: "1"'), "store_token", "precondition_failed", "user", True, True),
+        (fetch(bearer(unknown)), "authenticate", "denied", "none", False, None),
+        (store("x", unique_id=unknown), "authenticate", "denied", "none", False, None),
+        (api_request(key, "GET", "/v1/users/anna/token"), "read_token", "ok", "api_key", True, False),
+        (api_request(key, "PUT", "/v1/users/anna/token", {"token_info": "z"}, "If-Match: *"), "store_token", "ok", "api_key", True,
+         False),
+        (api_request(key, "GET", "/v1/users/anna/sessions"), "list_sessions", "ok", "api_key", True, False),
+        (api_request(key, "POST", "/v1/sessions", {"user": "anna"}), "create_session", "ok", "api_key", True, True),
+        (api_request(key, "DELETE", f"/v1/sessions/{made['id']}"), "end_session", "ok", "api_key", True, None),
+        (api_request(key, "DELETE", f"/v1/sessions/{made['id']}"), "end_session", "not_found", "api_key", None, None),
+        (api_request(key, "DELETE", "/v1/users/anna/sessions"), "end_sessions", "ok", "api_key", True, False),
+        (api_request(key, "DELETE", "/v1/users/anna/token"), "remove_token", "ok", "api_key", True, False),
+        (api_request(key, "DELETE", "/v1/users/anna"), "erase_user", "ok", "api_key", True, False),
+        (api_request("tck_x", "DELETE", "/v1/users/anna"), "authenticate", "denied", "none", None, False)]
+    users = set()
+    with Connection(server.address) as connection:
+        for data, action, outcome, actor, has_user, has_session in table:
+            before = len(events(log))
+            response = connection.exchange(data)
+            # It is there already: the line was written before the answer.
+            event, = events(log)[before:]
+            assert (event["action"], event["outcome"], event["actor"]) == (action, outcome, actor), (data, event)
+            assert event["request_id"] == response.headers["x-request-id"] and event["address"] == "127.0.0.1"
+            assert event.get("api_key") == ("backend" if actor == "api_key" else None)
+            for field, expected in (("user_hash", has_user), ("session_hash", has_session)):
+                assert expected is None or (field in event) == expected, (data, event)
+            users |= {event[name] for name in ["user_hash"] if name in event}
+    assert len(users) == 1
+    assert exchange(server.address, fetch(bearer(other["session"]))).body == NOT_FOUND
+    assert events(log)[-1]["user_hash"] not in users
+    assert server.stop() == 0
+    verified(tmp_path)
+    text = log.read_text()
+    assert not [secret for secret in (session, unknown, key, "anna", made["session"][4:]) if secret in text]
+
+
+def test_reads_may_be_left_out(start):
+    server, api, log = start(events="changes")
+    session = api.session("anna")
+    assert exchange(server.address, store("x", bearer(session))).body == STORED
+    before = len(events(log))
+    for _ in range(5):
+        assert exchange(server.address, fetch(bearer(session))).body == found("x")
+    assert len(events(log)) == before
+    # What is denied is no such read.
+    check_http_error(exchange(server.address, fetch(bearer(unknown_session()))), 401)
+    assert [event["outcome"] for event in events(log)[before:]] == ["denied"]
+
+
+def fill(server, session, log):
+    """Reads until no further line fits into the file, which may not grow beyond a limit."""
+    data = fetch(bearer(session)) * 50
+    with Connection(server.address) as connection:
+        def is_full():
+            connection.send(data)
+            return 503 in [connection.receive().status for _ in range(50)]
+        until(is_full, pause=0)
+
+
+LIMIT = 400 << 10
+
+
+def test_what_cannot_be_recorded_is_not_answered(start, tmp_path):
+    server, api, log = start({"admin": {"listen": "127.0.0.1:0"}}, file_size=LIMIT)
+    session = api.session("anna")
+    assert exchange(server.address, store(token_of("anna"), bearer(session))).body == STORED
+    fill(server, session, log)
+    unavailable = Outcome(503)
+    with Connection(server.address) as connection:
+        unavailable.check(connection.exchange(fetch(bearer(session))))
+        unavailable.check(connection.exchange(store("lost", bearer(session))))
+        Outcome(200, NOT_FOUND).check(connection.exchange(fetch(unique_id=session)))
+        Outcome(200, WRITE_FAILED).check(connection.exchange(store("lost", unique_id=session)))
+        for method, path, body in (("GET", "/v1/users/anna/token", None), ("POST", "/v1/sessions", {"user": "anna"}),
+                                   ("PUT", "/v1/users/anna/token", {"token_info": "lost"}), ("DELETE", "/v1/users/anna", None),
+                                   ("GET", "/v1/users/anna/sessions", None)):
+            unavailable.check(connection.exchange(api_request(api.key, method, path, body, "If-Match: *")), path)
+    assert exchange(server.administration[0], fetch(path="/readyz")).status == 503
+    # Nothing was done that could not be recorded.
+    file = server.folder / "token-cache.yaml"
+    file.write_text(file.read_text().replace('"required": "on"', '"required": "off"'))
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: exchange(server.address, fetch(bearer(session))).body == found(token_of("anna")))
+    assert len(api.sessions("anna")) == 1
+
+
+def test_without_the_requirement_requests_go_on_and_the_gap_is_recorded(start, tmp_path):
+    server, api, log = start(required="off", file_size=LIMIT)
+    session = api.session("anna")
+    assert exchange(server.address, store("x", bearer(session))).body == STORED
+    with Connection(server.address) as connection:
+        until(lambda: all(connection.exchange(fetch(bearer(session))).body == found("x") for _ in range(200))
+              and log.stat().st_size > LIMIT - 2000, pause=0)
+        for _ in range(20):
+            assert connection.exchange(fetch(unique_id=session)).body == found("x")
+        DENIED[0].check(connection.exchange(fetch(unique_id=unknown_session())))
+        INVALID_TOKEN[0].check(connection.exchange(fetch(bearer(unknown_session()))))
+        assert connection.exchange(store("y", bearer(session))).body == STORED
+    # A new file has room again.
+    log.rename(tmp_path / "audit.ndjson.1")
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: log.exists() and (exchange(server.address, fetch(bearer(session))).body == found("y")) and events(log))
+    assert server.stop() == 0
+    done = run("audit", "verify", str(tmp_path / "audit.ndjson.1"), str(log), "--key", str(tmp_path / "first.key"))
+    lost = [json.loads(line).get("lost_events", 0) for line in log.read_text().splitlines()]
+    assert sum(lost) > 0, (done.stdout, log.read_text()[:2000])

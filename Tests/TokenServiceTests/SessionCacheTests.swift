@@ -7,10 +7,11 @@ import TokenStore
 
 @Suite struct SessionCacheTests {
     private static func text(_ number: Int) -> SessionText {
-        let digits = String(number)
-        let text = "tcs_" + String(repeating: "a", count: 43 - digits.count) + digits
-        let bytes = Array(text.utf8)
-        guard let session = SessionText(bytes.span) else { fatalError("the text has the form of a session") }
+        var generator = SeededGenerator(seed: UInt64(number))
+        var bytes: [UInt8] = []
+        for _ in 0..<SessionSecret.length { bytes.append(UInt8.random(in: 0...255, using: &generator)) }
+        let text = SessionSecret.text(of: bytes.span)
+        guard let session = SessionText(text.span) else { fatalError("the text has the form of a session") }
         return session
     }
 

@@ -133,11 +133,13 @@ package final class ResponseEncoder: Sendable {
     private static func append(entityTag version: Int64, to output: inout [UInt8]) {
         output.append(contentsOf: Parts.entityTag)
         let digits = Swift.max(1, (67 - UInt64(bitPattern: version).leadingZeroBitCount) / 4)
-        for place in (0..<digits).reversed() {
-            let digit = UInt8(truncatingIfNeeded: version >> Int64(4 * place)) & 0xf
-            output.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+        output.append(addingCapacity: digits + 1) { output in
+            for place in (0..<digits).reversed() {
+                let digit = UInt8(truncatingIfNeeded: version >> Int64(4 * place)) & 0xf
+                output.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+            }
+            output.append(UInt8(ascii: "\""))
         }
-        output.append(UInt8(ascii: "\""))
     }
 
     /// A head of status 200 up to the value of Content-Length.

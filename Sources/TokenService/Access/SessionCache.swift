@@ -88,7 +88,7 @@ package final class SessionCache: Sendable {
     }
 
     private func shard(of text: SessionText) -> Shard {
-        shards[text.hashValue & (Self.shardCount - 1)]
+        shards[text.number & (Self.shardCount - 1)]
     }
 
     private static func group(of key: SessionKey) -> Int {

@@ -29,9 +29,11 @@ struct SessionText: Hashable, Sendable {
         return difference == 0
     }
 
-    func hash(into hasher: inout Hasher) {
-        for index in words.indices { hasher.combine(words[index]) }
-    }
+    /// Eight of its random characters are enough, as nobody can choose the sessions of a table: they were all made here.
+    func hash(into hasher: inout Hasher) { hasher.combine(words[2]) }
+
+    /// A number that is as random as the session; another one than the hash is made of.
+    var number: Int { Int(truncatingIfNeeded: words[4] ^ words[4] >> 8 ^ words[4] >> 16) }
 }
 
 /// The random bits of a session, and how clients write them.

@@ -87,6 +87,35 @@ import Testing
         #expect(server.information == two)
     }
 
+    /// A server whose answers to a fetch are under way for long.
+    private struct SlowAnswers: TokenCaching {
+        let inner: MemoryCache
+        let gate = Gate()
+        func fetch() async throws -> TokenInformation? {
+            let found = try await inner.fetch()
+            await gate.pass()
+            return found
+        }
+        func cache(_ information: TokenInformation) async throws { try await inner.cache(information) }
+        func clear() async throws { try await inner.clear() }
+    }
+
+    @Test func `an answer that was overtaken by a write that has been sent is not kept`() async throws {
+        let (one, two) = (token("one"), token("two"))
+        try await layered().cache(one)
+        let slow = SlowAnswers(inner: server)
+        let cache = layered(remote: slow)
+        slow.gate.shut()
+        let fetching = Task { try await cache.fetch() }
+        await slow.gate.reached()
+        try await cache.cache(two)
+        #expect(server.information == two)
+        #expect(!isQueued)
+        slow.gate.open()
+        #expect(try await fetching.value == two)
+        #expect(local.information == two)
+    }
+
     @Test func `writes without the server are sent later, also after a restart`() async throws {
         let (one, two) = (token("one"), token("two", at: 1))
         server.fail()

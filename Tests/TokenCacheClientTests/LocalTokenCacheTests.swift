@@ -117,6 +117,19 @@ import Testing
         #expect(try files().count == 1)
     }
 
+    @Test func `only the item that is meant is removed`() throws {
+        let file = PrivateFile(url: folder.appending(path: "item"))
+        let (one, two) = (Data("one".utf8), Data("two".utf8))
+        try file.write(one)
+        try file.write(two)
+        #expect(try !file.remove(ifStill: one))
+        #expect(try file.read() == two)
+        #expect(try file.remove(ifStill: two))
+        #expect(try file.read() == nil)
+        // Another process has removed it.
+        #expect(try file.remove(ifStill: two))
+    }
+
     @Test func `names are SHA-256`() {
         #expect(SHA256.hexadecimal("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
         #expect(SHA256.hexadecimal("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")

@@ -265,6 +265,34 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         #expect(cache.information == nil)
     }
 
+    /// A cache whose stores take long, while clearing is done at once.
+    private struct SlowCache: TokenCaching {
+        let inner: MemoryCache
+        let gate = Gate()
+        func fetch() async throws -> TokenInformation? { try await inner.fetch() }
+        func cache(_ information: TokenInformation) async throws {
+            await gate.pass()
+            try await inner.cache(information)
+        }
+        func clear() async throws { try await inner.clear() }
+    }
+
+    @Test func `a sign-out waits for a store that takes longer`() async throws {
+        let cache = SlowCache(inner: MemoryCache(token(expires: 10, clock)))
+        let session = session(cache)
+        try await session.open()
+        cache.gate.shut()
+        let new = token("new", clock)
+        let refreshing = Task { try await session.token(refresh: { _ in new }) }
+        await cache.gate.reached()
+        let closing = Task { try await session.close(clearingToken: true) }
+        await #expect(throws: SessionError.closed) { try await refreshing.value }
+        for _ in 0..<100 { await Task.yield() }
+        cache.gate.open()
+        try await closing.value
+        #expect(cache.inner.information == nil)
+    }
+
     @Test func `a task that is cancelled does not take the refresh from the others`() async throws {
         let session = session(MemoryCache(token(expires: 10, clock)))
         try await session.open()

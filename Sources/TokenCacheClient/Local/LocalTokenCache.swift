@@ -6,8 +6,8 @@ public import Foundation
 public struct LocalTokenCache: TokenCaching {
     /// Where tokens are kept on the device.
     public enum Storage: Sendable, Hashable {
-        /// Files in the folder at this URL, which is made with access for its owner only and stays out of backups. Each user
-        /// has one file, whose name is a hash of the user. Processes may share the folder.
+        /// Files in the folder at this URL, which is made with access for its owner only. Each user has one file, which stays out
+        /// of backups and whose name is a hash of the user. Processes may share the folder.
         case file(URL)
         /// Nowhere: each cache has its own memory, for tests.
         case memory

@@ -4,8 +4,8 @@ internal import Foundation
 ///
 /// A new item is written to a second file, synced, and renamed, so neither a crash nor another process ever sees half of it.
 /// Processes that write to the same folder take turns by a lock file in it (`flock`), which is held for the length of one
-/// write and never across a wait. On iOS and its relatives the file is readable from the first unlocking of the device on;
-/// its folder stays out of backups.
+/// write and never across a wait. On Apple's systems the file stays out of backups; on those with a passcode it is readable from
+/// the first unlocking of the device on.
 struct PrivateFile: LocalStorage {
     let url: URL
 
@@ -126,22 +126,22 @@ struct PrivateFile: LocalStorage {
         do {
             try FileManager.default.createDirectory(
                 at: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-            #if canImport(Darwin)
-                var values = URLResourceValues()
-                values.isExcludedFromBackup = true
-                var excluded = folder
-                try excluded.setResourceValues(values)
-            #endif
         } catch {
             throw .storage(operation: "make the folder of", code: (error as NSError).code)
         }
     }
 
     private func protect(_ file: URL) throws(TokenCacheError) {
-        #if os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)
+        #if canImport(Darwin)
             do {
-                try FileManager.default.setAttributes(
-                    [.protectionKey: FileProtectionType.completeUntilFirstUserAuthentication], ofItemAtPath: file.path)
+                var values = URLResourceValues()
+                values.isExcludedFromBackup = true
+                var file = file
+                try file.setResourceValues(values)
+                #if !os(macOS)
+                    let protection = FileProtectionType.completeUntilFirstUserAuthentication
+                    try FileManager.default.setAttributes([.protectionKey: protection], ofItemAtPath: file.path)
+                #endif
             } catch {
                 throw .storage(operation: "protect", code: (error as NSError).code)
             }

@@ -102,8 +102,8 @@ let package = Package(
         .target(
             name: "Operations",
             dependencies: [
-                "Audit", "EventLoop", "HTTP", "JWT", "Metrics", "SQLiteStore", "Server", "Settings", "System",
-                "TokenService", "TokenStore",
+                "Audit", "Cryptography", "EventLoop", "HTTP", "JWT", "Metrics", "SQLiteStore", "Server", "Settings",
+                "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             // Embedded in the binary, which then needs no other files.

@@ -1,6 +1,8 @@
 internal import EventLoop
 internal import Logging
 internal import Server
+internal import Settings
+internal import TokenStore
 
 /// Serves operators and their tools on `admin.listen` and the control socket.
 struct OperatorAccess: Administration {
@@ -36,7 +38,7 @@ struct OperatorAccess: Administration {
     func serve(on loop: EventLoop) async {
         let endpoints = AdministrationEndpoints(
             server, listenerNames: listenerNames, warnings: warnings, version, on: loop)
-        let reserve = server.reserve
+        let (reserve, administrator) = (server.reserve, administrator)
         await withDiscardingTaskGroup { [logger] group in
             for listener in listeners {
                 group.addTask(executorPreference: loop) {
@@ -47,9 +49,16 @@ struct OperatorAccess: Administration {
             }
             if let control {
                 group.addTask(executorPreference: loop) {
-                    await control.accept(on: loop, endpoints, logger, leaving: reserve)
+                    await control.accept(on: loop, administrator, endpoints, logger, leaving: reserve)
                 }
             }
         }
+    }
+
+    /// Carries out commands; with an audit log, none that cannot be recorded.
+    private var administrator: any StoreAdministrator {
+        guard let audit = server.audit else { return server.store.administrator }
+        return AuditedAdministrator(
+            server.store.administrator, OperatorTrail(audit) { [server] in server.settingsInForce.audit })
     }
 }

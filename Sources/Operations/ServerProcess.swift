@@ -38,7 +38,7 @@ package struct ServerProcess: Sendable {
             default: break
             }
         }
-        let control = ControlSocket.open(store, directory: directory.path, logger)
+        let control = ControlSocket.open(directory: directory.path, logger)
         server = try Server(settings, from: loader, log: log, setup, clients, store)
         administration = OperatorAccess(server, version: version, operators, control, logger)
         self.version = version

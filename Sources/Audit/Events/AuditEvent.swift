@@ -17,6 +17,8 @@ package struct AuditEvent: Sendable {
         case read = "read_token"
         case store = "store_token"
         case remove = "remove_token"
+        /// Some of all tokens, whoever's they are.
+        case list = "list_tokens"
         case createSession = "create_session"
         case listSessions = "list_sessions"
         case endSession = "end_session"
@@ -26,7 +28,12 @@ package struct AuditEvent: Sendable {
         case authenticate
 
         /// Whether the action changes what is stored.
-        package var isChange: Bool { self != .read && self != .listSessions && self != .authenticate }
+        package var isChange: Bool {
+            switch self {
+            case .store, .remove, .createSession, .endSession, .endSessions, .erase: true
+            case .read, .list, .listSessions, .authenticate: false
+            }
+        }
     }
 
     package enum Outcome: Sendable {

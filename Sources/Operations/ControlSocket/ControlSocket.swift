@@ -14,24 +14,22 @@ internal import TokenStore
 ///     curl --unix-socket data/control.sock http://localhost/readyz
 final class ControlSocket: Sendable {
     private let listener: AdministrationListener
-    private let administrator: any StoreAdministrator
     private let budget = CommandBudget(limit: ControlSocketAddress.bodyLimit)
 
-    init(_ store: any TokenStore, directory: String) throws(SystemError) {
+    init(directory: String) throws(SystemError) {
         listener = AdministrationListener(
             try Listener(unixPath: ControlSocketAddress.path(in: directory), mode: 0o600, owner: nil),
             // A request that has begun is not interrupted by a new connection.
             evictingUpTo: .firstByte
         )
-        administrator = store.administrator
     }
 
     /// Opens the socket, and only logs an error, as the server can serve its clients without the socket.
     ///
     /// - Returns: Nil if the socket could not be opened.
-    static func open(_ store: any TokenStore, directory: String, _ logger: Logger) -> ControlSocket? {
+    static func open(directory: String, _ logger: Logger) -> ControlSocket? {
         do throws(SystemError) {
-            return try ControlSocket(store, directory: directory)
+            return try ControlSocket(directory: directory)
         } catch {
             logger.warning(
                 """
@@ -44,10 +42,13 @@ final class ControlSocket: Sendable {
     }
 
     /// Accepts connections until the loop is abandoned, and returns when all connections have ended.
+    ///
+    /// - Parameter administrator: Carries out the requests for the store.
     func accept(
-        on loop: EventLoop, _ endpoints: AdministrationEndpoints, _ logger: Logger, leaving reserve: DescriptorReserve
+        on loop: EventLoop, _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints,
+        _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {
-        await listener.accept(on: loop, logger, leaving: reserve) { [administrator, budget] connection in
+        await listener.accept(on: loop, logger, leaving: reserve) { [budget] connection in
             await ControlConnection.serve(connection, on: loop, administrator, endpoints, budget)
         }
     }

@@ -1,0 +1,123 @@
+internal import Audit
+internal import TokenStore
+
+/// Another administrator, each of whose actions on users' tokens and sessions is in the audit log before it returns.
+///
+/// What concerns the store as a whole, such as a backup or a new key, is not recorded.
+struct AuditedAdministrator: StoreAdministrator {
+    private let base: any StoreAdministrator
+    private let trail: OperatorTrail
+
+    init(_ base: any StoreAdministrator, _ trail: OperatorTrail) {
+        self.base = base
+        self.trail = trail
+    }
+
+    var backups: (any StoreBackups)? { base.backups }
+    var keyRing: (any KeyRingAdministrator)? { base.keyRing }
+    var verifier: (any StoreVerifier)? { base.verifier }
+    var users: (any UserAdministrator)? { base.users.map { AuditedUserAdministrator($0, trail) } }
+
+    func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
+        try await trail.recording(.read, user: id) { () async throws(StoreError) in
+            try await base.fetch(id)
+        } _: { found, deed in
+            if found == nil { deed.outcome = .notFound }
+        }
+    }
+
+    func store(
+        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
+    ) async -> [Result<Void, StoreError>] {
+        func allFailed(_ error: StoreError) -> [Result<Void, StoreError>] { tokens.map { _ in .failure(error) } }
+        do throws(StoreError) {
+            try trail.permit(.store)
+        } catch {
+            return allFailed(error)
+        }
+        let outcomes = await base.store(tokens, keepsNewer: keepsNewer)
+        do throws(StoreError) {
+            try trail.record(
+                zip(tokens, outcomes).map { written, outcome in
+                    switch outcome {
+                    case .success: .init(.store, .ok, user: written.token.id)
+                    case .failure(let error): .init(.store, OperatorTrail.outcome(of: error), user: written.token.id)
+                    }
+                })
+        } catch {
+            return allFailed(error)
+        }
+        return outcomes
+    }
+
+    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
+        try trail.permit(.remove)
+        let removed: Int
+        do throws(StoreError) {
+            removed = try await base.remove(ids)
+        } catch {
+            try trail.record(ids.map { .init(.remove, OperatorTrail.outcome(of: error), user: $0) })
+            throw error
+        }
+        // Of several ids, the store does not say which ones were there.
+        try trail.record(ids.map { .init(.remove, removed == 0 ? .notFound : .ok, user: $0) })
+        return removed
+    }
+
+    /// Is one event without a user: who reads all tokens reads those of every user.
+    func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
+        try await trail.recording(.list) { () async throws(StoreError) in
+            try await base.page(after: cursor, limit: limit)
+        }
+    }
+
+    func statistics() async throws(StoreError) -> StoreStatistics { try await base.statistics() }
+}
+
+private struct AuditedUserAdministrator: UserAdministrator {
+    private let base: any UserAdministrator
+    private let trail: OperatorTrail
+
+    init(_ base: any UserAdministrator, _ trail: OperatorTrail) {
+        self.base = base
+        self.trail = trail
+    }
+
+    func sessionKey(of secret: [UInt8]) async throws(StoreError) -> SessionKey { try await base.sessionKey(of: secret) }
+
+    func createSession(_ request: NewSession) async throws(StoreError) -> CreatedSession {
+        try await trail.recording(.createSession, user: request.user, session: request.id) {
+            () async throws(StoreError) in
+            try await base.createSession(request)
+        }
+    }
+
+    func sessions(of user: [UInt8]) async throws(StoreError) -> [UserSession] {
+        try await trail.recording(.listSessions, user: user) { () async throws(StoreError) in
+            try await base.sessions(of: user)
+        }
+    }
+
+    func endSession(id: SessionID) async throws(StoreError) -> EndedSession? {
+        try await trail.recording(.endSession, session: id) { () async throws(StoreError) in
+            try await base.endSession(id: id)
+        } _: { ended, deed in
+            deed.user = ended?.user
+            if ended == nil { deed.outcome = .notFound }
+        }
+    }
+
+    func endSessions(of user: [UInt8]) async throws(StoreError) -> Int {
+        try await trail.recording(.endSessions, user: user) { () async throws(StoreError) in
+            try await base.endSessions(of: user)
+        } _: { ended, deed in
+            if ended == 0 { deed.outcome = .notFound }
+        }
+    }
+
+    func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
+        try await trail.recording(.erase, user: user) { () async throws(StoreError) in
+            try await base.erase(user)
+        }
+    }
+}

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from access import API, bearer, fetch, session_settings, unknown_session
 from browser import PROGRAM, Browser
 from certificates import make_certificate
 from contract import STORED, fresh_id
@@ -56,11 +57,30 @@ def test_the_status_counts_what_happened(server):
     assert (now["store"]["tokens"], now["store"]["writes"]) == (1, 2)
     assert now["cache"]["hits"] == 1 and now["connections"]["accepted"] == 6
     assert (now["ready"], now["reasons"], now.get("certificate")) == (True, [], None)
+    assert now["access"] == {
+        "mode": "open", "failures": {}, "limited": 0, "limited_addresses": 0, "cached_sessions": 0}
+    assert now["store"]["sessions"] == 0
     assert sum(now["latency"]["commit"]["counts"]) == 2 <= sum(now["latency"]["sync"]["counts"])
     for distribution in now["latency"].values():
         assert len(distribution["counts"]) == len(distribution["bounds"]) + 1
         assert distribution["bounds"] == sorted(distribution["bounds"])
     assert now["started_at"] <= now["time"] and now["process"]["resident_bytes"] > 1 << 20
+
+
+def test_the_status_tells_who_is_served_and_who_is_not(serve, tmp_path):
+    settings, key = session_settings(tmp_path)
+    settings["access"]["failures"] = "2/min"
+    server = serve({**ADMINISTRATION, **settings})
+    session = API(server, key).session("anna")
+    assert exchange(server.address, fetch(bearer(session))).status == 200
+    refused = [exchange(server.address, fetch(bearer(unknown_session()))).status for _ in range(4)]
+    exchange(server.address, fetch())
+    now = status(server)
+    assert refused.count(429) >= 1 and refused.count(401) >= 1
+    assert now["access"] == {
+        "mode": "session", "failures": {"unknown": refused.count(401), "limited": refused.count(429), "missing": 1},
+        "limited": refused.count(429), "limited_addresses": 1, "cached_sessions": 1}
+    assert now["store"]["sessions"] == 1
 
 
 def test_a_store_that_fails_is_told_with_its_reason(server):

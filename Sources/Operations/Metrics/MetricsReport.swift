@@ -162,6 +162,9 @@ struct MetricsReport {
         if let tokens = metrics.tokens {
             text.single("token_cache_store_tokens", .gauge, "Tokens in the store.", tokens)
         }
+        if let sessions = metrics.sessions {
+            text.single("token_cache_store_sessions", .gauge, "Sessions of users in the store.", sessions)
+        }
         if let bytes = metrics.databaseBytes {
             text.single("token_cache_store_database_bytes", .gauge, "Size of the database's file.", UInt64(bytes))
         }

@@ -4,6 +4,7 @@ internal import FoundationEssentials
 internal import Metrics
 internal import Server
 internal import Settings
+internal import System
 internal import TokenService
 internal import TokenStore
 
@@ -37,9 +38,10 @@ extension ServerStatus {
             cache: ServerStatus.Cache(
                 hits: cache.hits, misses: cache.misses, entries: cache.entries, bytes: cache.bytes
             ),
+            access: ServerStatus.Access(server),
             store: ServerStatus.Store(
-                tokens: metrics.tokens, databaseBytes: metrics.databaseBytes, logBytes: metrics.walBytes,
-                writes: metrics.writes, expired: metrics.expired,
+                tokens: metrics.tokens, sessions: metrics.sessions, databaseBytes: metrics.databaseBytes,
+                logBytes: metrics.walBytes, writes: metrics.writes, expired: metrics.expired,
                 failures: StoreError.Cause.allCases.reduce(0) { sum, cause in
                     sum + workers.sum { $0.storeFailures.value(cause) }
                 },
@@ -75,6 +77,23 @@ extension ServerStatus.Audit {
         self.init(
             sequence: figures.sequence, head: figures.headNumber, lines: figures.lines, failures: figures.failures,
             failing: figures.isFailing
+        )
+    }
+}
+
+extension ServerStatus.Access {
+    fileprivate init(_ server: Server) {
+        let (limiter, workers) = (server.access.failures, server.workers)
+        var failures: [String: UInt64] = [:]
+        for reason in AccessFailure.allCases {
+            let count = workers.sum { $0.accessFailures.value(reason) }
+            if count > 0 { failures[reason.rawValue] = count }
+        }
+        self.init(
+            mode: server.settingsInForce.access.mode.rawValue, failures: failures,
+            limited: UInt64(max(0, limiter.counts.limited)),
+            limitedAddresses: UInt64(max(0, limiter.limitedAddresses(at: .now))),
+            cachedSessions: UInt64(max(0, server.access.sessions.counts.entries))
         )
     }
 }

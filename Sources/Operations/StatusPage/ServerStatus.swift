@@ -20,6 +20,7 @@ struct ServerStatus: Encodable, Sendable {
     let latency: Latencies
     let connections: Connections
     let cache: Cache
+    let access: Access
     let store: Store
     /// Nil without `https://` listeners.
     let certificate: Certificate?
@@ -83,9 +84,25 @@ struct ServerStatus: Encodable, Sendable {
         let bytes: Int
     }
 
+    /// Who is served, and who was not.
+    struct Access: Encodable, Sendable {
+        /// `access.mode`.
+        let mode: String
+        /// Requests that were not served although they could be read, by reason; those without a request are left out.
+        let failures: [String: UInt64]
+        /// Failures beyond `access.failures`, which were answered with 429.
+        let limited: UInt64
+        /// Addresses and networks that are beyond `access.failures` now.
+        let limitedAddresses: UInt64
+        /// Sessions that need no look into the store.
+        let cachedSessions: UInt64
+    }
+
     struct Store: Encodable, Sendable {
         /// Nil for a store that does not count them, as are the sizes.
         let tokens: UInt64?
+        /// Sessions of users.
+        let sessions: UInt64?
         let databaseBytes: Int?
         /// Bytes of the WAL.
         let logBytes: Int?

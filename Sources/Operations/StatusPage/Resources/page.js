@@ -44,14 +44,25 @@ const facts = [
       return `${date(status.certificate.expires_at)}, ${left < 0 ? "it has expired" : `in ${left} d`}`;
     }],
   ]],
-  ["Process", [
-    ["processor time", status => span(status.process.processor_seconds)],
-    ["descriptors", status => `${number(status.process.descriptors)} of ${number(status.process.descriptor_limit)}`],
-    ["threads", status => number(status.process.threads)],
+  ["Access", [
+    ["mode", status => status.access.mode],
+    ["sessions", status => known(number, status.store.sessions)],
+    ["in memory", status => number(status.access.cached_sessions)],
+    ["not served", status => {
+      const reasons = Object.entries(status.access.failures).sort(([, one], [, other]) => other - one);
+      if (reasons.length === 0) return "none";
+      return reasons.map(([reason, count]) => `${reason.replaceAll("_", " ")} ${number(count)}`).join(", ");
+    }],
+    ["limited addresses", status => number(status.access.limited_addresses)],
     ["audit log", status => {
       if (!status.audit) return "off";
       return status.audit.failing ? "cannot be written" : `line ${number(status.audit.sequence)}, head ${status.audit.head}`;
     }],
+  ]],
+  ["Process", [
+    ["processor time", status => span(status.process.processor_seconds)],
+    ["descriptors", status => `${number(status.process.descriptors)} of ${number(status.process.descriptor_limit)}`],
+    ["threads", status => number(status.process.threads)],
     ["started", status => new Date(status.started_at * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
     ["store, OpenSSL", status => `${status.store_software}, ${status.openssl}`],
   ]],

@@ -53,6 +53,7 @@ package struct ErasuresFile: Hashable, Sendable {
             let end = bytes.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
             if end < bytes.count {
                 guard ftruncate(descriptor.number, off_t(end)) == 0 else { throw SystemError.last("ftruncate") }
+                guard lseek(descriptor.number, off_t(end), SEEK_SET) == end else { throw SystemError.last("lseek") }
             }
             try BlockingIO.write(Array(try line(user, version, found.key).utf8), to: descriptor.number)
             guard fsync(descriptor.number) == 0 else { throw SystemError.last("fsync") }
@@ -79,7 +80,7 @@ package struct ErasuresFile: Hashable, Sendable {
 
     private func open() throws(SystemError) -> FileDescriptor? {
         do throws(SystemError) {
-            return try FileDescriptor(opening: path, O_RDWR | O_APPEND | O_NOFOLLOW)
+            return try FileDescriptor(opening: path, O_RDWR | O_NOFOLLOW)
         } catch {
             if error.code == ENOENT { return nil }
             throw error

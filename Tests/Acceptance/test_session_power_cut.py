@@ -1,0 +1,191 @@
+"""Sessions, revocations and erasures that the API has acknowledged survive a power cut at any moment.
+
+One client makes one change at a time, so after each cut the store has the changes that were acknowledged, and perhaps the
+next one. Nothing of a user whose erasure was acknowledged is on the disk.
+"""
+import base64
+import json
+import random
+import re
+import signal
+import sqlite3
+
+import pytest
+
+from http_client import Connection, ProtocolError, lines
+from power_cut import CONTENT_LENGTH, Disk, Kind, choose_cuts, read_recording, write_files
+from server_process import UNSEALED, run
+from storage_shim import StorageShim
+
+SLOW_SYNCS = {"sync_delay_microseconds": 500}
+
+
+@pytest.fixture(name="disk")
+def recorded_disk(shim_library, tmp_path):
+    with StorageShim(shim_library, tmp_path / "shim", is_recorded=True) as shim:
+        yield shim
+
+
+class Client:
+    """Makes changes by the API, and records what the store is to have after each of them."""
+
+    def __init__(self, key):
+        self.key = key
+        self.generator = random.Random(29)
+        self.users = 0
+        # By id, whose it is.
+        self.sessions = {}
+        self.tokens = {}
+        # For each start and port, what was there before each request, and after the last one.
+        self.states = {}
+        # For each start and port, the users that the requests erase; None for others.
+        self.erased = {}
+
+    def write(self, address, start, count):
+        try:
+            with Connection(address) as connection:
+                place = start, connection.socket.getsockname()[1]
+                states, erased = self.states.setdefault(place, []), self.erased.setdefault(place, [])
+                states.append((dict(self.sessions), dict(self.tokens)))
+                while len(erased) < count:
+                    method, path, body, done = self._change(erased)
+                    head = [f"{method} {path} HTTP/1.1", "Host: a", f"Authorization: Bearer {self.key}"]
+                    text = b"" if body is None else json.dumps(body).encode()
+                    if text:
+                        head += ["Content-Type: application/json", f"Content-Length: {len(text)}"]
+                    if method == "PUT":
+                        head.append("If-None-Match: *")
+                    # Unknown until it is acknowledged, as the server chooses the ids of sessions.
+                    states.append(None)
+                    connection.send(lines(*head, body=text))
+                    response = connection.receive()
+                    assert response.status in (200, 201), response
+                    done(json.loads(response.body))
+                    states[-1] = dict(self.sessions), dict(self.tokens)
+        except (OSError, ProtocolError):
+            return
+
+    def _change(self, erased):
+        """A request: its method, path and body, and what its answer means."""
+        owners = sorted(set(self.sessions.values()) | set(self.tokens))
+        kind = self.generator.choice(["session", "session", "token", "token", "end", "erase"])
+        erased.append(None)
+        if kind == "erase" and owners:
+            user = erased[-1] = self.generator.choice(owners)
+            return "DELETE", f"/v1/users/{user}", None, lambda _: self._forget(user)
+        if kind == "end" and self.sessions:
+            session = self.generator.choice(sorted(self.sessions))
+            return "DELETE", f"/v1/sessions/{session}", None, lambda _: self.sessions.pop(session)
+        self.users += 1
+        user = f"canary-user-{self.users}-of-the-ledger"
+        if owners and self.generator.random() < 0.5:
+            user = self.generator.choice(owners)
+        if kind == "token":
+            token = f"canary of {user}, number {self.users}" * self.generator.choice([1, 3, 40, 300])
+            if user in self.tokens:
+                return "DELETE", f"/v1/users/{user}/token", None, lambda _: self.tokens.pop(user)
+            return "PUT", f"/v1/users/{user}/token", {"token_info": token}, lambda _: self.tokens.update({user: token})
+        return "POST", "/v1/sessions", {"user": user}, lambda reply: self.sessions.update({reply["id"]: user})
+
+    def _forget(self, user):
+        self.tokens.pop(user, None)
+        self.sessions = {session: owner for session, owner in self.sessions.items() if owner != user}
+
+
+class Answered:
+    """How many answers each client has got, from the bytes that were sent."""
+
+    def __init__(self, places):
+        self.counts = dict.fromkeys(places, 0)
+        self.starts = 0
+        self.last = None
+        self.unread = {}
+
+    def apply(self, event):
+        if event.kind == Kind.STARTED:
+            self.starts += 1
+        place = (self.starts, event.subject)
+        if event.kind != Kind.SENT or place not in self.counts:
+            return
+        self.last = place
+        unread = self.unread.get(place, b"") + bytes(event.data)
+        while True:
+            head, end, rest = unread.partition(b"\r\n\r\n")
+            length = int(CONTENT_LENGTH.search(head + b"\r\n")[1]) if end else 0
+            if not end or len(rest) < length:
+                break
+            self.counts[place] += 1
+            unread = rest[length:]
+        self.unread[place] = unread
+
+
+def content(folder):
+    """The sessions and tokens of the database in a folder."""
+    database = folder / "data" / "tokens.db"
+    if not database.exists():
+        return {}, {}
+    connection = sqlite3.connect(f"file:{database}?mode=rw", uri=True)
+    try:
+        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'session'").fetchone():
+            return {}, {}
+        sessions = {base64.urlsafe_b64encode(found).decode().rstrip("="): user.decode()
+                    for found, user in connection.execute("SELECT id, user FROM session")}
+        tokens = {key.decode(): value.decode() for key, value in connection.execute("SELECT key, value FROM token")}
+        return sessions, tokens
+    finally:
+        connection.close()
+
+
+def test_what_the_api_has_acknowledged_survives_a_power_cut(disk, tmp_path, is_long):
+    keys = tmp_path / "api-keys"
+    made = run("access", "keys", "add", "test", "--scope", "sessions", "--scope", "erase", "--scope", "tokens:write",
+               environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(keys)})
+    client = Client(made.stdout.strip())
+    settings = {**UNSEALED, "access": {"mode": "session", "api": {"keys_file": str(keys)}}}
+    for start, events in enumerate((2_500, 0), 1):
+        disk.set(end_after_events=events, **SLOW_SYNCS)
+        server = disk.serve(tmp_path / "recorded", settings)
+        try:
+            client.write(server.address, start, 1 << 30 if events else 150)
+            disk.heal()
+            assert (server.wait() if events else server.stop()) == (-signal.SIGKILL if events else 0)
+        finally:
+            server.kill()
+        if events:
+            # Of the change that was cut off nothing is known.
+            client.sessions, client.tokens = content(disk.disk)
+    erasures = sum(user is not None for users in client.erased.values() for user in users)
+    assert erasures > 10
+    check(client, read_recording(disk.recording), tmp_path / "replayed", 1_500 if is_long else 200)
+
+
+def check(client, events, folder, count):
+    """Compares the disk after power cuts with what was acknowledged."""
+    generator = random.Random(30)
+    cuts = set(choose_cuts(events, count, generator))
+    disk, answered = Disk(), Answered(client.states)
+    for number, event in enumerate([*events, None]):
+        if number in cuts:
+            write_files(folder, disk.after_power_cut(generator))
+            check_one(client, answered, folder, number)
+        if event:
+            disk.apply(number, event)
+            answered.apply(event)
+
+
+def check_one(client, answered, folder, cut):
+    erased = [user for place, users in client.erased.items() for user in users[:answered.counts[place]] if user]
+    for file in sorted((folder / "data").glob("*")) if erased else ():
+        written = file.read_bytes()
+        for user in erased:
+            assert user.encode() not in written, (cut, user, file.name)
+    if erased:
+        records = (folder / "data" / "erasures").read_text(errors="replace")
+        assert len(re.findall(r"^1[0-9]{15} [0-9a-f]{64}$", records, re.MULTILINE)) >= len(erased), cut
+    if answered.last is None:
+        return
+    states, done = client.states[answered.last], answered.counts[answered.last]
+    # The last one is None if the server was ended before it answered: then it is not known what it would have been.
+    possible = states[done:done + 2]
+    found = content(folder)
+    assert None in possible or found in possible, (cut, found, possible)

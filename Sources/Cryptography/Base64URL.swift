@@ -5,17 +5,19 @@ package enum Base64URL {
 
     /// Appends the characters that stand for some bytes.
     package static func append(_ bytes: Span<UInt8>, to text: inout [UInt8]) {
-        text.reserveCapacity(text.count + length(of: bytes.count))
-        var index = 0
-        while index + 3 <= bytes.count {
-            let bits = UInt32(bytes[index]) << 16 | UInt32(bytes[index + 1]) << 8 | UInt32(bytes[index + 2])
-            append(bits, count: 4, to: &text)
-            index += 3
-        }
-        switch bytes.count - index {
-        case 1: append(UInt32(bytes[index]) << 16, count: 2, to: &text)
-        case 2: append(UInt32(bytes[index]) << 16 | UInt32(bytes[index + 1]) << 8, count: 3, to: &text)
-        default: break
+        // In one step, so that the memory is not looked at anew for each character.
+        text.append(addingCapacity: length(of: bytes.count)) { output in
+            var index = 0
+            while index + 3 <= bytes.count {
+                let bits = UInt32(bytes[index]) << 16 | UInt32(bytes[index + 1]) << 8 | UInt32(bytes[index + 2])
+                append(bits, count: 4, to: &output)
+                index += 3
+            }
+            switch bytes.count - index {
+            case 1: append(UInt32(bytes[index]) << 16, count: 2, to: &output)
+            case 2: append(UInt32(bytes[index]) << 16 | UInt32(bytes[index + 1]) << 8, count: 3, to: &output)
+            default: break
+            }
         }
     }
 
@@ -49,7 +51,7 @@ package enum Base64URL {
     }
 
     /// Appends the first `count` of the four characters of 24 bits.
-    private static func append(_ bits: UInt32, count: Int, to text: inout [UInt8]) {
+    private static func append(_ bits: UInt32, count: Int, to text: inout OutputSpan<UInt8>) {
         for index in 0..<count { text.append(digits[Int(bits >> UInt32(18 - 6 * index)) & 63]) }
     }
 

@@ -161,7 +161,7 @@ struct LineEncoder: ~Copyable {
     ///
     /// Only the first bytes of a long one: no client makes lines of any length.
     private mutating func appendEscaped(_ text: String) {
-        for byte in text.utf8.prefix(Self.textLimit) {
+        for byte in Array(text.utf8).prefix(Self.textLimit) {
             switch byte {
             case UInt8(ascii: "\""), UInt8(ascii: "\\"):
                 message.append(UInt8(ascii: "\\"))

@@ -17,6 +17,8 @@ extension Connection {
             return nil
         case .inPieces(let answer):
             write(Response(body: [], laterBytes: answer.length, version: answer.version), on: worker)
+            // Bytes behind the answer to a HEAD would be taken for the next answer.
+            if summary.omitsBody { return nil }
             // While the pieces are sent, the client may send bytes that are never read, such as a stray line end. Closing at
             // once would then reset the connection and cut the answer off.
             lingers = true

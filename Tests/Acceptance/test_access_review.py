@@ -1,0 +1,37 @@
+"""What is easily lost between the parts: an answer's framing, its version, and what a path shows to others."""
+import pytest
+
+from access import API, api_request, bearer, fetch, session_settings
+from contract import STORED, found
+from http_client import Connection
+
+# Longer than what is answered at once.
+LONG = "x" * 100_000
+
+
+@pytest.fixture
+def api(serve, tmp_path):
+    settings, key = session_settings(tmp_path / "access")
+    return API(serve(settings), key)
+
+
+def test_nothing_follows_the_answer_to_head_however_long_the_token(api):
+    assert api.put("anna", LONG).body == STORED
+    assert api.put("ben", "short").body == STORED
+    with Connection(api.server.address) as connection:
+        for _ in range(3):
+            connection.send(api_request(api.key, "HEAD", "/v1/users/anna/token"))
+            connection.send(api_request(api.key, "GET", "/v1/users/ben/token"))
+            head = connection.receive("HEAD")
+            assert (head.status, head.body) == (200, b"") and "etag" in head.headers
+            assert connection.receive().body == found("short")
+
+
+def test_conditions_on_long_tokens_are_answered_without_them(api):
+    tag = api.put("anna", LONG).headers["etag"]
+    session = api.session("anna")
+    with Connection(api.server.address) as connection:
+        response = connection.exchange(fetch(bearer(session), f"If-None-Match: {tag}"))
+        assert (response.status, response.body, response.headers["etag"]) == (304, b"", tag)
+        assert connection.exchange(fetch(bearer(session), 'If-Match: "1"')).status == 412
+        assert connection.exchange(fetch(bearer(session))).body == found(LONG)

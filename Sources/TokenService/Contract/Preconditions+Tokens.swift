@@ -16,7 +16,10 @@ extension Preconditions {
     }
 
     /// The answer to a GET, if the preconditions allow it (RFC 9110, section 13.2.2).
+    ///
+    /// They count for a request that would succeed (section 13.2.1): a refusal stays what it is.
     func applied(to response: Response) -> Response {
+        guard response.status == .ok, response.code == .none || response.code == .notFound else { return response }
         if let match {
             let holds =
                 switch match {

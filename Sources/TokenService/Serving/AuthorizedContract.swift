@@ -172,10 +172,14 @@ final class AuthorizedContract {
         }
     }
 
-    /// The answer to a GET; one that comes later is given only if the session has not ended in the meantime.
+    /// The answer to a GET, if the session had not ended when the token was read.
+    ///
+    /// The session is looked at after the token, as another thread may have ended it, and stored a new token, since it was
+    /// found: that token is none of its business.
     private func fetch(for grant: Grant, _ request: @autoclosure () -> AuthorizedRequest, _ id: RequestID) -> Answer {
         let answer = service.fetch(grant.user, id)
-        guard let entry = grant.session, case .later = answer else { return answer }
+        guard let entry = grant.session else { return answer }
+        if case .now = answer, sessions.isValid(entry) { return answer }
         let request = request()
         return answer.then { [self] answer in
             if sessions.isValid(entry) { return answer }

@@ -12,14 +12,18 @@ import TokenStore
         let calls = Mutex<[String]>([])
 
         func willWrite(_ ids: [[UInt8]]) { note("will", ids) }
-        func willEnd(_ sessions: [SessionKey]) {}
-        func didEnd(_ sessions: [SessionKey]) {}
+        func willEnd(_ sessions: [SessionKey]) { count("end", sessions) }
+        func didEnd(_ sessions: [SessionKey]) { count("ended", sessions) }
         func didWrite(_ ids: [[UInt8]]) { note("did", ids) }
         func didChangeEverything() { note("everything", []) }
 
         private func note(_ name: String, _ ids: [[UInt8]]) {
             let names = ids.map { String(decoding: $0, as: UTF8.self) }
             calls.withLock { $0.append(([name] + names).joined(separator: " ")) }
+        }
+
+        private func count(_ name: String, _ sessions: [SessionKey]) {
+            calls.withLock { $0.append("\(name) \(sessions.count)") }
         }
 
         func take() -> [String] {
@@ -48,5 +52,36 @@ import TokenStore
         #expect(recorder.take() == ["will b missing", "did b missing"])
         try await store.change(Retention(sinceWritten: .seconds(60)))
         #expect(recorder.take() == ["everything"])
+    }
+
+    @Test("the end of a session is over only if it was announced, whatever fails in between")
+    func failedEnds() throws {
+        let folder = try TemporaryDirectory()
+        let store = try WriterHarness(folder.path + "/data")
+        defer { store.database.close() }
+        let recorder = Recorder()
+        store.state.observer = recorder
+        var coder = RowCoder(store.state.sealing)
+        let id = try SessionID.random()
+        let session = UserSession(id: id, user: [65], createdAt: 0, expiresAt: .max, lastUsedAt: 0)
+        let row = try coder.row(of: session, try coder.sessionKey(of: [1].span))
+        #expect(throws: Never.self) { try store.database.commit([.createSession(row, perUser: 1)])[0].get() }
+        try store.database.perform { (writer) throws(SQLiteError) in
+            try writer.connection.execute(
+                "CREATE TEMP TRIGGER fault BEFORE UPDATE ON main.store BEGIN SELECT RAISE(ABORT, 'a fault'); END")
+        }
+        _ = recorder.take()
+        #expect(throws: StoreError.self) { try store.database.commit([.endSession(id)])[0].get() }
+        #expect(!recorder.take().contains { $0.hasPrefix("end") })
+        try store.database.perform { (writer) throws(SQLiteError) in
+            try writer.connection.execute("DROP TRIGGER IF EXISTS temp.fault")
+        }
+        _ = recorder.take()
+        guard case .ended(let ended?) = try store.database.commit([.endSession(id)])[0].get() else {
+            Issue.record("the session is still there")
+            return
+        }
+        #expect(ended.user == [65])
+        #expect(recorder.take() == ["end 1", "ended 1"])
     }
 }

@@ -1,6 +1,6 @@
 internal import TokenStore
 
-/// Sessions that one call has ended, for the observer of writes.
+/// Sessions that have ended, for the observer of writes.
 struct EndedSessions {
     private(set) var keys: [SessionKey] = []
     /// Whether there are others, whose rows do not open.
@@ -11,6 +11,11 @@ struct EndedSessions {
     /// - Parameter key: Nil for a session whose row does not open.
     mutating func note(_ key: SessionKey?) {
         if let key { keys.append(key) } else { hasOthers = true }
+    }
+
+    mutating func add(_ others: EndedSessions) {
+        keys += others.keys
+        hasOthers = hasOthers || others.hasOthers
     }
 }
 

@@ -126,12 +126,12 @@ final class RecoveringDatabase {
         // The order matters: the observer must learn of a write before any handle can read its result, and of its end
         // only when every new read sees the state after it.
         observer?.willWrite(ids)
-        writer.forgetEndedSessions()
+        writer.forgetAnnouncedSessions()
         state.commitCount.add(1, ordering: .acquiringAndReleasing)
         defer {
             state.commitCount.add(1, ordering: .acquiringAndReleasing)
             observer?.didWrite(ids)
-            if !writer.endedSessions.isEmpty { state.observer?.didEnd(writer.endedSessions) }
+            if !writer.announcedSessions.isEmpty { state.observer?.didEnd(writer.announcedSessions) }
         }
         let syncedBefore = failure == nil ? 0 : writer.connection.syncedBytes
         let result: Result

@@ -24,8 +24,10 @@ final class WriterConnection {
     var sessionCount: Int
     /// The limit that new ids are refused for, as of the last group; nil if none is.
     var reachedLimit: StoreLimit?
-    /// The sessions that the present call has ended, and whether the keys of some could not be read.
-    private(set) var endedSessions = EndedSessions()
+    /// The sessions that the open transaction has ended, and whether the keys of some could not be read.
+    private var endedSessions = EndedSessions()
+    /// The sessions for which the present call has called `willEnd`.
+    private(set) var announcedSessions = EndedSessions()
     /// Called in a transaction that ends sessions, before it is committed.
     var willEnd: (EndedSessions) -> Void = { _ in }
     /// The backup that is being written; nil if none is.
@@ -68,7 +70,7 @@ final class WriterConnection {
             }
             try sealTable.reserve()
             try versions.reserve()
-            if !endedSessions.isEmpty { willEnd(endedSessions) }
+            if !endedSessions.isEmpty { announceEnded() }
             try end.run()
             sealTable.noteCommit()
             versions.noteCommit()
@@ -77,6 +79,7 @@ final class WriterConnection {
             // SQLite has already rolled back after some errors; a second time does no harm.
             if connection.isInTransaction { try? connection.execute("ROLLBACK") }
             (tokenCount, sessionCount) = (tokensBefore, sessionsBefore)
+            endedSessions = EndedSessions()
             sealTable.noteRollback()
             versions.noteRollback()
             throw error
@@ -106,9 +109,15 @@ final class WriterConnection {
         }
     }
 
-    /// Forgets the sessions that an earlier call has ended.
-    func forgetEndedSessions() {
-        if !endedSessions.isEmpty { endedSessions = EndedSessions() }
+    private func announceEnded() {
+        willEnd(endedSessions)
+        announcedSessions.add(endedSessions)
+        endedSessions = EndedSessions()
+    }
+
+    /// Forgets the sessions that an earlier call has announced.
+    func forgetAnnouncedSessions() {
+        if !announcedSessions.isEmpty { announcedSessions = EndedSessions() }
     }
 
     /// How often the keys have sealed.

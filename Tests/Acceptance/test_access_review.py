@@ -1,9 +1,9 @@
 """What is easily lost between the parts: an answer's framing, its version, and what a path shows to others."""
 import pytest
 
-from access import API, api_request, bearer, fetch, session_settings
+from access import API, api_request, bearer, fetch, make_key, session_settings
 from contract import STORED, found
-from http_client import Connection
+from http_client import Connection, exchange, get, post
 
 # Longer than what is answered at once.
 LONG = "x" * 100_000
@@ -35,3 +35,21 @@ def test_conditions_on_long_tokens_are_answered_without_them(api):
         assert (response.status, response.body, response.headers["etag"]) == (304, b"", tag)
         assert connection.exchange(fetch(bearer(session), 'If-Match: "1"')).status == 412
         assert connection.exchange(fetch(bearer(session))).body == found(LONG)
+
+
+def test_the_api_shows_versions_in_mode_open_and_the_contract_does_not(serve, tmp_path):
+    key = make_key(tmp_path / "keys", "backend")
+    server = serve({"access": {"api": {"keys_file": str(tmp_path / "keys")}}})
+    api = API(server, key)
+    for info in "a", LONG:
+        assert "etag" not in exchange(server.address, post("anna", info)).headers
+        for _ in range(2):
+            response = exchange(server.address, get("anna"))
+            assert response.body == found(info) and "etag" not in response.headers
+            tag = api.get("anna").headers["etag"]
+        assert api.get("anna", f"If-None-Match: {tag}").status == 304
+        assert api.put("anna", "b", 'If-Match: "1"').status == 412
+        assert api.put("anna", "b", f"If-Match: {tag}").body == STORED
+        assert exchange(server.address, get("anna")).body == found("b")
+        # A condition that no answer of the contract could have led to means nothing.
+        assert exchange(server.address, get("anna", "If-Match: *", 'If-None-Match: "1"')).body == found("b")

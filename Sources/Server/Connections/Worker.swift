@@ -93,7 +93,7 @@ package final class Worker: @unchecked Sendable {
     ) -> (ConnectionSettings, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
-            handle: handle, showsVersions: settings.access.mode != .open, answers: answers,
+            handle: handle, showsVersions: settings.access.mode != .open || access.apiKeys != nil, answers: answers,
             report: { error, requestID in
                 metrics.storeFailures.add(error.cause)
                 // The store itself reports when writes begin to fail and when they work again.

@@ -23,7 +23,7 @@ package final class TokenService {
     private let paths: [[UInt8]]
     private let readsJSON: Bool
     let handle: any StoreHandle
-    /// Whether answers show the version of the token, which the cache then keeps behind them.
+    /// Whether answers show the version of the token, except those in mode `open`; the cache then keeps it behind them.
     private let showsVersions: Bool
     /// Nil without a cache.
     private let answers: AnswerCache?
@@ -76,13 +76,29 @@ package final class TokenService {
             return .now(Response(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
-        case .get: return get(request, in: bytes, requestID)
+        case .get: return plain(get(request, in: bytes, requestID))
         case .post:
             let (uniqueID, tokenInfo) = read(request, in: bytes)
-            return post(tokenInfo, under: uniqueID, requestID)
+            return plain(post(tokenInfo, under: uniqueID, requestID))
         case .head: return .now(Response(body: []))
         case .put, .patch, .delete, .options, .trace, .connect, .other:
             return .now(Response(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
+        }
+    }
+
+    /// An answer as `token.php` gives it: only the API, which may be there as well, shows versions.
+    private func plain(_ answer: Answer) -> Answer {
+        guard showsVersions else { return answer }
+        return answer.then { answer in
+            switch answer {
+            case .now(var response):
+                response.version = nil
+                return .now(response)
+            case .inPieces(var long):
+                long.version = nil
+                return .inPieces(long)
+            case .later: return answer
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-"""What is easily lost between the parts: an answer's framing, its version, and what a path shows to others."""
+"""Answers with versions: how they are framed, which conditions they obey, and where they have none."""
 import pytest
 
 from access import API, api_request, bearer, fetch, make_key, session_settings

@@ -110,7 +110,8 @@ LIMIT = 400 << 10
 
 
 def test_what_cannot_be_recorded_is_not_answered(start, tmp_path):
-    server, api, log = start({"admin": {"listen": "127.0.0.1:0"}}, file_size=LIMIT)
+    # One loop, as a reload reaches one after the other.
+    server, api, log = start({"admin": {"listen": "127.0.0.1:0"}, "loops": 1}, file_size=LIMIT)
     session = api.session("anna")
     assert exchange(server.address, store(token_of("anna"), bearer(session))).body == STORED
     fill(server, session, log)

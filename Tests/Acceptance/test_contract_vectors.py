@@ -12,6 +12,10 @@ from http_client import Connection
 VECTORS = Path(__file__).resolve().parent.parent / "Fixtures" / "vectors.jsonl"
 CASES = [json.loads(line) for line in VECTORS.read_text(encoding="utf-8").splitlines() if line]
 
+# The headers of all answers in mode open, in their order. Modes with users add some.
+HEADERS = ["content-type", "cache-control", "x-content-type-options", "date", "strict-transport-security", "x-request-id", "location",
+           "allow", "connection", "content-length"]
+
 
 def prepared(request, server, run_key):
     """The bytes of a vector's request; placeholders of host and path are replaced in the head only."""
@@ -42,6 +46,7 @@ def test_a_recorded_case_is_answered_as_recorded(plain, case, delivery):
         place = f"{case['note']}, step {number}: {step['note']}"
         assert response.status == expected["status"], place
         assert response.headers.get("location") == expected["location"], place
+        assert list(response.headers) == [name for name in HEADERS if name in response.headers], place
         if expected["body"] is not None:
             assert response.body == base64.b64decode(expected["body"]), place
         assert rest == b"", place

@@ -21,9 +21,13 @@ package struct SessionID: Hashable, Sendable, CustomStringConvertible {
         self.bytes = bytes
     }
 
-    /// A new id.
+    /// A new id, whose text does not begin with a hyphen: a command would take that for an option.
     package static func random() throws(CryptographyError) -> SessionID {
-        SessionID(try RandomBytes.published(length))
+        while true {
+            let bytes = try RandomBytes.published(length)
+            // The first character has the first six bits; 62 is the hyphen (RFC 4648, section 5).
+            if bytes[0] >> 2 != 62 { return SessionID(bytes) }
+        }
     }
 
     package var description: String { Base64URL.encode(bytes.span) }

@@ -13,7 +13,7 @@ extension Server {
                 logger.log(level: notice.isAlarm ? .error : .notice, "\(notice)")
             }
         } catch {
-            throw .audit("\(error)")
+            throw .audit("the audit log cannot be opened: \(error)")
         }
     }
 

@@ -75,11 +75,11 @@ import Testing
 
     @Test(
         arguments: [
-            ("nonsense", "line 1: it is no JSON object with a key"),
+            ("nonsense", "line 1: it is no API key as token-cache access keys add writes one"),
             ("{}", "line 1: a key needs name, scopes, sha256 and created"),
             (line + "\n\n# more\n" + line, "line 4: a is the name of an earlier key too"),
             (line + "\n" + line.replacing(#""a""#, with: #""b""#), "line 2: an earlier key has the same secret as b"),
-            (line + "x", "line 1: it is no JSON object with a key"),
+            (line + "x", "line 1: it is no API key as token-cache access keys add writes one"),
             (line.replacing(":5", with: ":-5"), "line 1: created is no number of seconds since 1970"),
             (line.replacing(":5", with: ":5.0"), "line 1: created is no number of seconds since 1970"),
             (line.replacing(":5", with: #":"5""#), "line 1: created is no number of seconds since 1970"),

@@ -25,7 +25,8 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
 
     package var description: String {
         switch self {
-        case .file(let path, let error): "\(path) cannot be used (\(error)); give the server's user access to it"
+        case .file(let path, let error):
+            "\(path) cannot be used (\(error)); check the path, and that the server's user has access to it and its folder"
         case .full(let path):
             "\(path) cannot be written to: its disk is full, or the file has reached its limit of size"
         case .torn(let path, let error):

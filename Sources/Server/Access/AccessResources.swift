@@ -38,7 +38,7 @@ package final class AccessResources: Sendable {
             jwtKeys =
                 settings.access.mode == .bearer ? try JWTKeyFile(bearer.keysFile, rules: JWTRules(bearer)) : nil
         } catch {
-            throw .access("\(error)")
+            throw .access("the keys of JWTs in access.bearer.keys_file: \(error)")
         }
     }
 }

@@ -118,8 +118,8 @@ struct AccessKeys: AsyncParsableCommand {
                 The key is shown once and cannot be recovered. If it was seen by others, remove it and make another one.
 
                 EXAMPLES
-                  token-cache access keys add backend --scope sessions --expires 365d > backend.key
-                  token-cache access keys add support --scope tokens:read --scope erase --expires 2027-01-31
+                  token-cache access keys add backend --scope sessions > backend.key
+                  token-cache access keys add support --scope tokens:read --expires 90d
                 """
         )
 

@@ -10,8 +10,8 @@ struct Restore: AsyncParsableCommand {
         discussion: """
             The backup is checked first, and every row decrypted with the key ring; if that fails, nothing is replaced.
 
-            Users that were erased after the backup was made are left out, by the file erasures beside the key ring; a token
-            that was stored for such a user later stays. All sessions end, as some of the backup's may have been revoked
+            Users that were erased after the backup was made are left out, by the file erasures beside the key ring; a token \
+            that was stored for such a user later stays. All sessions end, as some of the backup's may have been revoked \
             since, unless --keep-sessions is given.
 
             EXAMPLES

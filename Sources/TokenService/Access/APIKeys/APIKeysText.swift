@@ -83,7 +83,7 @@ enum APIKeysText {
             scanner.skipSpace(bytes)
             guard scanner.isAtEnd else { throw JSONScanner.Malformed() }
         } catch {
-            throw Fault(reason: members.reason ?? "it is no JSON object with a key")
+            throw Fault(reason: members.reason ?? "it is no API key as token-cache access keys add writes one")
         }
         guard let name = members.name, let scopes = members.scopes, let digest = members.digest,
             let created = members.created

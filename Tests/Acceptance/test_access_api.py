@@ -169,6 +169,15 @@ def test_keys_come_and_go_while_the_server_runs(serve, tmp_path):
     assert "second" in listed.stdout and second not in Path(tmp_path / "good").read_text() + listed.stdout
 
 
+def test_two_keys_in_one_request_are_refused(api, tmp_path):
+    other = make_key(tmp_path / "keys" / "api-keys", "other")
+    until(lambda: API(api.server, other).get("anna").status == 200)
+    for second in (api.key, other, "tck_x"):
+        response = api.call("PUT", "/v1/users/anna/token", {"token_info": "x"}, bearer(second), "If-None-Match: *")
+        check_http_error(response, 400)
+    assert api.get("anna").body == NOT_FOUND
+
+
 def test_without_a_key_nothing_is_told_of_paths(api):
     with Connection(api.server.address) as connection:
         for path in ("/v1/token", "/v1/users/anna/token", "/v1/users/%00/token", "/v1/"):

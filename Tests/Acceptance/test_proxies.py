@@ -418,7 +418,8 @@ def test_what_fails_is_logged_under_its_path(site):
     assert CANARY not in site.proxy.log()
 
 
-@pytest.mark.parametrize("status", [302, 308, 400, 403, 404, 405, 408, 413, 414, 417, 421, 431, 500, 501, 503, 505])
+@pytest.mark.parametrize("status", [201, 302, 308, 400, 401, 403, 404, 405, 408, 412, 413, 414, 417, 421, 428, 429, 431, 500, 501,
+                                    503, 505])
 def test_what_the_server_answers_passes_through_as_it_is(site, status):
     body = error(status * 100, "Said by the server.")
     answer = lines(f"HTTP/1.1 {status} Said", "Content-Type: application/json", f"Content-Length: {len(body)}",
@@ -430,12 +431,13 @@ def test_what_the_server_answers_passes_through_as_it_is(site, status):
     assert response.headers["location"] == "https://elsewhere.test/"
 
 
-@pytest.mark.parametrize("status", [200, 403, 421, 503])
+@pytest.mark.parametrize("status", [200, 401, 403, 412, 421, 429, 503])
 def test_the_headers_of_the_servers_answers_pass_through_once(site, status):
     body = error(status * 100, "Said by the server.")
     headers = {"content-type": "application/json", "content-length": str(len(body)), "cache-control": "no-store",
                "x-content-type-options": "nosniff", "x-request-id": "0123456789abcdef",
-               "strict-transport-security": "max-age=31536000"}
+               "strict-transport-security": "max-age=31536000", "etag": '"64bd3f1a2c"',
+               "www-authenticate": 'Bearer error="invalid_token"', "retry-after": "7"}
     answer = lines(f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in headers.items()), "Connection: close",
                    body=body)
     with site.without_server(), Backend(site.port, answer), site.secure() as connection:

@@ -190,7 +190,10 @@ let package = Package(
         ),
         .testTarget(
             name: "OperationsTests",
-            dependencies: ["EventLoop", "Operations", "Server", "StoreConformance", "TokenStore"],
+            dependencies: [
+                "Audit", "EventLoop", "Operations", "Server", "Settings", "StoreConformance", "TestSupport",
+                "TokenStore",
+            ],
             swiftSettings: tested
         ),
         .testTarget(

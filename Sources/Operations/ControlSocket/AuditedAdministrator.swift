@@ -56,7 +56,7 @@ struct AuditedAdministrator: StoreAdministrator {
         do throws(StoreError) {
             removed = try await base.remove(ids)
         } catch {
-            try trail.record(ids.map { .init(.remove, OperatorTrail.outcome(of: error), user: $0) })
+            try? trail.record(ids.map { .init(.remove, OperatorTrail.outcome(of: error), user: $0) })
             throw error
         }
         // Of several ids, the store does not say which ones were there.

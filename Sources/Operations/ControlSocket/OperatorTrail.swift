@@ -87,7 +87,8 @@ struct OperatorTrail: Sendable {
             result = try await body()
         } catch {
             deed.outcome = Self.outcome(of: error)
-            try record([deed])
+            // Why it failed is what the operator has to know.
+            try? record([deed])
             throw error
         }
         complete(result, &deed)

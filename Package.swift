@@ -166,8 +166,8 @@ let package = Package(
         .testTarget(
             name: "TokenServiceTests",
             dependencies: [
-                "Cryptography", "TokenService", "HTTP", "SQLiteStore", "StoreConformance", "System", "TokenStore",
-                "TestSupport",
+                "Audit", "Cryptography", "TokenService", "HTTP", "SQLiteStore", "StoreConformance", "System",
+                "TokenStore", "TestSupport",
             ],
             swiftSettings: tested
         ),

@@ -10,7 +10,7 @@ extension TokenService {
         while true {
             switch reader.next() {
             case .request:
-                return await response(answer(to: reader.request, in: reader.requestBytes))
+                return await whole(answer(to: reader.request, in: reader.requestBytes))
             case .refused(let refusal): return answer(refusal)
             case .sendContinue: continue
             case .needsMore(let part): fatalError("the test's request is not whole: \(part) is missing")
@@ -18,23 +18,23 @@ extension TokenService {
         }
     }
 
-    /// The answer when it is here and whole.
-    private func response(_ answer: Answer) async -> Response {
-        switch answer {
-        case .now(let response): return response
-        case .inPieces(var answer):
-            var body: [UInt8] = []
-            while !answer.isComplete { answer.appendPiece(to: &body) }
-            return Response(body: body)
-        case .later(let answer):
-            let taker = Taker()
-            if let answer = answer.begin(for: taker) { return await response(answer) }
-            return await response(await taker.answer())
-        }
-    }
-
     func body(_ request: String) async -> String {
         String(decoding: await answer(Array(request.utf8)).body, as: UTF8.self)
+    }
+}
+
+/// The answer when it is here and whole.
+func whole(_ answer: Answer, isolation: isolated (any Actor)? = #isolation) async -> Response {
+    switch answer {
+    case .now(let response): return response
+    case .inPieces(var answer):
+        var body: [UInt8] = []
+        while !answer.isComplete { answer.appendPiece(to: &body) }
+        return Response(body: body)
+    case .later(let answer):
+        let taker = Taker()
+        if let answer = answer.begin(for: taker) { return await whole(answer) }
+        return await whole(await taker.answer())
     }
 }
 

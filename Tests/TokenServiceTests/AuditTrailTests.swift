@@ -1,0 +1,107 @@
+import Audit
+import Glibc
+import HTTP
+import TestSupport
+import Testing
+import TokenStore
+
+@testable import TokenService
+
+/// Answers wait until what they tell is in the audit log.
+@Suite struct AuditTrailTests {
+    /// An audit log in a folder of its own, and one loop's trail to it.
+    private struct Fixture {
+        let folder: TemporaryDirectory
+        let trail: AuditTrail
+        let harness: AccessHarness
+        let session: (text: String, id: SessionID)
+        var path: String { folder.path + "/audit.log" }
+
+        init(_ events: AuditEvents, readsLater: Bool = false) throws {
+            folder = try TemporaryDirectory()
+            try RunningKey(.random(), at: 1_795_000_000).create(folder.path + "/key")
+            let log = try AuditLog(path: folder.path + "/audit.log", keyPath: folder.path + "/key", report: { _ in })
+            trail = try AuditTrail(log, events, isRequired: true)
+            harness = try AccessHarness(readsLater: readsLater, trail: trail)
+            session = try harness.makeSession(of: "anna")
+        }
+
+        func begin(_ request: String) -> AccessHarness.Exchange { harness.begin(harness.answer(request)) }
+
+        func read() -> AccessHarness.Exchange { begin("GET /token?unique_id=\(session.text)") }
+
+        func write(_ info: String) -> AccessHarness.Exchange {
+            begin("POST /token?token_info=\(info)&unique_id=\(session.text)")
+        }
+
+        /// How many lines of the log have all of some words.
+        func count(_ words: String...) -> Int {
+            guard let file = unsafe fopen(path, "r") else { return 0 }
+            defer { fclose(file) }
+            var (text, byte): ([UInt8], Int32) = ([], getc(file))
+            while byte != EOF {
+                text.append(UInt8(byte))
+                byte = getc(file)
+            }
+            let lines = String(decoding: text, as: UTF8.self).split(separator: "\n")
+            return lines.count { line in words.allSatisfy { line.contains("\"\($0)\"") } }
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `an answer leaves after its line was written, whoever waits for it`(_ readsLater: Bool) throws {
+        let fixture = try Fixture(.all, readsLater: readsLater)
+        let (write, left) = (fixture.write("1"), fixture.write("2"))
+        fixture.harness.finish()
+        #expect(write.response == nil)
+        // Its client does not learn of it, but it was done.
+        left.leave()
+        fixture.trail.flush()
+        #expect(write.body == stored && left.response == nil)
+        #expect(fixture.count("store_token", "ok") == 2)
+        let read = fixture.read()
+        fixture.harness.finish()
+        #expect(read.response == nil && fixture.count("read_token") == 0)
+        fixture.trail.flush()
+        #expect(read.body == #"{"status":"true","token_info":"2"}"#)
+        #expect(fixture.count("read_token", "ok") == 1)
+        let refused = fixture.begin("GET /token?unique_id=anna")
+        #expect(refused.response == nil)
+        fixture.trail.flush()
+        #expect(refused.body == unknown)
+        #expect(fixture.count("authenticate", "malformed") == 1)
+        #expect(fixture.trail.isEmpty)
+    }
+
+    @Test
+    func `with changes alone, a read waits for nothing`() throws {
+        let fixture = try Fixture(.changes)
+        #expect(fixture.read().body == unknown)
+        #expect(fixture.trail.isEmpty)
+    }
+
+    @Test
+    func `what cannot be recorded is not told, and nothing further begins`() async {
+        // In a process of its own: the limit and the signal are the process's.
+        await #expect(processExitsWith: .success) {
+            let fixture = try Fixture(.changes)
+            signal(SIGXFSZ, SIG_IGN)
+            var (usual, full) = (rlimit(), rlimit())
+            unsafe getrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &usual)
+            full = usual
+            full.rlim_cur = 1
+            let done = fixture.write("1")
+            fixture.harness.finish()
+            unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &full)
+            fixture.trail.flush()
+            let refused = fixture.write("2")
+            let isAtOnce = refused.response?.code == .writeFailed
+            unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &usual)
+            fixture.harness.finish()
+            // The first one was done before the log failed.
+            let found = fixture.read().body == #"{"status":"true","token_info":"1"}"#
+            let isReported = fixture.harness.failures == [.unrecorded, .unrecorded]
+            exit(done.response?.code == .writeFailed && isAtOnce && found && isReported ? EXIT_SUCCESS : EXIT_FAILURE)
+        }
+    }
+}

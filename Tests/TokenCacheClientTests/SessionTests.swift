@@ -290,6 +290,8 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         for _ in 0..<100 { await Task.yield() }
         cache.gate.open()
         try await closing.value
+        // The store and the clearing, in this order.
+        try await until { cache.inner.contents.withLock { $0.writes } == 2 }
         #expect(cache.inner.information == nil)
     }
 

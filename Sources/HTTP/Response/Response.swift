@@ -19,17 +19,23 @@ package struct Response: Sendable {
         package let retryAfter: Int?
         /// The methods that the resource has, for a response with status 405; nil for those of the contract.
         package let allowedMethods: StaticString?
+        /// Whether the store has failed: the body of a GET's answer says the same as that nothing is stored.
+        package let isStoreFailure: Bool
 
         package init(
             location: [UInt8]? = nil, challenge: Challenge? = nil, retryAfter: Int? = nil,
-            allowedMethods: StaticString? = nil
+            allowedMethods: StaticString? = nil, isStoreFailure: Bool = false
         ) {
             self.location = location
             self.challenge = challenge
             self.retryAfter = retryAfter
             self.allowedMethods = allowedMethods
+            self.isStoreFailure = isStoreFailure
         }
     }
+
+    /// Whether it is the answer to a request that the store has failed to do.
+    package var isStoreFailure: Bool { extras?.isStoreFailure ?? false }
 
     /// The number of the version that the answer shows, for ETag, which is not negative; -1 for none.
     private var versionOrNone: Int64

@@ -19,7 +19,8 @@ extension Preconditions {
     ///
     /// They count for a request that would succeed (section 13.2.1): a refusal stays what it is.
     func applied(to response: Response) -> Response {
-        guard response.status == .ok, response.code == .none || response.code == .notFound else { return response }
+        guard response.status == .ok, response.code == .none || response.code == .notFound, !response.isStoreFailure
+        else { return response }
         if let match {
             let holds =
                 switch match {

@@ -297,7 +297,9 @@ package final class TokenService {
     /// Reports a failed read and returns its answer.
     func readFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
         report(error, requestID)
-        return Response(.notFound)
+        var response = Response(.notFound)
+        response.extras = Response.Extras(isStoreFailure: true)
+        return response
     }
 
     /// Reports a failed write and returns its answer.

@@ -36,6 +36,9 @@ final class AuthorizedContract {
                 return fetch(
                     for: grant, keep(request, in: bytes, [], nil, requestID, from: source), requestID)
             }
+            if case .denied(let failure, let place) = finding {
+                return deny(failure, in: place, request, in: bytes, requestID, from: source)
+            }
             let kept = keep(request, in: bytes, [UInt8](literal, in: bytes), nil, requestID, from: source)
             return answer(to: kept, finding, at: now)
         }
@@ -45,7 +48,20 @@ final class AuthorizedContract {
         let text = uniqueID.text ?? []
         let finding = access.find(
             text.span, isPresent: parameter != nil, request.head, in: bytes, from: source, sessions, at: now)
+        if case .denied(let failure, let place) = finding {
+            return deny(failure, in: place, request, in: bytes, requestID, from: source)
+        }
         return answer(to: keep(request, in: bytes, text, tokenInfo, requestID, from: source), finding, at: now)
+    }
+
+    /// Refuses a request before any more of it is read.
+    private func deny(
+        _ failure: AccessFailure, in place: AccessFailure.Place, _ request: Request, in bytes: Span<UInt8>,
+        _ requestID: RequestID, from source: RequestSource
+    ) -> Answer {
+        guardian.deny(
+            failure, in: place, isWrite: request.head.method == .post,
+            from: source.address(of: request.head, in: bytes), requestID)
     }
 
     private func keep(

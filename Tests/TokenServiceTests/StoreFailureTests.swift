@@ -1,0 +1,45 @@
+import HTTP
+import Testing
+import TokenStore
+
+@testable import TokenService
+
+/// A store that fails: clients read what they read when nothing is stored, and nothing is concluded from that.
+@Suite struct StoreFailureTests {
+    /// The statuses of some GETs from one address, in mode open with a limit of failures.
+    private func statuses(_ count: Int, failure: StoreError?) throws -> [UInt16] {
+        let handle = MemoryStoreHandle()
+        handle.failure = failure
+        let service = TokenService(settings: .init(), handle: handle, answers: nil, report: { _, _ in })
+        let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }
+        let router = RequestRouter(service, access: nil, guardian: guardian, api: nil, limitsMisses: true)
+        let policy = HTTPSPolicy(mode: .off, trusted: .init(ranges: [], includesUnixSockets: false), publicHost: "")
+        let source = RequestSource(
+            origin: policy.origin(address: IPAddress("192.0.2.1"), isTLS: false), https: policy)
+        var reader = RequestReader(limits: RequestLimits())
+        _ = reader.makeRoom()
+        reader.bytes.append(contentsOf: Array("GET /token?unique_id=a HTTP/1.1\r\nHost: a\r\n\r\n".utf8))
+        guard case .request = reader.next() else { return [] }
+        var statuses: [UInt16] = []
+        for _ in 0..<count {
+            let answer = router.answer(to: reader.request, in: reader.requestBytes, requestID: .none, from: source)
+            if case .now(let response) = answer { statuses.append(response.status.rawValue) }
+        }
+        return statuses
+    }
+
+    @Test
+    func `an outage is no guess`() throws {
+        #expect(try statuses(5, failure: nil) == [200, 200, 200, 429, 429])
+        #expect(try statuses(5, failure: .closed) == [200, 200, 200, 200, 200])
+    }
+
+    @Test
+    func `an outage says nothing of the token's version`() {
+        let service = TokenService(
+            settings: .init(), handle: MemoryStoreHandle(), answers: nil, report: { _, _ in })
+        let failed = service.readFailed(.closed, .none)
+        #expect(Preconditions(match: .any).applied(to: failed).status == .ok)
+        #expect(Preconditions(match: .any).applied(to: Response(.notFound)).status == .preconditionFailed)
+    }
+}

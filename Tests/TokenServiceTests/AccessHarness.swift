@@ -1,3 +1,4 @@
+import Cryptography
 import HTTP
 import StoreConformance
 import Synchronization
@@ -52,7 +53,7 @@ final class AccessHarness {
 
     /// Makes a session; its text and its id.
     func makeSession(of user: String) throws -> (text: String, id: SessionID) {
-        let secret = [UInt8](repeating: UInt8.random(in: 0...255), count: SessionSecret.length)
+        let secret = try RandomBytes.secret(SessionSecret.length)
         let now = MemoryRow.now
         let new = NewSession(
             user: Array(user.utf8), key: try other.sessionKey(of: secret.span), id: try .random(), createdAt: now,

@@ -10,7 +10,7 @@ package enum JWTRejection: String, Error, Hashable, CaseIterable, Sendable {
     case repeatedMember = "repeated_member"
     /// A JWE (RFC 7516).
     case encrypted
-    /// The payload is missing, or is not encoded (RFC 7797).
+    /// There is no payload, or it stands in the token without being encoded (RFC 7797).
     case detached
     /// The payload is another token, or something else than claims (`cty`).
     case nested

@@ -5,9 +5,9 @@ package import Metrics
 /// The tokens that were verified lately, each until it expires, so that a client's next request costs no verification.
 ///
 /// Bounded in count and bytes; the token that was verified earliest makes room. A refused token is never remembered, so nobody
-/// fills this without tokens of the issuer. A token is found by a hash of its last bytes, which are the signature's, under a key
-/// that only this process knows, and by comparing all of it. Another verifier (new keys or rules) empties the memory. Tokens
-/// are overwritten when they are removed.
+/// fills this without tokens of the issuer. A token is found by a hash of its last bytes, which are part of the signature, and
+/// is then compared as a whole; the hash has a random key for each process. Another verifier (new keys or rules) empties the
+/// memory. Tokens are overwritten when they are removed.
 ///
 /// Belongs to one loop's thread.
 package final class VerifiedTokens {

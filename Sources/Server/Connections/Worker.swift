@@ -72,7 +72,8 @@ package final class Worker: @unchecked Sendable {
         loop.endOfTurn = {
             trail?.flush()
             handle.flush()
-            // A client that got its answer may have sent its next request already.
+            // The answers that went out just now may have let their connections read further requests, whose events need
+            // another turn to be written.
             if let trail, !trail.isEmpty { loop.execute {} }
             metrics.endTurn(began: loop.lastWait)
         }

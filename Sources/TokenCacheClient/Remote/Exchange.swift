@@ -61,7 +61,7 @@ final class Exchange: Sendable {
 
 /// Brings the session's events to their exchanges.
 ///
-/// On Linux only a session's delegate is asked about redirections.
+/// One for the whole session: on Linux, URLSession asks no task's delegate whether to follow a redirect.
 final class ExchangeDelegate: NSObject, URLSessionDataDelegate {
     private let exchanges = Locked<[Int: Exchange]>([:])
 

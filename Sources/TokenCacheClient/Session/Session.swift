@@ -27,7 +27,7 @@ public actor Session {
 
     /// Whether a load, open or login is under way.
     private var isOpening = false
-    /// Who waits for the refresh that is under way; nil: none is.
+    /// The tasks that wait for the refresh under way; nil if there is none.
     var waiting: [Outcome<TokenInformation>]?
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast

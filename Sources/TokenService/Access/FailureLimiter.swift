@@ -15,7 +15,7 @@ package import System
 package final class FailureLimiter: Sendable {
     /// Totals since the start.
     package struct Counts: Hashable, Sendable {
-        /// Failures that were noted, of all addresses.
+        /// All failures that were noted, whatever their address.
         package var failures = 0
         /// Those beyond the rate.
         package var limited = 0

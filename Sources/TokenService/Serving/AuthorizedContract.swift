@@ -30,17 +30,15 @@ final class AuthorizedContract {
             let uniqueID = bytes.extracting(literal.indices)
             let finding = access.find(
                 uniqueID, isPresent: true, request.head, in: bytes, from: source, sessions, at: now)
-            // Most requests are such, and need not be kept.
+            // Most requests are like this, and nothing of them has to be kept.
             if case .user(let grant) = finding, !request.head.fields.hasPreconditions, !guardian.records(.read) {
                 noteUse(of: grant, at: now)
                 return fetch(
                     for: grant, keep(request, in: bytes, [], nil, requestID, from: source), requestID)
             }
-            if case .denied(let failure, let place) = finding {
-                return deny(failure, in: place, request, in: bytes, requestID, from: source)
+            return answer(to: request, in: bytes, requestID, from: source, finding, at: now) {
+                keep(request, in: bytes, [UInt8](literal, in: bytes), nil, requestID, from: source)
             }
-            let kept = keep(request, in: bytes, [UInt8](literal, in: bytes), nil, requestID, from: source)
-            return answer(to: kept, finding, at: now)
         }
         let (parameter, tokenInfo) = service.read(request, in: bytes)
         let uniqueID = UniqueID(parameter, limit: access.uniqueIDLimit)
@@ -48,20 +46,24 @@ final class AuthorizedContract {
         let text = uniqueID.text ?? []
         let finding = access.find(
             text.span, isPresent: parameter != nil, request.head, in: bytes, from: source, sessions, at: now)
-        if case .denied(let failure, let place) = finding {
-            return deny(failure, in: place, request, in: bytes, requestID, from: source)
+        return answer(to: request, in: bytes, requestID, from: source, finding, at: now) {
+            keep(request, in: bytes, text, tokenInfo, requestID, from: source)
         }
-        return answer(to: keep(request, in: bytes, text, tokenInfo, requestID, from: source), finding, at: now)
     }
 
-    /// Refuses a request before any more of it is read.
-    private func deny(
-        _ failure: AccessFailure, in place: AccessFailure.Place, _ request: Request, in bytes: Span<UInt8>,
-        _ requestID: RequestID, from source: RequestSource
+    /// Answers by what the credential turned out to be; no more of a refused request is read.
+    private func answer(
+        to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource,
+        _ finding: UserAccess.Finding, at now: Int64, keeping keep: () -> AuthorizedRequest
     ) -> Answer {
-        guardian.deny(
-            failure, in: place, isWrite: request.head.method == .post,
-            from: source.address(of: request.head, in: bytes), requestID)
+        switch finding {
+        case .user(let grant): perform(keep(), for: grant, at: now)
+        case .session(let lookup): find(lookup, for: keep(), at: now)
+        case .denied(let failure, let place):
+            guardian.deny(
+                failure, in: place, isWrite: request.head.method == .post,
+                from: source.address(of: request.head, in: bytes), requestID)
+        }
     }
 
     private func keep(
@@ -72,14 +74,6 @@ final class AuthorizedContract {
             isWrite: request.head.method == .post, uniqueID: uniqueID, tokenInfo: tokenInfo,
             preconditions: try? Preconditions(of: request.head, in: bytes), requestID: requestID,
             address: source.address(of: request.head, in: bytes))
-    }
-
-    private func answer(to request: AuthorizedRequest, _ finding: UserAccess.Finding, at now: Int64) -> Answer {
-        switch finding {
-        case .user(let grant): perform(request, for: grant, at: now)
-        case .session(let lookup): find(lookup, for: request, at: now)
-        case .denied(let failure, let place): deny(request, failure, in: place)
-        }
     }
 
     // MARK: - Credentials

@@ -2,9 +2,9 @@ internal import HTTP
 
 /// What a request's `unique_id` is, after decoding.
 package enum UniqueID: Hashable, Sendable {
-    /// It is not there, or not a value.
+    /// The request has no such parameter, or an array in its place.
     case missing
-    /// Nothing is left of it when its tags are removed.
+    /// It is empty, or has nothing but tags.
     case empty
     /// It is not UTF-8, holds NUL or is too long.
     case invalid

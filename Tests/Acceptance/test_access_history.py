@@ -34,10 +34,11 @@ class User:
         self.removals = [0]
         self.devices = []
 
-    def state_of(self, body, most):
-        """The number of the state that an answer shows; of removals the latest, which cannot be told apart."""
+    def state_of(self, body, least, most):
+        """The number of the state that an answer shows; of the removals that it may show, which cannot be told apart, the
+        earliest: only that is certain. -1 for an answer that none of them explains."""
         if body == NOT_FOUND:
-            return max(number for number in self.removals if number <= most)
+            return min((number for number in self.removals if least <= number <= most), default=-1)
         return int(json.loads(body)["token_info"])
 
 
@@ -124,7 +125,7 @@ class History:
                 return
             assert not had_ended, "an ended session was answered"
             assert response.status == 200, response
-            number = user.state_of(response.body, most)
+            number = user.state_of(response.body, least, most)
             assert least <= number <= most, f"{user.name}: {number} is not in {least}...{most}"
             user.certain = max(user.certain, number)
             self.reads += 1

@@ -29,6 +29,11 @@ let package = Package(
         // fetch none of the server's. `swift build --product token-cache` finds the program nevertheless.
         .library(name: "TokenCacheClient", targets: ["TokenCacheClient"])
     ],
+    traits: [
+        // Off by default, so that nobody needs libpq who does not use it. As SwiftPM compiles all targets whatever the traits are,
+        // the sources of the store on PostgreSQL are empty without it (`#if PostgreSQL`).
+        .trait(name: "PostgreSQL", description: "The store on PostgreSQL, for more than one machine; needs libpq.")
+    ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
@@ -39,6 +44,7 @@ let package = Package(
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
+        .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // The operating system: descriptors, errors, addresses, files, limits, clocks, threads.
         .target(name: "System", dependencies: ["CLinux"], swiftSettings: strict),
@@ -73,6 +79,15 @@ let package = Package(
             name: "SQLiteStore", dependencies: ["CSQLite", "Cryptography", "Metrics", "System", "TokenStore"],
             swiftSettings: strict
         ),
+        .target(
+            name: "PostgresStore",
+            dependencies: [
+                .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CLinux", "Cryptography",
+                "Metrics",
+                "System", "TokenStore",
+            ],
+            swiftSettings: strict
+        ),
 
         // From here on, each module may import those above it.
         .target(
@@ -102,8 +117,9 @@ let package = Package(
         .target(
             name: "Operations",
             dependencies: [
-                "Audit", "Cryptography", "EventLoop", "HTTP", "JWT", "Metrics", "SQLiteStore", "Server", "Settings",
-                "System", "TokenService", "TokenStore",
+                "Audit", "Cryptography", "EventLoop", "HTTP", "JWT", "Metrics",
+                .target(name: "PostgresStore", condition: .when(traits: ["PostgreSQL"])), "SQLiteStore", "Server",
+                "Settings", "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             // Embedded in the binary, which then needs no other files.
@@ -160,6 +176,13 @@ let package = Package(
             name: "SQLiteStoreTests",
             dependencies: [
                 "Cryptography", "Metrics", "SQLiteStore", "StoreConformance", "System", "TokenStore", "TestSupport",
+            ],
+            swiftSettings: tested
+        ),
+        .testTarget(
+            name: "PostgresStoreTests",
+            dependencies: [
+                "Cryptography", "Metrics", "PostgresStore", "StoreConformance", "System", "TokenStore", "TestSupport",
             ],
             swiftSettings: tested
         ),

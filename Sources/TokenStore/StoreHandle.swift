@@ -26,6 +26,15 @@ package protocol StoreHandle: AnyObject {
     /// outcome by itself, as soon as it is known.
     var timeLimit: Duration? { get }
 
+    /// A descriptor that is readable while the handle has something to do on its thread, such as taking an answer from a
+    /// database; the thread watches it, and calls `proceed`. Nil for a store that brings outcomes back with `deliver` alone.
+    ///
+    /// It stays the same, and open, for the handle's life.
+    var descriptor: Int32? { get }
+
+    /// Does what `descriptor` has announced, without waiting; completions are called before it returns.
+    func proceed()
+
     /// Reads the token info of an id, now or later.
     ///
     /// An outcome that is known at once is returned, so that it costs no allocation for a completion.
@@ -114,4 +123,10 @@ package protocol StoreHandle: AnyObject {
     /// Hands over the changes gathered since the last call, to be made durable together. Call it before waiting for
     /// anything else: until then no thread works on them.
     func flush()
+}
+
+extension StoreHandle {
+    package var descriptor: Int32? { nil }
+
+    package func proceed() {}
 }

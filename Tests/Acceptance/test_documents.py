@@ -129,7 +129,7 @@ def test_the_table_of_modules_shows_what_each_imports():
              for name in re.findall(r"`([^`]+)`", names)}
     own = {name: target for name, target in targets().items() if not target.get("path") and target["type"] != "test"}
     assert shown == {
-        name: {dependency["byName"][0] for dependency in target["dependencies"] if "byName" in dependency}
+        name: {named[0] for dependency in target["dependencies"] for kind, named in dependency.items() if kind != "product"}
         for name, target in own.items()}
     modules = list(shown)
     for name, imports in shown.items():

@@ -14,6 +14,11 @@ extension EventLoop {
         return id
     }
 
+    /// Starts to watch a descriptor for reading, with an event in each turn in which it is readable.
+    func registerLevelTriggered(_ descriptor: Int32) throws(SystemError) -> RegistrationID {
+        try register(descriptor, events: .readable)
+    }
+
     private func register(_ descriptor: Int32, events: Epoll.Events) throws(SystemError) -> RegistrationID {
         assertCurrent()
         let row = Int(descriptor)

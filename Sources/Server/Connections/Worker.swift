@@ -19,6 +19,8 @@ package final class Worker: @unchecked Sendable {
     /// The settings for connections and requests that begin from now on.
     private(set) var connectionSettings: ConnectionSettings
     private let handle: any StoreHandle
+    /// Nil for a store that has nothing to be watched, and before the loop runs.
+    private var storeWatch: DescriptorWatch?
     private let answers: AnswerCache?
     private let access: AccessResources
     /// Nil without an audit log.
@@ -68,6 +70,9 @@ package final class Worker: @unchecked Sendable {
         self.logger = logger
         (connectionSettings, encoder) = Self.connectionSettings(
             settings, handle, answers, access, trail, accessLog, failures, metrics)
+        if let descriptor = handle.descriptor {
+            loop.execute { [self] in watchStore(descriptor) }
+        }
         // The writes of one turn share a commit, which begins only now.
         loop.endOfTurn = {
             trail?.flush()
@@ -76,6 +81,16 @@ package final class Worker: @unchecked Sendable {
             // another turn to be written.
             if let trail, !trail.isEmpty { loop.execute {} }
             metrics.endTurn(began: loop.lastWait)
+        }
+    }
+
+    /// Calls the store's handle whenever it has something to do.
+    private func watchStore(_ descriptor: Int32) {
+        do throws(SystemError) {
+            storeWatch = try DescriptorWatch(descriptor, on: loop) { [handle] in handle.proceed() }
+        } catch {
+            // The kernel has no memory; requests that need the store are answered with its failure after their time limit.
+            logger.critical("the store's connections cannot be watched, restart the server: \(error)")
         }
     }
 

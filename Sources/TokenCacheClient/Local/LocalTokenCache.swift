@@ -12,9 +12,9 @@ public struct LocalTokenCache: TokenCaching {
         /// Nowhere: each cache has its own memory, for tests.
         case memory
         #if canImport(Security)
-            /// The Keychain of this device, under this service, for example the app's bundle identifier. With an access group,
-            /// the apps and extensions of the group share the tokens. On macOS the app must be signed with an entitlement for it.
-            case keychain(service: String, accessGroup: String? = nil)
+        /// The Keychain of this device, under this service, for example the app's bundle identifier. With an access group,
+        /// the apps and extensions of the group share the tokens. On macOS the app must be signed with an entitlement for it.
+        case keychain(service: String, accessGroup: String? = nil)
         #endif
     }
 
@@ -33,8 +33,8 @@ public struct LocalTokenCache: TokenCaching {
             case .file(let folder): PrivateFile(url: folder.appending(path: SHA256.hexadecimal(user) + ".json"))
             case .memory: MemoryStorage()
             #if canImport(Security)
-                case .keychain(let service, let accessGroup):
-                    KeychainStorage(service: service, account: user, accessGroup: accessGroup)
+            case .keychain(let service, let accessGroup):
+                KeychainStorage(service: service, account: user, accessGroup: accessGroup)
             #endif
             }
     }

@@ -133,25 +133,25 @@ struct PrivateFile: LocalStorage {
 
     private func protect(_ file: URL) throws(TokenCacheError) {
         #if canImport(Darwin)
-            do {
-                var values = URLResourceValues()
-                values.isExcludedFromBackup = true
-                var file = file
-                try file.setResourceValues(values)
-                #if !os(macOS)
-                    let protection = FileProtectionType.completeUntilFirstUserAuthentication
-                    try FileManager.default.setAttributes([.protectionKey: protection], ofItemAtPath: file.path)
-                #endif
-            } catch {
-                throw .storage(operation: "protect", code: (error as NSError).code)
-            }
+        do {
+            var values = URLResourceValues()
+            values.isExcludedFromBackup = true
+            var file = file
+            try file.setResourceValues(values)
+            #if !os(macOS)
+            let protection = FileProtectionType.completeUntilFirstUserAuthentication
+            try FileManager.default.setAttributes([.protectionKey: protection], ofItemAtPath: file.path)
+            #endif
+        } catch {
+            throw .storage(operation: "protect", code: (error as NSError).code)
+        }
         #endif
     }
 
     private static func failure(_ operation: String, _ code: Int32) -> TokenCacheError {
         #if canImport(Darwin)
-            // What files that are still encrypted answer.
-            if code == EPERM { return .locked }
+        // What files that are still encrypted answer.
+        if code == EPERM { return .locked }
         #endif
         return .storage(operation: operation, code: Int(code))
     }

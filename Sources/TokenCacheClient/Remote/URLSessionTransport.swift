@@ -1,8 +1,8 @@
 #if canImport(FoundationNetworking)
-    internal import Foundation
-    public import FoundationNetworking
+internal import Foundation
+public import FoundationNetworking
 #else
-    public import Foundation
+public import Foundation
 #endif
 
 /// Sends requests by `URLSession`.
@@ -49,7 +49,7 @@ public final class URLSessionTransport: Transport {
         defer {
             timer.cancel()
             #if canImport(Darwin)
-                task.cancel()
+            task.cancel()
             #endif
         }
         return try await exchange.outcome.value { task.resume() }

@@ -1,0 +1,4 @@
+// libpq's C API.
+#pragma once
+
+#include <libpq-fe.h>

@@ -19,15 +19,14 @@ import Testing
 
     @Test("slots are positive, follow the hashes, and those of two hashes are the same or apart")
     func numbers() {
-        #expect(RowSlots.first(of: [UInt8](repeating: 0, count: 32)) == 1)
+        #expect(RowSlots.first(of: 0) == 1)
         // Six bytes in SQLite's numbers of variable length (sqlite.org/fileformat2.html, section 1.6).
-        #expect(RowSlots.first(of: [UInt8](repeating: 255, count: 32)) + (RowSlots.count - 1) == 1 << 42 - 1)
-        #expect(RowSlots.first(of: []) == 1)
-        #expect(RowSlots.first(of: [0, 0, 0, 0, 3, 255, 255, 255]) == 1)
-        #expect(RowSlots.first(of: [0, 0, 0, 0, 4]) == 17)
+        #expect(RowSlots.first(of: .max) + (RowSlots.count - 1) == 1 << 42 - 1)
+        #expect(RowSlots.first(of: 0x0000_0000_03ff_ffff) == 1)
+        #expect(RowSlots.first(of: 0x0000_0000_0400_0000) == 17)
         var generator = SeededGenerator(seed: 1)
-        let hashes = (0..<1_000).map { _ in (0..<32).map { _ in UInt8.random(in: 0...255, using: &generator) } }
-        let slots = hashes.sorted { $0.lexicographicallyPrecedes($1) }.map(RowSlots.first)
+        let prefixes = (0..<1_000).map { _ in UInt64.random(in: 0...(.max), using: &generator) }
+        let slots = prefixes.sorted().map(RowSlots.first)
         for (slot, next) in zip(slots, slots.dropFirst()) { #expect(slot + RowSlots.count < next) }
         #expect(RowSlots.contains(17, from: 17) && RowSlots.contains(31, from: 17))
         #expect(!RowSlots.contains(16, from: 17) && !RowSlots.contains(32, from: 17))
@@ -41,6 +40,11 @@ import Testing
         try Schema.create(connection)
         let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
         return try WriterConnection(connection, options: options)
+    }
+
+    /// A key whose row lies in the slots from one on.
+    private static func key(_ bytes: [UInt8], from slot: UInt64) -> RowKey {
+        RowKey(bytes: bytes, hashPrefix: (slot >> 4) << 26)
     }
 
     private func row(_ key: RowKey, _ value: UInt8, on connection: SQLiteConnection) -> Row {
@@ -64,7 +68,7 @@ import Testing
     func crowds(_ seed: UInt64) throws {
         let writer = try writer()
         var generator = SeededGenerator(seed: seed)
-        let keys = (0..<UInt8(24)).map { RowKey(bytes: [$0], firstSlot: $0 % 2 == 0 ? 1 : 17) }
+        let keys = (0..<UInt8(24)).map { Self.key([$0], from: $0 % 2 == 0 ? 1 : 17) }
         var expected: [[UInt8]: UInt8] = [:]
         for _ in 0..<400 {
             guard let key = keys.randomElement(using: &generator) else { return }
@@ -85,8 +89,8 @@ import Testing
     @Test("a row for which no slot is free fails, and the others of its group do not")
     func fullCrowd() throws {
         let writer = try writer()
-        let keys = (0..<UInt8(16)).map { RowKey(bytes: [$0], firstSlot: 33) }
-        let other = RowKey(bytes: [99], firstSlot: 49)
+        let keys = (0..<UInt8(16)).map { Self.key([$0], from: 33) }
+        let other = Self.key([99], from: 49)
         let outcomes = try writer.commit((keys + [other]).map { row($0, 1, on: writer.connection) })
         #expect(outcomes.map { (try? $0.get()) != nil } == [Bool](repeating: true, count: 15) + [false, true])
         #expect(writer.tokenCount == 16)

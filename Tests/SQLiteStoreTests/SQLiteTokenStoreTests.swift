@@ -139,7 +139,7 @@ import Testing
     }
 
     private func key(_ text: String) -> RowKey {
-        RowKey(bytes: Array(text.utf8), firstSlot: RowSlots.first(of: Array(text.utf8)))
+        RowKey(bytes: Array(text.utf8), hashPrefix: RowKey.prefix(of: Array(text.utf8)))
     }
 
     private func row(_ key: String, _ value: [UInt8] = [1]) -> Row {

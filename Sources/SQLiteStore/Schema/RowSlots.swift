@@ -12,12 +12,10 @@ enum RowSlots {
 
     /// The first slot of the rows with a hash; above 0.
     ///
-    /// - Parameter hash: Evenly distributed, 5 bytes or more; missing bytes count as 0.
-    static func first(of hash: [UInt8]) -> Int64 {
-        var number: Int64 = 0
-        for index in 0..<5 { number = number << 8 | Int64(index < hash.count ? hash[index] : 0) }
+    /// - Parameter prefix: The first 8 bytes of the hash; see `RowKey.hashPrefix`.
+    static func first(of prefix: UInt64) -> Int64 {
         // Slots are in the order of the hashes, so that sorted rows are appended.
-        return (number >> 2) << 4 | 1
+        Int64(prefix >> 26) << 4 | 1
     }
 
     /// Whether a row may lie in a slot.

@@ -91,7 +91,7 @@ struct SchemaConversion {
             let first: Int64
             do throws(SealingError) {
                 // In a sealed store keys are hashes.
-                first = isSealed ? RowSlots.first(of: key) : try clear.firstSlot(of: key)
+                first = isSealed ? RowSlots.first(of: RowKey.prefix(of: key)) : try clear.firstSlot(of: key)
             } catch {
                 throw SQLiteError(code: SQLITE_ERROR, message: "\(error)", sql: "slot")
             }

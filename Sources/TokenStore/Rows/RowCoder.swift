@@ -1,45 +1,11 @@
-internal import Cryptography
+package import Cryptography
 internal import Glibc
 internal import Synchronization
-internal import TokenStore
-
-/// The key that finds a row.
-struct RowKey: Sendable {
-    /// The unique id, or its keyed hash in a sealed store.
-    var bytes: [UInt8] = []
-    /// The first slot that the row may lie in.
-    var firstSlot: Int64 = 0
-}
-
-/// A row to be written.
-struct Row: Sendable {
-    let key: RowKey
-    /// The token info, sealed by `TokenSealer` in a sealed store.
-    let value: [UInt8]
-    /// The number of the key that sealed the value; 0 in the clear.
-    let keyNumber: Int
-    /// Authenticated together with a sealed value.
-    var times: RowTimes
-    /// The version that it keeps when a store is converted; nil for a new one.
-    var version: TokenVersion?
-    /// Whether a stored row that was written later is kept.
-    var keepsNewer = false
-    /// The unique id, for the observer of writes.
-    let id: [UInt8]
-    /// The index key that `key` was made with.
-    let index: ObjectIdentifier
-}
-
-extension Sealing.Acceptance {
-    func accepts(_ row: Row) -> Bool {
-        accepts(index: row.index, keyNumber: row.keyNumber)
-    }
-}
 
 /// Encodes tokens as rows and decodes rows, by the keys of the store.
 ///
 /// Used by one thread at a time.
-struct RowCoder: ~Copyable {
+package struct RowCoder: ~Copyable {
     private let sealing: Sealing
     /// Nil until first used.
     private var hash: KeyedHash?
@@ -53,7 +19,7 @@ struct RowCoder: ~Copyable {
     private var version: UInt64 = 0
     var text: [UInt8] = []
 
-    init(_ sealing: Sealing) {
+    package init(_ sealing: Sealing) {
         self.sealing = sealing
     }
 
@@ -61,21 +27,21 @@ struct RowCoder: ~Copyable {
     ///
     /// - Returns: The index key that was used. A caller that read it separately could get a later one.
     @discardableResult
-    mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
+    package mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
         let hash = try refresh()
         try hash.hash(id, into: &key.bytes)
-        key.firstSlot = RowSlots.first(of: key.bytes)
+        key.hashPrefix = RowKey.prefix(of: key.bytes)
         if sealer == nil { key.bytes = id }
         return hash.key
     }
 
     /// - Parameter writtenAt: In seconds since 1970; nil for now.
-    mutating func row(of token: borrowing Token, writtenAt: Int64? = nil) throws(SealingError) -> Row {
+    package mutating func row(of token: borrowing Token, writtenAt: Int64? = nil) throws(SealingError) -> Row {
         let expiresAt = TokenExpiration.expiration(of: token.info.span)
         return try row(of: token, RowTimes(writtenAt: writtenAt ?? Int64(time(nil)), expiresAt: expiresAt))
     }
 
-    mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
+    package mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
         var key = RowKey()
         let index = try self.key(of: token.id, into: &key).identity
         let value = try sealer?.seal(
@@ -87,7 +53,7 @@ struct RowCoder: ~Copyable {
     }
 
     /// Appends the token info of a row.
-    mutating func appendTokenInfo(
+    package mutating func appendTokenInfo(
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes, to tokenInfo: inout [UInt8]
     ) throws(SealingError) {
         // The row may have been sealed with a key that was added after its row key was made.
@@ -106,12 +72,11 @@ struct RowCoder: ~Copyable {
     ///   - value: The row's value.
     ///   - keyNumber: The key that it was sealed with.
     ///   - key: The row's key.
-    ///   - slot: Where the row lies.
     ///   - times: The row's times.
-    mutating func token(
-        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64, times: RowTimes
+    package mutating func token(
+        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes
     ) throws(SealingError) -> Token {
-        guard RowSlots.contains(slot, from: try firstSlot(of: key)) else { throw .misplaced }
+        _ = try refresh()
         guard sealer != nil else {
             var info: [UInt8] = []
             info.append(span: value)
@@ -122,12 +87,12 @@ struct RowCoder: ~Copyable {
         return Token(id: Array(text[id]), info: Array(text[info]))
     }
 
-    /// The first slot of a row's key.
-    mutating func firstSlot(of key: [UInt8]) throws(SealingError) -> Int64 {
+    /// The `RowKey.hashPrefix` that belongs to a row's key.
+    package mutating func hashPrefix(of key: [UInt8]) throws(SealingError) -> UInt64 {
         let hash = try refresh()
-        guard sealer == nil else { return RowSlots.first(of: key) }
+        guard sealer == nil else { return RowKey.prefix(of: key) }
         try hash.hash(key, into: &text)
-        return RowSlots.first(of: text)
+        return RowKey.prefix(of: text)
     }
 
     /// Whether a row is as it would be written now: sealed with the newest key, in this version's form.
@@ -135,7 +100,7 @@ struct RowCoder: ~Copyable {
     /// - Parameters:
     ///   - keyNumber: The key that it was sealed with.
     ///   - sealNumber: Reads the number of the seal from the value; called only if needed.
-    mutating func isCurrent(
+    package mutating func isCurrent(
         keyNumber: Int, sealNumber: () throws(SealingError) -> UInt32?
     ) throws(SealingError) -> Bool {
         _ = try refresh()
@@ -145,6 +110,7 @@ struct RowCoder: ~Copyable {
         return try sealNumber() != nil
     }
 
+    /// Takes over the store's present keys; returns what hashes ids.
     mutating func refresh() throws(SealingError) -> KeyedHash {
         // Read before the keys, so that a change in between is noticed by the next call at the latest.
         let current = sealing.version.load(ordering: .acquiring)
@@ -157,23 +123,5 @@ struct RowCoder: ~Copyable {
             } else { nil }
         (hash, sessionHash, version) = (new, nil, current)
         return new
-    }
-}
-
-extension KeyedHash {
-    convenience init(of key: SecretKey) throws(SealingError) {
-        do throws(CryptographyError) {
-            try self.init(key)
-        } catch {
-            throw SealingError(error)
-        }
-    }
-
-    func hash(_ bytes: [UInt8], into hash: inout [UInt8]) throws(SealingError) {
-        do throws(CryptographyError) {
-            try self.hash(bytes.span, into: &hash)
-        } catch {
-            throw SealingError(error)
-        }
     }
 }

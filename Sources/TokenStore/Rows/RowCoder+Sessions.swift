@@ -1,5 +1,4 @@
 internal import Cryptography
-internal import TokenStore
 
 /// Rows of sessions.
 ///
@@ -11,12 +10,12 @@ internal import TokenStore
 /// row, with the session's row key, id and user key, 80 bytes, in the place of the row key, which always has 32.
 extension RowCoder {
     /// The label before the secret; no unique id of a client has a NUL.
-    static let sessionLabel = Array("token-cache session\0".utf8)
+    private static let sessionLabel = Array("token-cache session\0".utf8)
     /// Whose HMAC under the index key is the key for the row keys of sessions.
-    static let sessionKeyLabel = Array("token-cache session keys\0".utf8)
+    private static let sessionKeyLabel = Array("token-cache session keys\0".utf8)
 
     /// The key of a session.
-    mutating func sessionKey(of secret: Span<UInt8>) throws(SealingError) -> SessionKey {
+    package mutating func sessionKey(of secret: Span<UInt8>) throws(SealingError) -> SessionKey {
         var (text, digest) = (Self.sessionLabel, [UInt8]())
         defer { SecretKey.wipe(&text) }
         text.reserveCapacity(text.count + secret.count)
@@ -31,7 +30,7 @@ extension RowCoder {
     }
 
     /// The key of a session's row.
-    mutating func rowKey(of session: SessionKey) throws(SealingError) -> [UInt8] {
+    package mutating func rowKey(of session: SessionKey) throws(SealingError) -> [UInt8] {
         guard let hash = try hashOfKeys() else { return session.bytes }
         var key: [UInt8] = []
         try hash.hash(session.bytes, into: &key)
@@ -39,7 +38,7 @@ extension RowCoder {
     }
 
     /// Makes the row of a session.
-    mutating func row(of session: UserSession, _ key: SessionKey) throws(SealingError) -> SessionRow {
+    package mutating func row(of session: UserSession, _ key: SessionKey) throws(SealingError) -> SessionRow {
         var user = RowKey()
         let index = try self.key(of: session.user, into: &user).identity
         let rowKey = try rowKey(of: key)
@@ -55,7 +54,7 @@ extension RowCoder {
     }
 
     /// Opens a session's row.
-    mutating func open(_ row: StoredSession) throws(SealingError) -> OpenedSession {
+    package mutating func open(_ row: StoredSession) throws(SealingError) -> OpenedSession {
         _ = try refresh()
         guard row.id.count == SessionID.length, row.key.count == SessionKey.length else { throw .malformed }
         var (user, key) = (row.user, row.key)

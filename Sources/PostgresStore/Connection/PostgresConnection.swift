@@ -1,0 +1,235 @@
+#if PostgreSQL
+internal import CPostgres
+
+/// A connection to a server, which never blocks its thread.
+///
+/// The caller watches `socket` and calls what the outcome of the last call asks for. Used by one thread at a time.
+@safe final class PostgresConnection: @unchecked Sendable {
+    // Unchecked: it is made on one thread and handed over to another one, which then is the only one that uses it.
+
+    private let handle: OpaquePointer
+    private let notices = Notices()
+
+    /// Begins to connect; `poll` goes on with it.
+    ///
+    /// Host names are looked up by this call and by `poll`, which then block their thread.
+    ///
+    /// - Parameter parameters: Names and values of libpq (postgresql.org/docs/current/libpq-connect.html); `dbname` may be a URL,
+    ///   whose values are replaced by those of later names.
+    init(connectingWith parameters: [ConnectionParameter]) throws(PostgresError) {
+        let started = unsafe Self.withCStrings(parameters.map(\.name)) { names in
+            unsafe Self.withCStrings(parameters.map(\.value)) { values in
+                unsafe PQconnectStartParams(names, values, 1)
+            }
+        }
+        guard let started = unsafe started else { throw .connection("there is no memory for a connection") }
+        unsafe handle = started
+        _ = unsafe PQsetNoticeReceiver(
+            handle,
+            { argument, result in
+                guard let argument = unsafe argument, let result = unsafe result else { return }
+                unsafe Unmanaged<Notices>.fromOpaque(argument).takeUnretainedValue().note(result)
+            }, Unmanaged.passUnretained(notices).toOpaque())
+        if unsafe PQstatus(handle) == CONNECTION_BAD { throw lost }
+    }
+
+    deinit {
+        unsafe PQfinish(handle)
+    }
+
+    // MARK: - Connecting
+
+    /// What a connection that is being made waits for.
+    enum Progress {
+        case readable
+        case writable
+        case connected
+    }
+
+    /// Goes on with connecting; the socket may be another one after each call.
+    func poll() throws(PostgresError) -> Progress {
+        switch unsafe PQconnectPoll(handle) {
+        case PGRES_POLLING_OK:
+            guard unsafe PQsetnonblocking(handle, 1) == 0 else { throw lost }
+            return .connected
+        case PGRES_POLLING_READING: return .readable
+        case PGRES_POLLING_WRITING: return .writable
+        default: throw lost
+        }
+    }
+
+    /// The descriptor to wait for; -1 when there is none.
+    var socket: Int32 { unsafe PQsocket(handle) }
+
+    // MARK: - Facts
+
+    /// The server's number for its process or thread, as in `pg_stat_activity`.
+    var processID: Int32 { unsafe PQbackendPID(handle) }
+
+    /// The host and the port that the connection was made to.
+    var address: String {
+        let host = unsafe PQhost(handle).map { unsafe String(cString: $0) } ?? ""
+        let port = unsafe PQport(handle).map { unsafe String(cString: $0) } ?? ""
+        return host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+    }
+
+    var usesTLS: Bool { unsafe PQsslInUse(handle) == 1 }
+
+    /// The server's version in the library's number format; see `PostgresLibrary.version(of:)`.
+    var serverVersion: Int { Int(unsafe PQserverVersion(handle)) }
+
+    /// A setting that the server reports by itself, such as `in_hot_standby`.
+    func status(_ name: String) -> String? {
+        unsafe PQparameterStatus(handle, name).map { unsafe String(cString: $0) }
+    }
+
+    // MARK: - Statements
+
+    /// Enters pipeline mode: from then on statements are sent without waiting for the answers to those before.
+    func enterPipelineMode() throws(PostgresError) {
+        guard unsafe PQenterPipelineMode(handle) == 1 else { throw lost }
+    }
+
+    /// Has a statement prepared under a name.
+    func sendPrepare(_ name: String, _ sql: String) throws(PostgresError) {
+        guard unsafe PQsendPrepare(handle, name, sql, 0, nil) == 1 else { throw lost }
+    }
+
+    /// Sends a statement that was prepared.
+    func send(_ name: String, _ parameters: borrowing Parameters) throws(PostgresError) {
+        let isSent = unsafe Self.withPointers(to: parameters) { values, lengths, formats, count in
+            unsafe PQsendQueryPrepared(handle, name, count, values, lengths, formats, 1)
+        }
+        guard isSent == 1 else { throw lost }
+    }
+
+    /// Sends the text of a statement, which is then parsed each time.
+    func send(sql: String, _ parameters: borrowing Parameters) throws(PostgresError) {
+        let isSent = unsafe Self.withPointers(to: parameters) { values, lengths, formats, count in
+            unsafe PQsendQueryParams(handle, sql, count, nil, values, lengths, formats, 1)
+        }
+        guard isSent == 1 else { throw lost }
+    }
+
+    /// Ends the transaction of the statements that were sent since the last call, and asks for an answer to that.
+    func sendSync() throws(PostgresError) {
+        guard unsafe PQpipelineSync(handle) == 1 else { throw lost }
+    }
+
+    /// Writes what is left to the socket.
+    ///
+    /// - Returns: Whether all of it was written; otherwise call again when the socket is writable, or has been read from.
+    func flush() throws(PostgresError) -> Bool {
+        switch unsafe PQflush(handle) {
+        case 0: return true
+        case 1: return false
+        default: throw lost
+        }
+    }
+
+    /// Reads what has arrived.
+    func receive() throws(PostgresError) {
+        guard unsafe PQconsumeInput(handle) == 1 else { throw lost }
+    }
+
+    /// Whether `nextResult` would wait for the server.
+    var isBusy: Bool { unsafe PQisBusy(handle) == 1 }
+
+    /// The next answer; nil between the answers to two statements.
+    ///
+    /// Blocks if `isBusy`.
+    func nextResult() -> QueryResult? {
+        unsafe PQgetResult(handle).map { unsafe QueryResult(owning: $0) }
+    }
+
+    /// Takes the warning that the server has sent since the last call, if there was one: the commit that brings one is no
+    /// acknowledgement, as it may not be on the standby.
+    func takeWarning() -> PostgresError? { notices.warning.take() }
+
+    var isLost: Bool { unsafe PQstatus(handle) == CONNECTION_BAD }
+
+    /// Why the last call failed.
+    private var lost: PostgresError {
+        .connection(Self.cleaned(unsafe PQerrorMessage(handle).map { unsafe String(cString: $0) } ?? ""))
+    }
+
+    /// A message of libpq in one line.
+    static func cleaned(_ text: String) -> String {
+        let lines = text.split(whereSeparator: \.isNewline).map { line in
+            line.split(separator: " ").joined(separator: " ")
+        }
+        return lines.isEmpty ? "the connection is lost" : lines.joined(separator: "; ")
+    }
+
+    // MARK: - C arrays
+
+    private static func withCStrings<Result>(
+        _ texts: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> Result
+    ) -> Result {
+        let bytes = texts.map { Array($0.utf8CString) }
+        let all = bytes.flatMap(\.self)
+        return unsafe all.withUnsafeBufferPointer { buffer in
+            var pointers = unsafe [UnsafePointer<CChar>?]()
+            var start = 0
+            for text in bytes {
+                unsafe pointers.append(buffer.baseAddress.map { unsafe $0 + start })
+                start += text.count
+            }
+            // The array ends with a null pointer.
+            unsafe pointers.append(nil)
+            return unsafe pointers.withUnsafeBufferPointer { pointers in
+                guard let base = pointers.baseAddress else { preconditionFailure("an array with an end") }
+                return unsafe body(base)
+            }
+        }
+    }
+
+    /// libpq wants a pointer, a length and a format for each parameter.
+    private static func withPointers<Result>(
+        to parameters: borrowing Parameters,
+        _ body: (
+            UnsafePointer<UnsafePointer<CChar>?>?, UnsafePointer<Int32>?, UnsafePointer<Int32>?, Int32
+        ) -> Result
+    ) -> Result {
+        let places = parameters.places
+        return unsafe parameters.bytes.withUnsafeBufferPointer { bytes in
+            unsafe withUnsafeTemporaryAllocation(of: UnsafePointer<CChar>?.self, capacity: places.count) { values in
+                unsafe withUnsafeTemporaryAllocation(of: Int32.self, capacity: 2 * places.count) { numbers in
+                    // An empty value needs a pointer too, as a null one is NULL.
+                    let empty = UnsafeRawPointer(numbers.baseAddress)
+                    let start = unsafe UnsafeRawPointer(bytes.baseAddress) ?? empty
+                    for (index, place) in places.enumerated() {
+                        let pointer = unsafe place.flatMap { place in
+                            unsafe start.map { unsafe ($0 + place.start).assumingMemoryBound(to: CChar.self) }
+                        }
+                        unsafe values.initializeElement(at: index, to: pointer)
+                        unsafe numbers.initializeElement(at: index, to: Int32(place?.length ?? 0))
+                        // All are binary.
+                        unsafe numbers.initializeElement(at: places.count + index, to: 1)
+                    }
+                    return unsafe body(
+                        values.baseAddress, numbers.baseAddress, numbers.baseAddress.map { unsafe $0 + places.count },
+                        Int32(places.count))
+                }
+            }
+        }
+    }
+}
+
+/// What the server says besides its answers.
+///
+/// Belongs to its connection, in whose calls it is told.
+private final class Notices {
+    var warning: PostgresError?
+
+    func note(_ result: OpaquePointer) {
+        func field(_ code: Int32) -> String? {
+            unsafe PQresultErrorField(result, code).map { unsafe String(cString: $0) }
+        }
+        // In English whatever the server's language is.
+        guard field(CPOSTGRES_SEVERITY) == "WARNING" else { return }
+        warning = .statement(
+            SQLState(field(CPOSTGRES_SQLSTATE) ?? "01000"), field(CPOSTGRES_MESSAGE) ?? "a warning without a text")
+    }
+}
+#endif

@@ -1,0 +1,104 @@
+#if PostgreSQL
+internal import CPostgres
+
+/// What the server has answered to one statement, or to a Sync.
+///
+/// Rows are in the binary format. Owns libpq's result, which it frees.
+@safe struct QueryResult: ~Copyable {
+    private let result: OpaquePointer
+
+    /// Takes over a result of libpq.
+    init(owning result: OpaquePointer) {
+        unsafe self.result = result
+    }
+
+    deinit {
+        unsafe PQclear(result)
+    }
+
+    /// What kind of answer this is.
+    enum Kind {
+        case rows
+        case done
+        /// The transaction of all statements since the last Sync has ended, with a commit unless one of them has failed.
+        case synchronized
+        /// The statement was skipped, as one before it has failed.
+        case skipped
+        case failed(PostgresError)
+    }
+
+    var kind: Kind {
+        switch unsafe PQresultStatus(result) {
+        case PGRES_TUPLES_OK, PGRES_SINGLE_TUPLE: .rows
+        case PGRES_COMMAND_OK, PGRES_EMPTY_QUERY: .done
+        case PGRES_PIPELINE_SYNC: .synchronized
+        case PGRES_PIPELINE_ABORTED: .skipped
+        case PGRES_FATAL_ERROR, PGRES_NONFATAL_ERROR: .failed(error)
+        default: .failed(.unexpected("PostgreSQL has sent an answer that token-cache does not know"))
+        }
+    }
+
+    private var error: PostgresError {
+        // Without a code, the error is one of libpq's own: the connection is lost.
+        guard let state = field(CPOSTGRES_SQLSTATE) else {
+            let text = unsafe PQresultErrorMessage(result).map { unsafe String(cString: $0) } ?? ""
+            return .connection(PostgresConnection.cleaned(text))
+        }
+        return .statement(SQLState(state), field(CPOSTGRES_MESSAGE) ?? "error without a text")
+    }
+
+    private func field(_ code: Int32) -> String? {
+        unsafe PQresultErrorField(result, code).map { unsafe String(cString: $0) }
+    }
+
+    var rowCount: Int { unsafe Int(PQntuples(result)) }
+
+    /// How many rows a statement has changed.
+    var changedCount: Int {
+        unsafe PQcmdTuples(result).flatMap { unsafe Int(String(cString: $0)) } ?? 0
+    }
+
+    func isNull(_ row: Int, _ column: Int) -> Bool {
+        unsafe PQgetisnull(result, Int32(row), Int32(column)) == 1
+    }
+
+    /// An integer of two, four or eight bytes, or a boolean; 0 for NULL.
+    func integer(_ row: Int, _ column: Int) -> Int64 {
+        let bytes = unsafe field(row, column)
+        guard let first = unsafe bytes.first else { return 0 }
+        // The sign is that of the first byte.
+        return unsafe bytes.dropFirst().reduce(Int64(Int8(bitPattern: first))) { $0 << 8 | Int64($1) }
+    }
+
+    func optionalInteger(_ row: Int, _ column: Int) -> Int64? {
+        isNull(row, column) ? nil : integer(row, column)
+    }
+
+    /// Bytes, empty for NULL.
+    func bytes(_ row: Int, _ column: Int) -> [UInt8] {
+        unsafe Array(field(row, column))
+    }
+
+    func text(_ row: Int, _ column: Int) -> String {
+        String(decoding: bytes(row, column), as: UTF8.self)
+    }
+
+    /// Lends the bytes of a value without copying them.
+    func withBytes<Result, Failure: Error>(
+        _ row: Int, _ column: Int, _ body: (Span<UInt8>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try body(unsafe Span(_unsafeElements: field(row, column)))
+    }
+
+    /// The bytes of a value, which stay valid as long as this result.
+    @unsafe private func field(_ row: Int, _ column: Int) -> UnsafeBufferPointer<UInt8> {
+        precondition(row < rowCount && column < Int(unsafe PQnfields(result)), "a value of the result")
+        let length = Int(unsafe PQgetlength(result, Int32(row), Int32(column)))
+        guard let start = unsafe PQgetvalue(result, Int32(row), Int32(column)), length > 0 else {
+            return unsafe UnsafeBufferPointer(start: nil, count: 0)
+        }
+        return unsafe UnsafeBufferPointer(
+            start: UnsafeRawPointer(start).assumingMemoryBound(to: UInt8.self), count: length)
+    }
+}
+#endif

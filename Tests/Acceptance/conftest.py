@@ -1,9 +1,12 @@
 """Fixtures that start servers, each in its own folder and on a port that the system chooses, and always end them."""
+import contextlib
 import itertools
 import resource
 
 import pytest
 
+from postgres_cluster import Database, Postgres
+from postgres_failover import ReplicatedPostgres
 from server_process import Server, binary
 from shared_servers import finish, shared_server
 from storage_shim import compile_library
@@ -57,6 +60,33 @@ def serve(tmp_path):
         except AssertionError as error:
             crashes.append(str(error))
     assert not crashes, crashes
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory):
+    """The PostgreSQL server that tests share; see `postgres`."""
+    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_server):
+    """An empty database of its own on a shared PostgreSQL server, whose settings and processes stay as they are.
+
+    A test that changes those starts a `Postgres` of its own.
+    """
+    database = Database(postgres_server)
+    yield database
+    postgres_server.drop_database(database.name)
+
+
+@pytest.fixture
+def replicated_postgres(tmp_path):
+    """A function that starts a primary with standbys: `replicated_postgres(standbys=2)`; see `ReplicatedPostgres`."""
+    numbers = itertools.count()
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(
+            ReplicatedPostgres(tmp_path / f"replicated{next(numbers)}", *arguments, **options))
 
 
 SMALL_LIMITS = {"request_line": 256, "head": 512, "fields": 10, "body": 1024}

@@ -1,0 +1,387 @@
+"""Runs PostgreSQL servers, each with its own folder, port and Unix socket.
+
+    server = Postgres(tmp_path, settings={"log_statement": "all"})
+    server.create_role("app", "secret")
+    server.create_database("tokens", owner="app")
+    server.sql("SELECT 1")                                  # as superuser: [("1",)]
+    server.url("app", "tokens", sslmode="disable")          # postgresql://app@127.0.0.1:40123/tokens?sslmode=disable
+    server.pass_file(tmp_path / "pass", "app")              # for libpq's parameter passfile, or PGPASSFILE
+    server.kill(); server.start()                           # kill -9 of all processes
+    server.close()                                          # always, also after a failure
+
+All roles but the superuser need their passwords (scram-sha-256), over TCP and over the Unix socket alike. The superuser has
+none and comes only over the Unix socket, from our own user. fsync and synchronous_commit are on, as by default.
+
+A server's log is in the folder it was given; everything else is in a folder in /tmp that PostgreSQL's user can enter, which
+`close()` removes.
+"""
+import atexit
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import urllib.parse
+from pathlib import Path
+
+import process_tree
+from postgres_programs import (
+    REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,
+    programs, run_as_owner,
+)
+from proxies import free_ports
+from psql import Session, SQLError, run_sql
+from server_process import until
+
+SECONDS = 60
+# Who may connect how, as in pg_hba.conf. The superuser comes over the Unix socket only, so that no test depends on its rights.
+ACCESS = (
+    f"local all,replication {SUPERUSER} peer map=us",
+    "local all all scram-sha-256",
+    "host all,replication all all scram-sha-256",
+)
+SETTINGS = {
+    # Small, as several servers run at once.
+    "shared_buffers": "32MB",
+    "max_connections": 200,
+    # In the data folder rather than in /dev/shm, where they would outlive a killed server.
+    "dynamic_shared_memory_type": "mmap",
+    "log_line_prefix": "%m [%p] %q%u@%d ",
+    "logging_collector": "off",
+    "timezone": "UTC",
+    "password_encryption": "scram-sha-256",
+    # Otherwise a checkpoint after the start of a copy would write everything again in the middle of a test.
+    "max_wal_size": "256MB",
+}
+MODES = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+
+def quoted(value):
+    """A value as an SQL literal, which is also the form of a value in a configuration file."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+class Postgres:
+    """One server.
+
+    - folder: where its log is written, as `<name>.log`.
+    - settings: more lines of postgresql.conf, as a dictionary.
+    - access: lines of pg_hba.conf in place of `ACCESS`.
+    - certificate: paths of a certificate and its key, for TLS.
+    - address, port: where it listens. The port is a free one if not given.
+    - prefix: a command under which the server runs, such as that of a network namespace. It must become the server's
+      process (`exec`), not its parent.
+    - disk: a `SmallDisk` for its data; otherwise the data is in the server's own folder.
+    - source: a running server of which this is a copy, made by pg_basebackup, instead of an empty one.
+    - standby_of: the address, port and name under which it follows another server (`follow`).
+    """
+
+    def __init__(self, folder, name="postgres", *, settings=None, access=ACCESS, certificate=None, address="127.0.0.1",
+                 port=None, prefix=(), disk=None, source=None, standby_of=None):
+        self.name, self.address, self.port = name, address, port or free_ports(1)[0]
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.access, self.prefix, self.disk = access, list(prefix), disk
+        self.log_file = Path(folder) / f"{name}.log"
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        self.process = None
+        self.is_frozen = False
+        self.passwords = {REPLICATION: REPLICATION_PASSWORD}
+        self.room = own_folder(name)
+        atexit.register(self.close)
+        try:
+            self.data = (disk.folder if disk else self.room) / "data"
+            self.socket_folder = self.room / "socket"
+            self.socket_folder.mkdir()
+            give_to_owner(self.socket_folder)
+            if certificate:
+                self.use_certificate(*certificate)
+            if source:
+                # They share their roles from now on.
+                self.passwords = source.passwords
+                self.copy_from(source)
+            else:
+                copy_template(self.data)
+            if standby_of:
+                self.follow(standby_of)
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # Configuration
+
+    def write(self, name, text):
+        """Writes a file of the server's folder that only PostgreSQL's user can read."""
+        file = self.room / name
+        with open(file, "w", opener=lambda path, flags: os.open(path, flags, 0o600), encoding="utf-8") as target:
+            target.write(text)
+        give_to_owner(file)
+        return file
+
+    def write_configuration(self):
+        """Writes the configuration, which is outside of the data folder, so that copies of that are not configured alike."""
+        users = {pwd.getpwuid(os.geteuid()).pw_name, owner().pw_name}
+        own = {
+            **self.settings,
+            "data_directory": self.data,
+            "hba_file": self.write("pg_hba.conf", "\n".join(self.access) + "\n"),
+            "ident_file": self.write("pg_ident.conf", "".join(f"us {user} {SUPERUSER}\n" for user in users)),
+            "listen_addresses": self.address,
+            "port": self.port,
+            "unix_socket_directories": self.socket_folder,
+            "cluster_name": self.name,
+        }
+        return self.write("postgresql.conf", "".join(f"{key} = {quoted(value)}\n" for key, value in own.items()))
+
+    def configure(self, **settings):
+        """Changes settings; None takes one back to PostgreSQL's default.
+
+        A running server reads them at once: new connections have them, others after their current statement. Settings that
+        need a restart do not change before `restart()`. Fails if the server does not accept the new configuration.
+        """
+        self.settings = {key: value for key, value in {**self.settings, **settings}.items() if value is not None}
+        self.reload()
+
+    def configure_access(self, *lines):
+        """Replaces the lines of pg_hba.conf."""
+        self.access = lines
+        self.reload()
+
+    def reload(self):
+        """Writes the configuration again, and lets a running server read it. A frozen one reads it when it is thawed."""
+        self.write_configuration()
+        if not self.is_running():
+            return
+        if self.is_frozen:
+            self.process.send_signal(signal.SIGHUP)
+            return
+        before, position = self.value("SELECT pg_conf_load_time()"), self.log_file.stat().st_size
+        self.process.send_signal(signal.SIGHUP)
+        until(lambda: self.value("SELECT pg_conf_load_time()") != before, SECONDS)
+        said = self.log()[position:]
+        assert "contains errors" not in said and "was not reloaded" not in said, said
+
+    def use_certificate(self, certificate, key):
+        """Turns TLS on with this certificate. A running server uses it for new connections."""
+        self.write("server.crt", Path(certificate).read_text(encoding="ascii"))
+        self.write("server.key", Path(key).read_text(encoding="ascii"))
+        self.settings |= {"ssl": "on", "ssl_cert_file": self.room / "server.crt", "ssl_key_file": self.room / "server.key"}
+        if self.process:
+            self.reload()
+
+    # Standbys
+
+    def copy_from(self, source):
+        """Makes the data folder a copy of a running server's."""
+        shutil.rmtree(self.data, ignore_errors=True)
+        run_as_owner(
+            "pg_basebackup", f"--pgdata={self.data}", f"--host={source.socket_folder}", f"--port={source.port}",
+            f"--username={SUPERUSER}", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+
+    def follow(self, primary):
+        """Makes it a standby of a server from its next start on, or lets a running standby follow another primary.
+
+        None: a standby that follows nobody.
+        """
+        link = "" if primary is None else (
+            f"host={primary.address} port={primary.port} user={REPLICATION} password={REPLICATION_PASSWORD} "
+            f"application_name={self.name} connect_timeout=2 tcp_user_timeout=5000")
+        mark = self.data / "standby.signal"
+        mark.touch()
+        give_to_owner(mark)
+        self.settings["primary_conninfo"] = link
+        self.reload()
+
+    # Processes
+
+    def start(self, is_waited_for=True):
+        """Starts it, and waits until it accepts connections."""
+        self.launch()
+        if is_waited_for:
+            self.wait_until_ready()
+        return self
+
+    def launch(self):
+        """Starts its process."""
+        assert not self.is_running(), f"{self.name} runs already"
+        configuration = self.write_configuration()
+        with open(self.log_file, "ab") as log:
+            self.process = subprocess.Popen(
+                [*self.prefix, *as_owner(), str(programs() / "postgres"), "-c", f"config_file={configuration}"],
+                env=environment(), cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.is_frozen = False
+
+    def is_ready(self):
+        """Whether it accepts connections, as pg_ctl finds it out; fails if the process has ended."""
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.name} ended with {self.process.returncode}: {self.log()[-3000:]}")
+        try:
+            lines = (self.data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) >= 8 and lines[0] == str(self.process.pid) and lines[7].strip() == "ready"
+
+    def wait_until_ready(self):
+        until(self.is_ready, SECONDS, 0.005)
+
+    def is_running(self):
+        """Whether its main process runs, or is frozen."""
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, mode="fast"):
+        """Shuts it down as pg_ctl does: `smart`, `fast`, or `immediate` without a checkpoint."""
+        if self.is_running():
+            self.thaw()
+            self.process.send_signal(MODES[mode])
+            self.process.wait(SECONDS)
+
+    def restart(self, mode="fast"):
+        self.stop(mode)
+        return self.start()
+
+    def kill(self):
+        """Kills all its processes at once (kill -9)."""
+        if self.is_running():
+            process_tree.kill(self.process.pid)
+            self.process.wait(SECONDS)
+            self._remove_shared_memory()
+        self.is_frozen = False
+
+    def freeze(self):
+        """Stops all its processes (SIGSTOP). Its connections stay open, and the kernel accepts new ones for it."""
+        process_tree.freeze(self.process.pid)
+        self.is_frozen = True
+
+    def thaw(self):
+        """Lets a frozen server go on."""
+        if self.is_frozen:
+            process_tree.thaw(self.process.pid)
+            self.is_frozen = False
+
+    def close(self):
+        """Kills it and removes everything but its log."""
+        atexit.unregister(self.close)
+        self.kill()
+        if self.disk:
+            self.disk.close()
+        shutil.rmtree(self.room, ignore_errors=True)
+
+    def _remove_shared_memory(self):
+        """Removes the segment by which PostgreSQL knows a data folder in use.
+
+        A killed server leaves it behind, and only its next start would remove it.
+        """
+        try:
+            fields = (self.data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[6].split()
+        except (FileNotFoundError, IndexError):
+            # It had not started yet.
+            return
+        subprocess.run(["ipcrm", "--shmem-id", fields[1]], capture_output=True, check=False, timeout=SECONDS)
+
+    def log(self):
+        return self.log_file.read_text(errors="replace")
+
+    # SQL
+
+    def sql(self, text, database="postgres", user=SUPERUSER, seconds=30):
+        """Runs statements one by one through psql and returns the rows of all, with values as text; raises `SQLError`."""
+        return run_sql(self, text, database, user, seconds)
+
+    def value(self, text, database="postgres", **options):
+        """The first value of the first row, as text."""
+        return self.sql(text, database, **options)[0][0]
+
+    def session(self, database="postgres", user=SUPERUSER):
+        """A connection that stays open: a `Session`."""
+        return Session(self, database, user)
+
+    def answers(self):
+        """Whether it answers a statement within 2 s."""
+        try:
+            return self.value("SELECT 1", seconds=2) == "1"
+        except SQLError:
+            return False
+
+    def create_role(self, name, password, options="LOGIN"):
+        """Makes a role, or gives it another password and these options."""
+        verb = "ALTER" if self.sql(f"SELECT 1 FROM pg_roles WHERE rolname = {quoted(name)}") else "CREATE"
+        self.sql(f'{verb} ROLE "{name}" {options} PASSWORD {quoted(password)}')
+        self.passwords[name] = password
+
+    def create_database(self, name, owner=SUPERUSER):
+        self.sql(f'CREATE DATABASE "{name}" OWNER "{owner}"')
+
+    def drop_database(self, name):
+        """Removes a database with all connections to it."""
+        self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def terminate(self, where="usename <> current_user"):
+        """Ends connections of clients (pg_terminate_backend) that fulfil a condition on pg_stat_activity; returns how many."""
+        return int(self.value(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' "
+            f"AND pid <> pg_backend_pid() AND ({where})"))
+
+    # For clients
+
+    def url(self, user=SUPERUSER, database="postgres", **parameters):
+        """A URL for libpq, without a password; parameters are added to it."""
+        return database_url([self], user, database, **parameters)
+
+    def pass_file(self, path, *users):
+        """Writes a file with the passwords of roles, or of all roles that were made here, for any server."""
+        return write_pass_file(path, {user: self.passwords[user] for user in users or self.passwords})
+
+
+def database_url(servers, user, database, **parameters):
+    """A URL for libpq that names several servers."""
+    hosts = ",".join(f"{server.address}:{server.port}" for server in servers)
+    query = "?" + urllib.parse.urlencode(parameters) if parameters else ""
+    return f"postgresql://{user}@{hosts}/{database}{query}"
+
+
+def write_pass_file(path, passwords):
+    """Writes a password file of libpq, which must be readable by its owner alone."""
+    with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600), encoding="utf-8") as file:
+        file.writelines(f"*:*:*:{user}:{password}\n" for user, password in passwords.items())
+    return str(path)
+
+
+class Database:
+    """A database of its own for a test, on a server that other tests use too.
+
+    `user` owns it and has a password. Roles that a test makes itself are those of the whole server: give them names that
+    begin with `name`.
+    """
+    numbers = itertools.count(1)
+
+    def __init__(self, server):
+        self.server = server
+        self.name = self.user = f"test{next(self.numbers)}"
+        server.create_role(self.user, f"password of {self.user}")
+        server.create_database(self.name, self.user)
+
+    @property
+    def password(self):
+        return self.server.passwords[self.user]
+
+    def url(self, user=None, **parameters):
+        return self.server.url(user or self.user, self.name, **parameters)
+
+    def pass_file(self, path):
+        return self.server.pass_file(path)
+
+    def sql(self, text, user=SUPERUSER, **options):
+        return self.server.sql(text, self.name, user, **options)
+
+    def value(self, text, **options):
+        return self.sql(text, **options)[0][0]
+
+    def session(self, user=SUPERUSER):
+        return self.server.session(self.name, user)

@@ -1,0 +1,282 @@
+"""A primary with synchronous standbys, the faults of the primary, and failovers.
+
+    databases = ReplicatedPostgres(tmp_path, standbys=2, has_network=True)
+    databases.create_role("app", "secret")
+    databases.create_database("tokens", owner="app")
+    databases.url("app", "tokens", target_session_attrs="read-write")   # names all servers, in an order that does not change
+    failover = databases.failover("kill")       # or "freeze", "cut" (needs has_network), "full" (needs has_small_disks)
+    failover.completed                          # time.monotonic() when the new primary acknowledged a synchronous write
+    failover.old.thaw()                         # what happens if the old primary wakes up, say
+    databases.repair(failover.old)              # ends the fault; the old primary follows the new one (pg_rewind)
+
+**What is acknowledged after a failover.** All servers have the same `synchronous_standby_names`, by default 'ANY 1 (*)'. A
+promoted server therefore acknowledges a write only when some standby has it. With two standbys, the other one follows the new
+primary at once, and writes go on. With one standby, nobody is left to follow: writes wait until `repair` or `add_standby`
+unless `promote(alone=True)` empties the names, as an operator does who prefers writes without a second copy to none. `repair`
+and `add_standby` set them again as soon as a standby is there.
+
+**No acknowledged write is lost.** Before a standby is chosen, all of them stop receiving, so that the old primary, which may
+only be frozen or cut off, gets no confirmation from then on. Then the one that has received most is promoted. With ANY 1 of
+two standbys, it has every write that was confirmed by either.
+
+A primary with a full disk still answers reads, hence would serve old ones after a failover. As a real cluster manager does,
+`failover("full")` stops it before it promotes. The frozen one and the one that is cut off cannot be stopped by a manager;
+they come back as they were when they are thawed or restored, until `repair`.
+"""
+import time
+from dataclasses import dataclass
+
+from network_cut import Network
+from postgres_cluster import Postgres, database_url, write_pass_file
+from postgres_programs import SUPERUSER, run_as_owner
+from psql import SQLError
+from server_process import until
+from small_disk import SmallDisk
+
+SECONDS = 60
+FAULTS = ("kill", "freeze", "cut", "full")
+SETTINGS = {
+    "synchronous_commit": "on",
+    "wal_level": "replica",
+    "hot_standby": "on",
+    # WAL that a standby or pg_rewind may still need.
+    "wal_keep_size": "128MB",
+    # A standby asks again this soon after its primary was gone.
+    "wal_retrieve_retry_interval": "100ms",
+    "max_wal_senders": 10,
+}
+# A synchronous commit that changes nothing; it is acknowledged only when a standby has it.
+WRITE = "SELECT pg_logical_emit_message(true, 'test', '')"
+
+
+@dataclass
+class Failover:
+    """One failover with its moments, as of time.monotonic()."""
+    fault: str
+    old: Postgres
+    new: Postgres
+    # When the primary was broken.
+    broken: float
+    # When the new primary was no standby any more.
+    promoted: float
+    # When it had acknowledged a synchronous write: the promotion is complete.
+    completed: float
+
+
+class ReplicatedPostgres:
+    """A primary and its standbys, which are `Postgres` servers: `primary`, `standbys`, and `nodes` with all of them.
+
+    - settings, certificate, access: those of all servers.
+    - names: their synchronous_standby_names. The servers are called node0, node1 and so on.
+    - has_network: each has a network namespace of its own and can be cut off.
+    - has_small_disks: each has a disk of its own, in memory, which can be filled.
+    """
+
+    def __init__(self, folder, standbys=1, *, settings=None, names="ANY 1 (*)", has_network=False, has_small_disks=False,
+                 **options):
+        self.folder, self.names = folder, names
+        self.settings, self.options = {**SETTINGS, **(settings or {})}, options
+        self.has_small_disks = has_small_disks
+        self.nodes, self.machines = [], {}
+        self.network = Network() if has_network else None
+        try:
+            # Not synchronous before there is a standby: nothing could be written.
+            self.primary = self._add_node(synchronous_standby_names="")
+            for _ in range(standbys):
+                self._add_node(source=self.primary, standby_of=self.primary, synchronous_standby_names=names)
+            if standbys:
+                self.wait_until_synchronous()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Ends everything, and removes all but the logs."""
+        for node in self.nodes:
+            node.close()
+        if self.network:
+            self.network.close()
+
+    def _add_node(self, source=None, standby_of=None, **settings):
+        name, place = f"node{len(self.nodes)}", {}
+        if self.network:
+            machine = self.machines[name] = self.network.machine()
+            place |= {"address": machine.address, "prefix": machine.prefix, "port": 5432}
+        if self.has_small_disks:
+            place["disk"] = SmallDisk()
+        node = Postgres(self.folder, name, settings={**self.settings, **settings}, source=source, standby_of=standby_of,
+                        **place, **self.options)
+        self.nodes.append(node)
+        return node
+
+    # Servers
+
+    @property
+    def standbys(self):
+        """All servers but the primary, whatever their state; after a failover also the old primary."""
+        return [node for node in self.nodes if node is not self.primary]
+
+    def followers(self):
+        """The names of the standbys that receive WAL from the primary and are synchronous."""
+        return {name for name, in self.primary.sql(
+            "SELECT application_name FROM pg_stat_replication WHERE state = 'streaming' AND sync_state <> 'async'")}
+
+    def wait_until_synchronous(self, standbys=None):
+        """Waits until these standbys, or all, follow the primary, and writes are acknowledged only with them."""
+        expected = {node.name for node in (self.standbys if standbys is None else standbys)}
+        if self.primary.settings.get("synchronous_standby_names") != self.names:
+            self.primary.configure(synchronous_standby_names=self.names)
+        until(lambda: expected <= self.all_followers(), SECONDS)
+        until(lambda: self.followers(), SECONDS)
+        self.primary.sql(WRITE)
+
+    def all_followers(self):
+        """The names of the standbys that receive WAL from the primary."""
+        return {name for name, in self.primary.sql("SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'")}
+
+    def wait_until_equal(self, standby):
+        """Waits until a standby shows everything that the primary has committed so far."""
+        position = self.primary.value("SELECT pg_current_wal_flush_lsn()")
+        until(lambda: standby.value(f"SELECT pg_last_wal_replay_lsn() >= '{position}'") == "t", SECONDS)
+
+    def add_standby(self):
+        """Attaches a new standby, and waits until it is synchronous."""
+        node = self._add_node(source=self.primary, standby_of=self.primary, synchronous_standby_names=self.names)
+        self.wait_until_synchronous([node])
+        return node
+
+    # Faults
+
+    def break_primary(self, fault):
+        """Breaks the primary: `kill`, `freeze`, `cut` or `full`."""
+        if fault == "kill":
+            self.primary.kill()
+        elif fault == "freeze":
+            self.primary.freeze()
+        elif fault == "cut":
+            assert self.network, "the servers have no network that could be cut: has_network=True"
+            self.machines[self.primary.name].cut()
+        else:
+            assert fault == "full", f"there is no fault {fault}, only {', '.join(FAULTS)}"
+            assert self.primary.disk, "the servers have no disks that could be filled: has_small_disks=True"
+            self.fill_disk()
+
+    def fill_disk(self):
+        """Fills the primary's disk, and writes until a write fails; the server may end by that."""
+        self.primary.disk.fill()
+        until(lambda: not self.writes_without_standby(), SECONDS, 0.001)
+
+    def writes_without_standby(self):
+        """Whether the primary can still write; uses up what is left of its current WAL file."""
+        try:
+            self.primary.sql("SET synchronous_commit = local; SELECT pg_logical_emit_message(true, 'test', repeat('x', 4000000))")
+            return True
+        except SQLError:
+            return False
+
+    def end_fault(self, node):
+        """Ends whatever fault a server has, without starting it."""
+        if self.network:
+            self.machines[node.name].restore()
+        if node.disk:
+            node.disk.empty()
+        node.thaw()
+
+    # Failover
+
+    def promote(self, standby=None, alone=False):
+        """Makes a standby the primary: the given one, or of those that run the one that has received most.
+
+        The others that run follow it. alone: it acknowledges writes without a standby until one is attached. Returns the
+        moments at which it was no standby any more, and at which it had acknowledged a write; the latter is None if no
+        standby is left to confirm one.
+        """
+        running = [node for node in self.standbys if node.is_running() and not node.is_frozen]
+        for node in running:
+            self.detach(node)
+        chosen = standby or max(running, key=self.received)
+        if alone:
+            chosen.configure(synchronous_standby_names="")
+        assert chosen.value("SELECT pg_promote(true, 60)") == "t", chosen.log()[-3000:]
+        promoted = time.monotonic()
+        self.primary = chosen
+        others = [node for node in running if node is not chosen]
+        for node in others:
+            node.follow(chosen)
+        if not others and not alone:
+            return promoted, None
+        chosen.sql(WRITE)
+        return promoted, time.monotonic()
+
+    @staticmethod
+    def detach(standby):
+        """Lets a standby receive nothing more, until it follows a server again."""
+        standby.follow(None)
+        until(lambda: not standby.sql("SELECT 1 FROM pg_stat_wal_receiver"), SECONDS, 0.005)
+
+    @staticmethod
+    def received(standby):
+        """How far a standby has received WAL, in bytes."""
+        return int(standby.value(
+            "SELECT pg_wal_lsn_diff(greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), '0/0')"))
+
+    def failover(self, fault, standby=None, alone=False):
+        """One whole failover: breaks the primary, promotes a standby, and returns a `Failover`."""
+        old = self.primary
+        self.break_primary(fault)
+        broken = time.monotonic()
+        if fault == "full":
+            old.stop("immediate")
+        promoted, completed = self.promote(standby, alone)
+        return Failover(fault, old, self.primary, broken, promoted, completed)
+
+    def repair(self, node, by="rewind"):
+        """Ends a server's fault and makes it a standby of the primary, by `rewind` (pg_rewind) or by `copy` (pg_basebackup).
+
+        Waits until it is synchronous.
+        """
+        node.kill()
+        self.end_fault(node)
+        if by == "copy":
+            node.copy_from(self.primary)
+        else:
+            node.settings["primary_conninfo"] = ""
+            # pg_rewind reads the timeline from the control file, where a promoted server (before PostgreSQL 16) writes it
+            # with its next checkpoint. Until then it would find nothing to rewind.
+            self.primary.sql("CHECKPOINT")
+            run_as_owner(
+                "pg_rewind", f"--target-pgdata={node.data}", f"--config-file={node.write_configuration()}",
+                f"--source-server=host={self.primary.socket_folder} port={self.primary.port} user={SUPERUSER} dbname=postgres",
+                "--no-sync")
+        node.configure(synchronous_standby_names=self.names)
+        node.follow(self.primary)
+        node.start()
+        self.wait_until_synchronous([node])
+
+    # As of one server
+
+    def sql(self, text, database="postgres", **options):
+        """Runs statements on the primary."""
+        return self.primary.sql(text, database, **options)
+
+    def value(self, text, database="postgres", **options):
+        return self.primary.value(text, database, **options)
+
+    def create_role(self, name, password, options="LOGIN"):
+        self.primary.create_role(name, password, options)
+
+    def create_database(self, name, owner=SUPERUSER):
+        self.primary.create_database(name, owner)
+
+    def url(self, user=SUPERUSER, database="postgres", **parameters):
+        """A URL for libpq that names all servers."""
+        return database_url(self.nodes, user, database, **parameters)
+
+    def pass_file(self, path):
+        return write_pass_file(path, self.primary.passwords)

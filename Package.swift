@@ -199,7 +199,8 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "SettingsTests", dependencies: ["Settings", "HTTP", "JWT", "TestSupport", "TokenService"],
+            name: "SettingsTests",
+            dependencies: ["Settings", "HTTP", "JWT", "TestSupport", "TokenService", "TokenStore"],
             swiftSettings: tested
         ),
         .testTarget(

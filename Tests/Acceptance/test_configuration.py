@@ -219,12 +219,23 @@ def test_each_setting_has_a_variable():
         "https.mode": "proxy", "https.public_host": "a.example:8443",
         "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "admin.hosts": "[a.example, b]", "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }
-    assert values.keys() == settings().keys(), "a new setting belongs here too"
-    environment = {
-        "TOKEN_CACHE_" + re.sub(r"\W", "_", key).upper(): value.strip("[]").replace(", ", ",")
+    # Those of a database, which the settings of SQLite contradict.
+    database = {
+        "store.url": '"postgresql://token_cache@db1,db2/tokens?sslmode=verify-full"', "store.connections": "3",
+        "store.timeout": "8s", "store.durability": "local", "store.queue.max_requests": "13",
+    }
+    defaults = settings()
+    assert {**values, **database}.keys() == defaults.keys(), "a new setting belongs here too"
+    assert settings(environment=variables(values)) == defaults | values
+    assert settings(environment=variables(database)) == defaults | database
+
+
+def variables(values):
+    """The environment that gives settings the values that check-config prints."""
+    return {
+        "TOKEN_CACHE_" + re.sub(r"\W", "_", key).upper(): value.strip('[]"').replace(", ", ",")
         for key, value in values.items()
     }
-    assert settings(environment=environment) == values
 
 
 @pytest.mark.parametrize("name, value, fragments", [

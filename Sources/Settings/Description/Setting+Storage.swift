@@ -2,7 +2,7 @@ internal import TokenStore
 
 extension Setting {
     /// Where tokens are stored, how they are encrypted, how many there may be and how long they are kept.
-    static let storage = [dataDirectory] + sealing + store + retention
+    static let storage = [dataDirectory] + sealing + database + store + retention
 
     /// The folder of the database.
     package static let dataDirectory = Setting(
@@ -11,7 +11,8 @@ extension Setting {
         option: "--data-directory",
         """
         The folder with the database. It is created with mode 0700. It must be on a local disk: over a network, a
-        lock may not keep other machines out, and data that was synced may not be on the disk.
+        lock may not keep other machines out, and data that was synced may not be on the disk. With store.url it has the
+        control socket, and the key ring and the audit log's key unless they have a place of their own.
         """
     )
 
@@ -61,15 +62,16 @@ extension Setting {
             "store.preload", \.store.isPreloaded, .onOff, takesEffect: .atStart,
             """
             Whether a start reads the database once, in the background, so that the system has it in memory before requests
-            need it. A database larger than half of the memory is not read.
+            need it. A database larger than half of the memory is not read. It has no effect with store.url: there, pg_prewarm
+            does this in the database.
             """
         ),
         acceptDamagedWAL,
         Setting(
             "store.queue.max_bytes", \.store.queueLimit, .bytes(1 << 20...64 << 30), takesEffect: .atStart,
             """
-            The bytes of tokens that may wait to be written. Beyond them a POST gets 50001 at once. At least twice
-            limits.body.
+            The bytes of tokens that may wait to be written, to the disk or by the database of store.url. Beyond them a POST
+            gets 50001 at once. At least twice limits.body.
             """
         ),
         Setting(
@@ -81,6 +83,7 @@ extension Setting {
             when it is first set counts as a write as well, at about one second per million tokens.
             """
         ),
+        requestLimit,
         Setting(
             "cache.max_bytes", \.cacheLimit, .bytes(0...64 << 30), takesEffect: .atStart,
             """

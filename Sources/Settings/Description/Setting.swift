@@ -26,6 +26,8 @@ package struct Setting: Sendable {
     package let values: @Sendable (Settings) -> [String]
     /// The value as the file would have it on one line.
     package let show: @Sendable (Settings) -> String
+    /// As in `SettingFormat`.
+    let fault: (@Sendable (_ text: String) -> String)?
 
     /// When a change of a setting takes effect in a running server.
     package enum Effect: Sendable {
@@ -48,6 +50,7 @@ package struct Setting: Sendable {
         self.option = option
         isList = format.isList
         allowed = format.allowed
+        fault = format.fault
         paragraphs = Self.paragraphs(text)
         apply = { values, settings in
             guard let value = format.read(values) else { return false }

@@ -12,6 +12,10 @@ struct SettingFormat<Value: Sendable>: Sendable {
     let read: @Sendable (_ texts: [String]) -> Value?
     /// Writes a value as texts that `read` accepts.
     let texts: @Sendable (Value) -> [String]
+    /// Says what is wrong with a text that is not allowed, to be read after the setting's name; nil if the error shows the text.
+    ///
+    /// For texts that may contain a secret: nothing of the text is in the answer.
+    var fault: (@Sendable (_ text: String) -> String)?
 }
 
 extension SettingFormat {
@@ -127,6 +131,23 @@ extension SettingFormat where Value == String {
         _ allowed: String, where isAllowed: @escaping @Sendable (String) -> Bool = { _ in true }
     ) -> SettingFormat {
         single(allowed, { isAllowed($0) ? $0 : nil }, { $0 })
+    }
+}
+
+extension SettingFormat where Value == String {
+    /// Empty, or the URL of a database.
+    static var storeURL: SettingFormat {
+        let fault: @Sendable (String) -> StoreURL.Fault? = { text in
+            do throws(StoreURL.Fault) {
+                if !text.isEmpty { _ = try StoreURL(text) }
+                return nil
+            } catch {
+                return error
+            }
+        }
+        var format = text("empty, or a URL such as \(StoreURL.example)", where: { fault($0) == nil })
+        format.fault = { "\(fault($0)?.description ?? "has more than one value")" }
+        return format
     }
 }
 

@@ -41,6 +41,7 @@ extension Settings {
         for address in listen where !address.isChosenBySystem && !seen.insert(address).inserted {
             throw .contradiction("listen has \(address) twice; each address can be listened on once")
         }
+        try checkStore()
         try checkAccess()
     }
 }

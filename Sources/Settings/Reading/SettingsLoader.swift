@@ -40,14 +40,23 @@ package struct SettingsLoader: Sendable {
             guard let found = find(setting, file) else { continue }
             let isCountRight = setting.isList || found.values.count == 1
             guard isCountRight, setting.apply(found.values, &loaded.settings) else {
-                throw .notAllowed(
-                    source: found.place, key: found.name, found: Self.quoted(found.values), allowed: setting.allowed
-                )
+                throw Self.error(found, setting)
             }
             loaded.origins[setting.key] = found.place
         }
         try loaded.settings.checkTogether()
         return loaded
+    }
+
+    /// Describes values that are not allowed.
+    private static func error(_ found: Found, _ setting: Setting) -> SettingsError {
+        if let fault = setting.fault {
+            let reason = found.values.count == 1 ? fault(found.values[0]) : "has several values; allowed is one"
+            return .refused(source: found.place, key: found.name, reason: reason)
+        }
+        return .notAllowed(
+            source: found.place, key: found.name, found: quoted(found.values), allowed: setting.allowed
+        )
     }
 
     /// The values of the first place that has the setting; nil if it keeps its default.

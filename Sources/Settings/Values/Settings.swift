@@ -62,8 +62,18 @@ package struct Settings: Sendable {
         package var keyRing = ""
     }
 
-    /// The limits of the store, and how it starts.
+    /// Where tokens are stored, the limits of the store, and how it starts.
     package struct Store: Sendable {
+        /// The URL of a PostgreSQL database, as `StoreURL` reads it; empty for SQLite in the data folder.
+        package var url = ""
+        /// Connections of each loop to the database.
+        package var connections = 2
+        /// How long a request waits for the database.
+        package var timeout = Duration.seconds(5)
+        /// Requests that may wait for the database.
+        package var requestLimit = 10_000
+        /// Nil for what suits the number of hosts.
+        package var durability: StoreDurability?
         /// Nil for no limit.
         package var tokenLimit: Int?
         /// Size of the database in bytes; nil for no limit.
@@ -76,6 +86,9 @@ package struct Settings: Sendable {
         package var queueLimit = 128 << 20
         /// How long the disk may take for one write before waiting writes fail.
         package var queueTime = Duration.seconds(10)
+
+        /// The systemd credential with the database's password.
+        package static let passwordCredential = "token-cache.postgresql-password"
     }
 
     /// How requests have to come, and what answers say about https.

@@ -1,0 +1,99 @@
+import Testing
+import TokenStore
+
+@testable import Settings
+
+@Suite struct StoreSettingsTests {
+    private static let url = "postgresql://token_cache@db1,db2/tokens?sslmode=verify-full"
+
+    /// - Parameter values: By key.
+    private func load(_ values: [String: String]) throws -> Settings {
+        var environment: [String: String] = [:]
+        for (key, value) in values {
+            environment[try #require(Setting.all.first { $0.key == key }).environmentName] = value
+        }
+        return try SettingsLoader(environment: environment).load()
+    }
+
+    private func fault(_ values: [String: String]) -> String {
+        do {
+            _ = try load(values)
+            return "accepted"
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    @Test func `the settings of the database are read`() throws {
+        let store = try load([
+            "store.url": Self.url, "store.connections": "7", "store.timeout": "250ms", "store.durability": "local",
+            "store.queue.max_requests": "11", "store.queue.max_bytes": "7 MiB",
+        ]).store
+        #expect(store.url == Self.url && store.connections == 7 && store.timeout == .milliseconds(250))
+        #expect(store.durability == .local && store.requestLimit == 11 && store.queueLimit == 7 << 20)
+        #expect(try load(["store.url": Self.url, "store.durability": "synchronous"]).store.durability == .synchronous)
+        let standard = try load(["store.url": Self.url, "store.durability": "auto"]).store
+        #expect(standard.durability == nil && standard.connections == 2 && standard.timeout == .seconds(5))
+        #expect(standard.requestLimit == 10_000)
+        #expect(try load(["store.url": ""]).store.url.isEmpty)
+    }
+
+    @Test(
+        arguments: [
+            ("store.connections", "0"), ("store.connections", "65"), ("store.timeout", "99ms"),
+            ("store.timeout", "61s"),
+            ("store.queue.max_requests", "0"), ("store.queue.max_requests", "1000001"), ("store.durability", "remote"),
+            ("store.durability", ""),
+        ]
+    )
+    func `a value out of range is refused`(key: String, value: String) {
+        let text = fault([key: value, "store.url": Self.url])
+        #expect(text.contains("is \"\(value)\"; allowed is "), "\(text)")
+    }
+
+    @Test(
+        arguments: [
+            ("store.max_tokens", "5", "tablespace"), ("store.max_bytes", "1 GiB", "tablespace"),
+            ("store.accept_damaged_wal", "on", "pgBackRest"), ("store.queue.max_wait", "7s", "store.timeout"),
+            ("cache.max_bytes", "5 MiB", "shared_buffers"),
+        ]
+    )
+    func `a setting of SQLite is refused with a database, which has something in its place`(
+        key: String, value: String, instead: String
+    ) {
+        let text = fault([key: value, "store.url": Self.url])
+        #expect(text.hasPrefix("\(key) is \(value), and store.url is set: "), "\(text)")
+        #expect(text.contains(instead) && text.contains("remove this setting"), "\(text)")
+        #expect(fault([key: value]) == "accepted")
+    }
+
+    @Test(
+        arguments: [
+            ("store.connections", "3"), ("store.timeout", "7s"), ("store.durability", "local"),
+            ("store.queue.max_requests", "5"),
+        ]
+    )
+    func `a setting of a database is refused without one`(key: String, value: String) {
+        #expect(
+            fault([key: value]) == """
+                \(key) is \(value), and store.url is empty: it is for a PostgreSQL database, and tokens are stored with SQLite \
+                in data_directory; set store.url as well, or remove this setting
+                """
+        )
+    }
+
+    @Test func `a file with all defaults, as a package installs it, goes with a database`() throws {
+        let sqlite = ["store.max_tokens", "store.max_bytes", "store.accept_damaged_wal", "store.queue.max_wait"]
+        var values = ["store.url": Self.url, "store.preload": "off", "cache.max_bytes": "0"]
+        for setting in Setting.all where sqlite.contains(setting.key) { values[setting.key] = setting.default }
+        #expect(try load(values).store.url == Self.url)
+        values["cache.max_bytes"] = "64 MiB"
+        #expect(try load(values).store.url == Self.url)
+    }
+
+    @Test func `the database changes at the next start alone`() throws {
+        let change = SettingsChange(from: Settings(), to: try load(["store.url": Self.url]), takesTLS: false)
+        #expect(change.settings.store.url.isEmpty)
+        #expect(change.postponed == [#"store.url stays "" until a restart, not "\#(Self.url)""#])
+    }
+}

@@ -53,6 +53,8 @@ internal import CPostgres
 
     var rowCount: Int { unsafe Int(PQntuples(result)) }
 
+    var columnCount: Int { unsafe Int(PQnfields(result)) }
+
     /// How many rows a statement has changed.
     var changedCount: Int {
         unsafe PQcmdTuples(result).flatMap { unsafe Int(String(cString: $0)) } ?? 0
@@ -92,7 +94,7 @@ internal import CPostgres
 
     /// The bytes of a value, which stay valid as long as this result.
     @unsafe private func field(_ row: Int, _ column: Int) -> UnsafeBufferPointer<UInt8> {
-        precondition(row < rowCount && column < Int(unsafe PQnfields(result)), "a value of the result")
+        precondition(row < rowCount && column < columnCount, "a value of the result")
         let length = Int(unsafe PQgetlength(result, Int32(row), Int32(column)))
         guard let start = unsafe PQgetvalue(result, Int32(row), Int32(column)), length > 0 else {
             return unsafe UnsafeBufferPointer(start: nil, count: 0)

@@ -1,0 +1,131 @@
+#if PostgreSQL
+import Foundation
+import System
+
+@testable import PostgresStore
+
+/// A PostgreSQL server of the tests' own, in a folder that goes away with it.
+///
+/// It is reached over a Unix socket, without a password. It ends with this object, and with the process of the tests however
+/// that ends: a shell waits for the end of a pipe that only this process writes.
+///
+/// Any thread.
+final class TestCluster: Sendable {
+    /// Why there is no server; says what to do.
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// Its data and its socket are here.
+    let folder: String
+    /// Kept open as long as the server is to run.
+    private let life: FileHandle
+
+    private static let sharedResult = Result { try TestCluster() }
+
+    /// The server that tests share, each in databases of its own; started when it is first asked for.
+    static func shared() throws -> TestCluster { try sharedResult.get() }
+
+    /// - Parameter settings: As in postgresql.conf, in the place of those of the tests.
+    init(settings: [String: String] = [:]) throws {
+        let programs = try Self.programs()
+        // A disk in memory: with fsync on, as the store asks for it, making a database takes a second elsewhere.
+        let parent = FileManager.default.isWritableFile(atPath: "/dev/shm") ? "/dev/shm/" : NSTemporaryDirectory()
+        folder = parent + "token-cache-test-\(UUID().uuidString.prefix(13))"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        var settings = Self.settings.merging(settings) { $1 }
+        settings["unix_socket_directories"] = folder
+        let values = settings.map { "-c '\($0.key)=\($0.value)'" }.joined(separator: " ")
+        // PostgreSQL refuses to run as root.
+        let asUser = geteuid() == 0 ? "setpriv --reuid postgres --regid postgres --init-groups --" : ""
+        let script = """
+            cd '\(folder)' || exit 1
+            [ -z '\(asUser)' ] || chown postgres . || exit 1
+            \(asUser) '\(programs)/initdb' -D data --no-sync -A trust -U postgres --locale=C --encoding=UTF8 > log 2>&1 || exit 1
+            \(asUser) '\(programs)/postgres' -D data \(values) >> log 2>&1 < /dev/null &
+            server=$!
+            trap '' INT TERM HUP
+            cat > /dev/null
+            # The second signal is for a server that a test has stopped.
+            kill -QUIT $server; kill -CONT $server
+            wait $server
+            cd /
+            rm -rf '\(folder)'
+            """
+        let pipe = Pipe()
+        for end in [pipe.fileHandleForReading, pipe.fileHandleForWriting] {
+            _ = fcntl(end.fileDescriptor, F_SETFD, FD_CLOEXEC)
+        }
+        let shell = Process()
+        shell.executableURL = URL(filePath: "/bin/sh")
+        shell.arguments = ["-c", script]
+        shell.standardInput = pipe
+        shell.standardOutput = FileHandle.nullDevice
+        shell.standardError = FileHandle.nullDevice
+        try shell.run()
+        life = pipe.fileHandleForWriting
+        try waitForStart(of: shell)
+    }
+
+    deinit {
+        try? life.close()
+    }
+
+    private static let settings = [
+        "listen_addresses": "", "max_connections": "300", "shared_buffers": "32MB", "max_wal_size": "256MB",
+        "log_min_messages": "warning",
+    ]
+
+    /// The folder of the newest version's programs.
+    private static func programs() throws -> String {
+        let root = "/usr/lib/postgresql"
+        let versions = (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []
+        let folders = versions.compactMap(Int.init).sorted().map { "\(root)/\($0)/bin" }
+        guard let newest = folders.last(where: { FileManager.default.isExecutableFile(atPath: $0 + "/initdb") }) else {
+            throw Failure(
+                description:
+                    "there is no \(root)/*/bin/initdb: install Debian's package postgresql (apt-get install postgresql)"
+            )
+        }
+        return newest
+    }
+
+    /// Waits until the server accepts connections.
+    private func waitForStart(of shell: Process) throws {
+        let deadline = MonotonicTime.now + Nanoseconds(.seconds(120))
+        while true {
+            do throws(PostgresError) {
+                _ = try session(to: "postgres")
+                return
+            } catch {
+                guard shell.isRunning, MonotonicTime.now < deadline else {
+                    let log = (try? String(contentsOfFile: folder + "/log", encoding: .utf8)) ?? "there is no log"
+                    throw Failure(description: "PostgreSQL does not start (\(error)): \(log)")
+                }
+                usleep(10_000)
+            }
+        }
+    }
+
+    /// The number of the server's first process, to which tests send signals.
+    func processID() throws -> Int32 {
+        let text = try String(contentsOfFile: folder + "/data/postmaster.pid", encoding: .utf8)
+        guard let number = text.split(separator: "\n").first.flatMap({ Int32($0) }) else {
+            throw Failure(description: "postmaster.pid has no number")
+        }
+        return number
+    }
+
+    /// What `store.url` is for one of its databases.
+    func url(of database: String, user: String = "postgres") -> String {
+        "postgresql://\(user)@/\(database)?host=\(folder.replacing("/", with: "%2F"))"
+    }
+
+    func session(to database: String, user: String = "postgres") throws(PostgresError) -> BlockingSession {
+        let target = try ConnectionTarget(url: url(of: database, user: user)) { nil }
+        return try BlockingSession(
+            connectingWith: target.parameters(for: target.hosts[0], unanswered: 10),
+            until: .now + Nanoseconds(.seconds(10)))
+    }
+}
+#endif

@@ -1,0 +1,99 @@
+#if PostgreSQL
+import Synchronization
+import System
+
+@testable import PostgresStore
+
+/// A database of a test's own, with the tables of the present schema and nothing in them.
+///
+/// It is removed some time after this object, when nobody is connected to it any more.
+///
+/// Any thread.
+final class TestDatabase: Sendable {
+    let cluster: TestCluster
+    let name: String
+
+    private static let numbers = Atomic<Int>(0)
+    /// Databases of tests that are over.
+    private static let left = Mutex<Set<String>>([])
+    private static let template = Result { try makeTemplate() }
+
+    /// - Parameter isEmpty: Whether it has not even tables.
+    init(isEmpty: Bool = false) throws {
+        cluster = try TestCluster.shared()
+        try Self.dropLeftDatabases(on: cluster)
+        name = "test_\(Self.numbers.add(1, ordering: .relaxed).newValue)"
+        try Self.create(name, like: isEmpty ? "template0" : Self.template.get(), on: cluster)
+    }
+
+    deinit {
+        Self.left.withLock { _ = $0.insert(name) }
+    }
+
+    /// What `store.url` is for it.
+    var url: String { cluster.url(of: name) }
+
+    /// What `store.url` is for another role.
+    func url(user: String) -> String { cluster.url(of: name, user: user) }
+
+    func session(user: String = "postgres") throws -> BlockingSession { try cluster.session(to: name, user: user) }
+
+    /// Runs statements in the database, one after the other on one connection.
+    ///
+    /// - Returns: The rows of the last one. Values that are no text must be cast to it: `SELECT version::text FROM token`.
+    @discardableResult
+    func sql(_ statements: String...) throws -> [[String?]] {
+        let session = try session()
+        var rows: [[String?]] = []
+        for statement in statements {
+            rows = try session.run(statement, until: Self.deadline) { (result) throws(PostgresError) in
+                (0..<result.rowCount).map { row in
+                    (0..<result.columnCount).map { result.isNull(row, $0) ? nil : result.text(row, $0) }
+                }
+            }
+        }
+        return rows
+    }
+
+    /// The first value of a statement's first row, a number.
+    func number(_ statement: String) throws -> Int64? {
+        try session().run(statement, until: Self.deadline) { (result) throws(PostgresError) in
+            result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
+        }
+    }
+
+    static var deadline: MonotonicTime { .now + Nanoseconds(.seconds(60)) }
+
+    private static func run(_ statement: String, on cluster: TestCluster) throws {
+        try cluster.session(to: "postgres").run(statement, until: deadline)
+    }
+
+    private static func create(_ name: String, like template: String, on cluster: TestCluster) throws {
+        try run("CREATE DATABASE \(name) TEMPLATE \(template)", on: cluster)
+    }
+
+    /// Drops those without connections: the others would hold this up, and a store that is being closed may still use one.
+    private static func dropLeftDatabases(on cluster: TestCluster) throws {
+        let names = left.withLock(\.self)
+        guard !names.isEmpty else { return }
+        let session = try cluster.session(to: "postgres")
+        let used = try session.run("SELECT DISTINCT datname::text FROM pg_stat_activity", until: deadline) {
+            (result) throws(PostgresError) in Set((0..<result.rowCount).map { result.text($0, 0) })
+        }
+        for name in names.subtracting(used) where left.withLock({ $0.remove(name) }) != nil {
+            try session.run("DROP DATABASE \(name) WITH (FORCE)", until: deadline)
+        }
+    }
+
+    /// Makes the database that those of the tests are copies of.
+    private static func makeTemplate() throws -> String {
+        let (cluster, name) = (try TestCluster.shared(), "migrated")
+        try create(name, like: "template0", on: cluster)
+        let session = try cluster.session(to: name)
+        for migration in Migration.all {
+            for step in migration.expanding { try session.run(step.sql, until: deadline) }
+        }
+        return name
+    }
+}
+#endif

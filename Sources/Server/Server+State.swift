@@ -1,4 +1,5 @@
 package import EventLoop
+internal import FoundationEssentials
 package import Settings
 internal import Synchronization
 internal import TokenService
@@ -44,6 +45,9 @@ extension Server {
                 let only a proxy that speaks HTTPS reach it, over a network that you trust
                 """
             )
+        }
+        if let weakness = settingsInForce.storeURL?.weakEncryption(ProcessInfo.processInfo.environment) {
+            warnings.append("\(weakness); \(weakness.advice)")
         }
         if settingsInForce.https.mode == .off {
             warnings.append("https.mode is off: tokens are accepted and given over plain HTTP")

@@ -148,7 +148,7 @@ package final class Server: Sendable {
     private func announce(_ version: String, _ administration: some Administration) {
         let addresses = listenerNames.joined(separator: " ")
         let administrationAddresses = administration.listenerNames.joined(separator: ", ")
-        if settings.store.isPreloaded { store.preloader?.preload() }
+        if settings.store.isPreloaded { preload() }
         logger.info(
             """
             token-cache \(version) serves on \(addresses)\
@@ -160,6 +160,14 @@ package final class Server: Sendable {
             logger.warning("\(warning)")
         }
         notifier.send(.ready, .status("serves on \(addresses)"))
+    }
+
+    private func preload() {
+        guard let preloader = store.preloader else {
+            logger.info("\(StoreCapability.preloading.absence)")
+            return
+        }
+        preloader.preload()
     }
 
     private static func startThread(_ name: String, of loop: EventLoop) {

@@ -9,4 +9,7 @@ extension Settings {
     package var auditKeyPath: String {
         audit.keyFile.isEmpty ? dataDirectoryPath + "/" + RunningKey.standardName : audit.keyFile
     }
+
+    /// The database of `store.url`; nil for SQLite.
+    package var storeURL: StoreURL? { store.url.isEmpty ? nil : try? StoreURL(store.url) }
 }

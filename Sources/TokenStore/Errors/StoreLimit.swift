@@ -4,6 +4,8 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     case buffers
     /// Waiting rows take all of `store.queue.max_bytes`.
     case queue(bytes: Int)
+    /// As many requests wait for a database as `store.queue.max_requests` allows.
+    case requests(Int)
     /// One write to the disk has taken longer than `store.queue.max_wait`.
     case stalled(limit: Duration)
     /// The store has not given an outcome within its time limit.
@@ -15,9 +17,11 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
             "requests and answers under way take all the memory that limits.buffers allows; this one was refused"
         case .queue(let bytes):
             """
-            tokens that wait for the disk take the \(bytes) bytes that store.queue.max_bytes allows; \
+            tokens that wait to be written take the \(bytes) bytes that store.queue.max_bytes allows; \
             the token was not stored
             """
+        case .requests(let limit):
+            "\(limit) requests wait for the database, as many as store.queue.max_requests allows; this one was refused at once"
         case .stalled(let limit):
             """
             a write to the disk has taken longer than the \(limit) that store.queue.max_wait allows; \

@@ -46,9 +46,11 @@ final class TestCluster: Sendable {
             server=$!
             trap '' INT TERM HUP
             cat > /dev/null
-            # The second signal is for a server that a test has stopped.
-            kill -QUIT $server; kill -CONT $server
+            # Again and again, as a server that has just been started ignores it; a server that a test has stopped has to go on.
+            (while kill -QUIT $server; do kill -CONT $server; sleep 0.1; done) &
+            again=$!
             wait $server
+            kill $again
             cd /
             rm -rf '\(folder)'
             """

@@ -85,6 +85,10 @@ internal import CPostgres
         String(decoding: bytes(row, column), as: UTF8.self)
     }
 
+    func optionalText(_ row: Int, _ column: Int) -> String? {
+        isNull(row, column) ? nil : text(row, column)
+    }
+
     /// Lends the bytes of a value without copying them.
     func withBytes<Result, Failure: Error>(
         _ row: Int, _ column: Int, _ body: (Span<UInt8>) throws(Failure) -> Result

@@ -48,7 +48,7 @@ final class TestDatabase: Sendable {
         for statement in statements {
             rows = try session.run(statement, until: Self.deadline) { (result) throws(PostgresError) in
                 (0..<result.rowCount).map { row in
-                    (0..<result.columnCount).map { result.isNull(row, $0) ? nil : result.text(row, $0) }
+                    (0..<result.columnCount).map { result.optionalText(row, $0) }
                 }
             }
         }

@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
+#include <sys/timerfd.h>
 
 // Declared by glibc only with _GNU_SOURCE, which must not be defined here: Swift would then see two definitions of fd_set.
 // The address is a struct sockaddr, which the Glibc module defines.
@@ -40,6 +41,17 @@ static inline int clinux_file_identity(
 // prctl is variadic, so that Swift cannot call it.
 static inline int clinux_set_dumpable(int value) {
     return prctl(PR_SET_DUMPABLE, value, 0, 0, 0);
+}
+
+// A descriptor that becomes readable when a time has passed (timerfd_create(2)); -1 on an error.
+static inline int clinux_make_timer(void) {
+    return timerfd_create(1 /* CLOCK_MONOTONIC */, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+// Has such a descriptor become readable once after so many milliseconds; 0 stops it.
+static inline void clinux_set_timer(int descriptor, long milliseconds) {
+    struct itimerspec time = {{0, 0}, {milliseconds / 1000, milliseconds % 1000 * 1000000}};
+    timerfd_settime(descriptor, 0, &time, (struct itimerspec *)0);
 }
 
 // The C library's heaps: mallopt(3), mallinfo(3), malloc_trim(3). Sizes are in bytes.

@@ -15,8 +15,6 @@ package struct PostgresOptions: Sendable {
     package var timeout: Duration
     /// Requests that may wait for the database; further ones fail at once.
     package var requestLimit: Int
-    /// Bytes of tokens that may wait to be written; further writes fail at once.
-    package var queueLimit: Int
     /// What a write must have survived before it is acknowledged.
     package var durability: StoreDurability
     /// The name of this machine, by which operators know this server.
@@ -26,14 +24,13 @@ package struct PostgresOptions: Sendable {
 
     package init(
         url: String, password: @escaping @Sendable () -> SecretText?, connections: Int, timeout: Duration,
-        requestLimit: Int, queueLimit: Int, durability: StoreDurability, serverName: String, softwareVersion: String
+        requestLimit: Int, durability: StoreDurability, serverName: String, softwareVersion: String
     ) {
         self.url = url
         self.password = password
         self.connections = connections
         self.timeout = timeout
         self.requestLimit = requestLimit
-        self.queueLimit = queueLimit
         self.durability = durability
         self.serverName = serverName
         self.softwareVersion = softwareVersion

@@ -70,6 +70,7 @@ extension ConformanceHandle {
     package func find(_ secret: String) async throws -> UserSession? {
         let handle = try opened
         defer { handle.flush() }
+        Task { self.flush() }
         let key = try key(secret)
         let outcome: Result<FoundSession, StoreError> = await withCheckedContinuation { continuation in
             do throws(StoreError) {

@@ -3,6 +3,7 @@ import TokenStore
 /// A handle with a thread of its own, as far as the store can tell: an actor that hands writes over at once.
 package actor ConformanceHandle {
     private var handle: (any StoreHandle)?
+    private var polling: DescriptorPolling?
     /// The numbers of writes, in the order of their outcomes.
     private var finished: [Int] = []
 
@@ -13,7 +14,16 @@ package actor ConformanceHandle {
     }
 
     private func start(_ store: any TokenStore) throws {
-        handle = try store.makeHandle { work in Task { await self.run(work) } }
+        let handle = try store.makeHandle { work in Task { await self.run(work) } }
+        self.handle = handle
+        guard let descriptor = handle.descriptor else { return }
+        polling = DescriptorPolling(descriptor) { [weak self] in await self?.proceed() }
+    }
+
+    /// Has the handle do what its descriptor has announced, as a turn of a loop.
+    private func proceed() {
+        handle?.proceed()
+        handle?.flush()
     }
 
     private func run(_ work: @Sendable () -> Void) {
@@ -29,8 +39,9 @@ package actor ConformanceHandle {
 
     package func fetch(_ id: [UInt8], upTo limit: Int = .max) async throws -> Fetched {
         let handle = try opened
-        // As at the end of a turn: nothing stays open.
+        // As at the end of a turn: what is asked for is sent, and nothing stays open.
         defer { handle.flush() }
+        Task { self.flush() }
         let outcome: Result<Fetched, StoreError> = await withCheckedContinuation { continuation in
             do throws(StoreError) {
                 let found = try handle.fetch(id, upTo: limit) { { continuation.resume(returning: $0) } }

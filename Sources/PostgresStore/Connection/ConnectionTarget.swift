@@ -1,5 +1,6 @@
 #if PostgreSQL
 internal import CPostgres
+internal import Cryptography
 
 /// A parameter of libpq (postgresql.org/docs/current/libpq-connect.html).
 typealias ConnectionParameter = (name: String, value: String)
@@ -29,7 +30,7 @@ struct ConnectionTarget: Sendable {
 
     let hosts: [Host]
     private let url: String
-    private let password: @Sendable () -> String?
+    private let password: @Sendable () -> SecretText?
     private let given: Set<String>
     private let sslMode: String
 
@@ -37,7 +38,7 @@ struct ConnectionTarget: Sendable {
     ///   - url: `postgresql://...`, whose parameters go before the variables `PG*` of the environment.
     ///   - password: Reads the password again each time, as it may be changed; nil if libpq is to look for one in its `passfile`
     ///     or the environment.
-    init(url: String, password: @escaping @Sendable () -> String?) throws(PostgresError) {
+    init(url: String, password: @escaping @Sendable () -> SecretText?) throws(PostgresError) {
         var parsed = try Self.parse(url)
         given = Set(parsed.keys)
         for (name, value) in Self.defaults() where parsed[name] == nil { parsed[name] = value }
@@ -80,7 +81,7 @@ struct ConnectionTarget: Sendable {
         parameters.append(("fallback_application_name", "token-cache"))
         if !given.contains("tcp_user_timeout") { parameters.append(("tcp_user_timeout", "\(unanswered * 1_000)")) }
         if !given.contains("keepalives_idle") { parameters.append(("keepalives_idle", "\(unanswered)")) }
-        if let password = password() { parameters.append(("password", password)) }
+        if let password = password() { parameters.append(("password", password.text)) }
         return parameters
     }
 

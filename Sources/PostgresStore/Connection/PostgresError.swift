@@ -51,6 +51,15 @@ extension StoreFault {
     }
 }
 
+extension StoreFault {
+    /// Of a commit that came with a warning, such as that the wait for the standby was canceled.
+    init(unacknowledged warning: PostgresError) {
+        self.init(
+            "PostgreSQL has committed the write with a warning, so it may not be on a second machine: \(warning)",
+            mayRetry: true)
+    }
+}
+
 extension StoreOpenError {
     init(_ error: PostgresError) {
         self = .store(StoreFault(error))

@@ -1,4 +1,5 @@
 #if PostgreSQL
+internal import CLinux
 internal import Cryptography
 internal import Glibc
 internal import Synchronization

@@ -1,0 +1,199 @@
+#if PostgreSQL
+internal import Dispatch
+internal import Synchronization
+internal import System
+internal import TokenStore
+
+/// Finds the server that takes writes, and makes the connections that handles order.
+///
+/// One thread decides, and each connection is made by a thread of its own, as looking up a name, a handshake and a
+/// password take long. The last primary is asked first, all hosts if it does not answer soon; whichever proves to be the
+/// primary gets the connections. Any thread.
+final class PrimaryFinder: Sendable {
+    /// Why a connection is needed.
+    enum Reason: Sendable {
+        /// There is none yet.
+        case missing
+        /// The one to this server is lost.
+        case lost(ServerIdentity)
+        /// The one to this server does not answer, and is kept until another server is found.
+        case stalled(ServerIdentity)
+    }
+
+    /// A connection that a handle needs.
+    struct Order: Sendable {
+        let reason: Reason
+        /// Takes the connection, on any thread; nil if the reason is `stalled` and no server was found.
+        let deliver: @Sendable (ReadyConnection?) -> Void
+    }
+
+    private enum Event: Sendable {
+        case ordered(Order)
+        case lost(PostgresError)
+        case dialed(host: Int, Result<ReadyConnection, Dial.Refusal>)
+        case closed
+    }
+
+    private let target: ConnectionTarget
+    private let dial: @Sendable (ConnectionTarget.Host) -> Dial
+    private let state: PostgresState
+    private let events = Mutex<[Event]>([])
+    private let arrival = DispatchSemaphore(value: 0)
+    /// The description of the present primary; empty if none is known.
+    private let currentPrimary = Mutex("")
+
+    /// - Parameters:
+    ///   - target: The hosts.
+    ///   - state: Is told of what is found.
+    ///   - dial: Makes what connects to a host.
+    init(
+        _ target: ConnectionTarget, _ state: PostgresState, dial: @escaping @Sendable (ConnectionTarget.Host) -> Dial
+    ) {
+        (self.target, self.state, self.dial) = (target, state, dial)
+    }
+
+    /// Begins to work; to be called once.
+    func start() {
+        NamedThread.start("pg-finder") { self.run() }
+    }
+
+    func order(_ order: Order) { post(.ordered(order)) }
+
+    /// A handle has lost its connection to a server.
+    func noteLost(_ server: ServerIdentity, _ error: PostgresError) { post(.lost(error)) }
+
+    func close() { post(.closed) }
+
+    /// For operators, such as `db1:5432`; empty if none is known.
+    var primary: String { currentPrimary.withLock(\.self) }
+
+    private func post(_ event: Event) {
+        events.withLock { $0.append(event) }
+        arrival.signal()
+    }
+
+    // MARK: - The thread
+
+    /// What the thread knows.
+    private struct Search {
+        var orders: [Order] = []
+        /// Dials under way, and when the next one may begin, by host.
+        var dialing: [Int]
+        var notBefore: [MonotonicTime]
+        /// Why each host was not used at the last attempt; nil before it.
+        var refusals: [Dial.Refusal?]
+        var primary: Int?
+        /// From when on the other hosts are asked as well.
+        var othersFrom = MonotonicTime(nanoseconds: 0)
+        var lastReport = MonotonicTime(nanoseconds: 0)
+        var isLost = false
+    }
+
+    /// How long the last primary is asked alone.
+    private static let headStart = Nanoseconds(.milliseconds(300))
+    private static let dialsAtOnce = 8
+
+    private func run() {
+        let count = target.hosts.count
+        var search = Search(
+            dialing: Array(repeating: 0, count: count),
+            notBefore: Array(repeating: MonotonicTime(nanoseconds: 0), count: count),
+            refusals: Array(repeating: nil, count: count))
+        while true {
+            _ = arrival.wait(timeout: search.orders.isEmpty ? .distantFuture : .now() + .milliseconds(25))
+            let arrived = events.withLock { events in
+                defer { events = [] }
+                return events
+            }
+            for event in arrived {
+                switch event {
+                case .ordered(let order): take(order, &search)
+                case .lost(let error): noteLost(error, &search)
+                case .dialed(let host, let result): take(result, from: host, &search)
+                case .closed: return
+                }
+            }
+            giveUpIfAllRefuse(&search)
+            dialHosts(&search)
+        }
+    }
+
+    private func take(_ order: Order, _ search: inout Search) {
+        let now = MonotonicTime.now
+        if search.orders.isEmpty { search.othersFrom = now + Self.headStart }
+        if case .stalled = order.reason { search.othersFrom = now }
+        search.orders.append(order)
+    }
+
+    private func noteLost(_ error: PostgresError, _ search: inout Search) {
+        // Other connections to it may still work, but all hosts are asked from now on.
+        search.othersFrom = .now
+        guard !search.isLost else { return }
+        search.isLost = true
+        let text = "the connection to PostgreSQL at \(primary) is lost, looking for the primary: \(error)"
+        state.report(.own(StoreNotice(.warning, text)))
+    }
+
+    private func take(_ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, _ search: inout Search) {
+        search.dialing[host] -= 1
+        switch result {
+        case .success(let ready):
+            search.refusals[host] = nil
+            if search.primary != host || search.isLost {
+                let text = "connected to PostgreSQL at \(ready.server.address)"
+                state.report(.own(StoreNotice(.note, text)))
+            }
+            (search.primary, search.isLost) = (host, false)
+            currentPrimary.withLock { $0 = ready.server.address }
+            // Without an order it is closed, as it goes out of scope.
+            guard !search.orders.isEmpty else { return }
+            search.orders.removeFirst().deliver(ready)
+        case .failure(let refusal):
+            search.refusals[host] = refusal
+            if search.primary == host { search.othersFrom = .now }
+            search.notBefore[host] = .now + Nanoseconds(.milliseconds(Int64.random(in: 100...200)))
+            if case .failed(let error) = refusal { state.noteNotFound(error) }
+        }
+    }
+
+    /// Starts the dials that the orders need now.
+    private func dialHosts(_ search: inout Search) {
+        guard !search.orders.isEmpty else { return }
+        let now = MonotonicTime.now
+        for host in target.hosts.indices where search.notBefore[host] <= now {
+            let isLikely = search.primary == host && search.refusals[host] == nil
+            guard isLikely || search.primary == nil || search.othersFrom <= now else { continue }
+            // Of a host that is not known to be the primary, one connection is enough to find out.
+            let most = isLikely ? min(search.orders.count, Self.dialsAtOnce) : 1
+            while search.dialing[host] < most {
+                search.dialing[host] += 1
+                let dial = dial(target.hosts[host])
+                NamedThread.start("pg-dial") { self.post(.dialed(host: host, dial.run())) }
+            }
+        }
+    }
+
+    /// Tells operators, and those who still have a connection, when no host is a primary.
+    private func giveUpIfAllRefuse(_ search: inout Search) {
+        guard !search.orders.isEmpty, search.refusals.allSatisfy({ $0 != nil }) else { return }
+        let now = MonotonicTime.now
+        if (now - search.lastReport).count > Nanoseconds(.seconds(30)).count {
+            search.lastReport = now
+            let reasons = zip(target.hosts, search.refusals).map { host, refusal in
+                switch refusal {
+                case .standby?: "\(host) is a standby"
+                case .failed(let error)?: "\(host): \(error)"
+                case nil: "\(host)"
+                }
+            }
+            let text = "no primary of PostgreSQL was found, trying again: \(reasons.joined(separator: "; "))"
+            state.report(.own(StoreNotice(.fault, text)))
+        }
+        let stalled = search.orders.filter { if case .stalled = $0.reason { true } else { false } }
+        search.orders.removeAll { if case .stalled = $0.reason { true } else { false } }
+        for order in stalled { order.deliver(nil) }
+        // Each is asked once more before the next report.
+        search.refusals = search.refusals.map { _ in nil }
+    }
+}
+#endif

@@ -1,0 +1,27 @@
+#if PostgreSQL
+internal import System
+
+/// A place of a handle for a connection: the one that is there, what waits to be sent on it, and the search for another one.
+///
+/// Belongs to its handle's thread.
+final class ConnectionSlot {
+    /// Nil while there is no connection.
+    var pipeline: Pipeline?
+    /// Operations that wait to be sent.
+    var queue: [Operation] = []
+    /// Groups that were answered, and wait for a proof that the server was still the primary then.
+    var held: [(group: Pipeline.Group, answeredAt: MonotonicTime)] = []
+    /// Whether a connection was ordered that has not been delivered.
+    var isOrdered = false
+
+    var isIdle: Bool { queue.isEmpty && held.isEmpty && pipeline?.groups.isEmpty != false }
+
+    /// Takes out what was sent or held, to be sent again.
+    func takeUnfinished() -> [Operation] {
+        let sent = pipeline?.groups.flatMap(\.operations) ?? []
+        let waiting = held.flatMap(\.group.operations)
+        held = []
+        return waiting + sent
+    }
+}
+#endif

@@ -1,0 +1,62 @@
+#if PostgreSQL
+internal import System
+internal import TokenStore
+
+/// Reads one token, for all who asked for it before the statement was sent.
+final class FetchOperation: Operation {
+    let key: [UInt8]
+    let limit: Int
+    private var completions: [StoreHandle.FetchCompletion] = []
+    private var found: Result<Fetched, StoreError>?
+    private(set) var isSent = false
+    /// Reads it again, for those who asked after this one was sent: they must not see what was there before they asked.
+    var successor: FetchOperation?
+
+    init(_ key: [UInt8], upTo limit: Int, bytes: Int, deadline: MonotonicTime, rows: RowAccess) {
+        self.key = key
+        self.limit = limit
+        super.init(bytes: bytes, deadline: deadline, rows: rows)
+    }
+
+    override var isWrite: Bool { false }
+
+    /// How many wait for the answer.
+    var waiting: Int { completions.count }
+
+    func join(_ completion: @escaping StoreHandle.FetchCompletion) {
+        completions.append(completion)
+    }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        isSent = true
+        rows.parameters.removeAll()
+        rows.parameters.append(key)
+        // A little more, as the value of a sealed row is longer than its token info.
+        rows.parameters.append(Int64(clamping: limit))
+        try Statement.fetch.send(on: connection, rows)
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        do throws(StoreError) {
+            found = .success(try rows.opened(result, key: key, limit: limit))
+        } catch {
+            found = .failure(error)
+        }
+    }
+
+    override func finish() -> Outcome {
+        complete(found ?? .failure(.read(StoreFault("PostgreSQL has sent no row and no error"))))
+        return .done
+    }
+
+    override func fail(_ error: StoreError) {
+        complete(.failure(error))
+    }
+
+    private func complete(_ outcome: Result<Fetched, StoreError>) {
+        let completions = self.completions
+        self.completions = []
+        for completion in completions { completion(outcome) }
+    }
+}
+#endif

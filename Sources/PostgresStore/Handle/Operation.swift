@@ -1,0 +1,67 @@
+#if PostgreSQL
+internal import System
+internal import TokenStore
+
+/// Something that a handle asks the database for, as one statement or a few that belong together.
+///
+/// It is sent, takes an answer for each of its statements, and is told when their transaction was committed. It may be sent
+/// again, on another connection, at any point before that. Belongs to its handle's thread.
+class Operation {
+    /// Bytes of memory that it takes while it waits.
+    let bytes: Int
+    /// When it is given up.
+    let deadline: MonotonicTime
+    let rows: RowAccess
+    /// Whether it was sent on a connection that was lost before the answer: it may have been carried out, or be so yet.
+    var mayHaveLanded = false
+    /// Grows with each operation of a handle; 0 until it is gathered.
+    var number: UInt64 = 0
+
+    init(bytes: Int, deadline: MonotonicTime, rows: RowAccess) {
+        (self.bytes, self.deadline, self.rows) = (bytes, deadline, rows)
+    }
+
+    /// Whether it changes something.
+    var isWrite: Bool { true }
+
+    /// By which the operations of a transaction are ordered: if all transactions lock their rows in the same order, none waits
+    /// for one that waits for it.
+    var lockOrder: [UInt8] { [] }
+
+    /// How many statements it sends.
+    var statementCount: Int { 1 }
+
+    /// Sends the statements.
+    func send(on connection: PostgresConnection) throws(PostgresError) {
+        preconditionFailure("each operation has its statements")
+    }
+
+    /// Takes the answer to a statement, which its transaction may still take back.
+    func take(_ result: borrowing QueryResult, of statement: Int) {}
+
+    /// What follows when the statements were committed.
+    enum Outcome {
+        /// The completion was called.
+        case done
+        /// It has further statements.
+        case goesOn
+    }
+
+    /// The statements were committed, and what they have read counts.
+    func finish() -> Outcome { .done }
+
+    /// Calls the completion with an error.
+    func fail(_ error: StoreError) {}
+
+    /// The error when the time is over.
+    final func timeOut(after limit: Duration) {
+        fail(.overloaded(.unanswered(limit: limit)))
+    }
+}
+
+extension Statement {
+    func send(on connection: PostgresConnection, _ rows: RowAccess) throws(PostgresError) {
+        try connection.send(name, rows.parameters)
+    }
+}
+#endif

@@ -1,0 +1,123 @@
+#if PostgreSQL
+internal import System
+
+/// The operations on a connection: in groups, each of which is one transaction.
+///
+/// Belongs to its handle's thread.
+final class Pipeline {
+    let ready: ReadyConnection
+    private(set) var groups: [Group] = []
+    /// When the last commit began that has proven the server to be the primary.
+    private(set) var provenAt: MonotonicTime
+    /// Whether the socket is announced when it can be written to.
+    var awaitsWriting = false
+
+    /// Operations that were sent before one Sync.
+    struct Group {
+        var operations: [Operation]
+        let sentAt: MonotonicTime
+        let isFence: Bool
+        /// The statement whose answer comes next: the number of its operation, and its own number there.
+        fileprivate var operation = 0
+        fileprivate var statement = 0
+        /// The first error, and the operation that it came from; `operations.count` if it came from the commit.
+        fileprivate(set) var failure: (operation: Int, error: PostgresError)?
+        /// A warning came with the commit.
+        fileprivate(set) var warning: PostgresError?
+
+        /// Whether a statement has changed a row.
+        fileprivate(set) var hasWritten = false
+
+        var isWrite: Bool { operations.contains(where: \.isWrite) }
+    }
+
+    init(_ ready: ReadyConnection) {
+        self.ready = ready
+        provenAt = ready.provenAt
+    }
+
+    var connection: PostgresConnection { ready.connection }
+
+    /// When the oldest group without an answer was sent; nil if there is none.
+    var waitingSince: MonotonicTime? { groups.first?.sentAt }
+
+    var hasFence: Bool { groups.contains(where: \.isFence) }
+
+    /// Statements that wait for an answer.
+    var statementCount: Int { groups.reduce(0) { $0 + $1.operations.count } }
+
+    /// Sends operations as one transaction; `flush` must follow.
+    ///
+    /// If this throws, the operations are in `groups` nevertheless, as some may have been sent.
+    func send(_ operations: [Operation], at now: MonotonicTime) throws(PostgresError) {
+        groups.append(Group(operations: operations, sentAt: now, isFence: false))
+        for operation in operations { try operation.send(on: connection) }
+        try connection.sendSync()
+    }
+
+    /// Sends a commit that proves the server to be the primary.
+    func sendFence(at now: MonotonicTime) throws(PostgresError) {
+        groups.append(Group(operations: [], sentAt: now, isFence: true))
+        try connection.send(Fence.name, Parameters())
+        try connection.sendSync()
+    }
+
+    /// Takes what has arrived.
+    ///
+    /// - Parameter ended: The groups whose transactions have ended are appended, also before an error.
+    func receive(_ ended: inout [Group]) throws(PostgresError) {
+        try connection.receive()
+        while !groups.isEmpty, !connection.isBusy {
+            guard let result = connection.nextResult() else {
+                // The end of a statement's answer.
+                advance()
+                continue
+            }
+            switch result.kind {
+            case .rows, .done:
+                take(result)
+            case .skipped: break
+            case .failed(let error):
+                if connection.isLost { throw error }
+                if groups[0].failure == nil { groups[0].failure = (groups[0].operation, error) }
+            case .synchronized:
+                groups[0].warning = connection.takeWarning()
+                ended.append(groups.removeFirst())
+                if let last = ended.last, last.isFence, last.failure == nil, last.warning == nil {
+                    provenAt = max(provenAt, last.sentAt)
+                }
+            }
+        }
+        if connection.isLost { throw .connection("PostgreSQL has closed the connection") }
+    }
+
+    private func take(_ result: borrowing QueryResult) {
+        let (operation, statement) = (groups[0].operation, groups[0].statement)
+        guard operation < groups[0].operations.count else { return }
+        groups[0].operations[operation].take(result, of: statement)
+        // A commit that has written something was acknowledged by the standbys; one that has not, did not ask them.
+        if case .done = result.kind, result.changedCount > 0 { groups[0].hasWritten = true }
+    }
+
+    private func advance() {
+        let (operation, statement) = (groups[0].operation, groups[0].statement + 1)
+        guard operation < groups[0].operations.count else { return }
+        if statement < groups[0].operations[operation].statementCount {
+            groups[0].statement = statement
+        } else {
+            (groups[0].operation, groups[0].statement) = (operation + 1, 0)
+        }
+    }
+
+    /// Whether what a group has found is as current as it has to be.
+    ///
+    /// - Parameters:
+    ///   - group: One without a failure.
+    ///   - answeredAt: When its answer came.
+    func isProven(_ group: borrowing Group, answeredAt: MonotonicTime) -> Bool {
+        if !ready.needsProof || group.hasWritten || provenAt >= answeredAt { return true }
+        let (lateness, age) = (answeredAt - group.sentAt, group.sentAt - provenAt)
+        return lateness.count <= Fence.lateness.count && age.count <= Fence.validity.count
+    }
+}
+#endif

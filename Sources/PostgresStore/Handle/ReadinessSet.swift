@@ -1,0 +1,90 @@
+#if PostgreSQL
+internal import CLinux
+internal import Glibc
+internal import System
+
+/// The sockets that a handle waits for, and a timer: together one descriptor, which is readable when any of them is ready.
+///
+/// An epoll instance in its level-triggered form (epoll(7)): libpq does not say whether it has read everything, so a socket is
+/// announced as long as there is something to read. Used by one thread at a time.
+@safe final class ReadinessSet {
+    private let epoll: FileDescriptor
+    private let timer: FileDescriptor
+    private var isTimerSet = false
+
+    private static let timerTag = UInt64.max
+
+    init() throws(SystemError) {
+        let epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
+        guard epoll >= 0 else { throw SystemError.last("epoll_create1") }
+        self.epoll = FileDescriptor(owning: epoll)
+        let timer = clinux_make_timer()
+        guard timer >= 0 else { throw SystemError.last("timerfd_create") }
+        self.timer = FileDescriptor(owning: timer)
+        try control(EPOLL_CTL_ADD, timer, CLINUX_EPOLLIN, Self.timerTag)
+    }
+
+    var descriptor: Int32 { epoll.number }
+
+    /// What is ready, by the sockets' tags.
+    struct Ready {
+        var tags: [UInt64] = []
+        var isTimeUp = false
+    }
+
+    /// What is ready now.
+    func take() -> Ready {
+        var ready = Ready()
+        let most = 16
+        // epoll_event imports as a type that may hold a pointer; only its 64-bit number is used here.
+        unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: most) { events in
+            let count = unsafe epoll_wait(epoll.number, events.baseAddress, Int32(most), 0)
+            for index in 0..<max(0, Int(count)) {
+                let tag = unsafe events[index].data.u64
+                if tag == Self.timerTag { ready.isTimeUp = true } else { ready.tags.append(tag) }
+            }
+        }
+        if ready.isTimeUp {
+            var expirations: UInt64 = 0
+            _ = unsafe read(timer.number, &expirations, MemoryLayout<UInt64>.size)
+            isTimerSet = false
+        }
+        return ready
+    }
+
+    /// Has the timer announce itself once, unless that is under way already.
+    func setTimer(milliseconds: Int) {
+        guard !isTimerSet else { return }
+        isTimerSet = true
+        clinux_set_timer(timer.number, milliseconds)
+    }
+
+    // MARK: - Sockets
+
+    /// - Parameter tag: Not the largest number.
+    func add(_ socket: Int32, tag: UInt64) throws(SystemError) {
+        try control(EPOLL_CTL_ADD, socket, CLINUX_EPOLLIN, tag)
+    }
+
+    /// Whether the socket is announced when it can be written to as well.
+    func change(_ socket: Int32, tag: UInt64, isForWriting: Bool) throws(SystemError) {
+        try control(EPOLL_CTL_MOD, socket, isForWriting ? CLINUX_EPOLLIN | CLINUX_EPOLLOUT : CLINUX_EPOLLIN, tag)
+    }
+
+    /// To be called before the socket is closed.
+    func remove(_ socket: Int32) {
+        try? control(EPOLL_CTL_DEL, socket, 0, 0)
+    }
+
+    private func control(
+        _ operation: Int32, _ descriptor: Int32, _ events: UInt32, _ tag: UInt64
+    ) throws(SystemError) {
+        var event = unsafe epoll_event()
+        unsafe event.events = events
+        unsafe event.data.u64 = tag
+        guard unsafe epoll_ctl(epoll.number, operation, descriptor, &event) == 0 else {
+            throw SystemError.last("epoll_ctl")
+        }
+    }
+}
+#endif

@@ -1,0 +1,70 @@
+#if PostgreSQL
+internal import Cryptography
+internal import Glibc
+internal import Synchronization
+internal import TokenStore
+
+/// What operations need to make and to open rows; one for each handle, on its thread.
+final class RowAccess {
+    let state: PostgresState
+    var coder: RowCoder
+    /// Reused by all statements.
+    var parameters = Parameters()
+
+    init(_ state: PostgresState) {
+        self.state = state
+        coder = RowCoder(state.sealing)
+    }
+
+    /// Seconds since 1970.
+    var unixTime: Int64 { Int64(time(nil)) }
+
+    /// The earliest times that have not expired: of the writing, and of a token's own expiration.
+    var horizon: (written: Int64, expired: Int64) {
+        let horizon = state.retention.horizon(at: unixTime)
+        return (horizon?.written ?? .min, horizon?.expired ?? .min)
+    }
+
+    /// Opens what `fetch` has found.
+    func opened(_ result: borrowing QueryResult, key: [UInt8], limit: Int) throws(StoreError) -> Fetched {
+        guard result.rowCount > 0 else { return .nothing }
+        let version = TokenVersion(rawValue: result.integer(0, 0))
+        state.versions.note(version)
+        let times = RowTimes(writtenAt: result.integer(0, 1), expiresAt: result.optionalInteger(0, 2))
+        let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
+        guard deadline > unixTime else { return .nothing }
+        if result.isNull(0, 5) { return .longer }
+        let keyNumber = Int(result.integer(0, 3))
+        var tokenInfo: [UInt8] = []
+        do throws(SealingError) {
+            try result.withBytes(0, 5) { (value) throws(SealingError) in
+                try coder.appendTokenInfo(of: value, keyNumber: keyNumber, key: key, times: times, to: &tokenInfo)
+            }
+        } catch {
+            state.metrics.unreadableReads.add(1, ordering: .relaxed)
+            throw .sealing(error)
+        }
+        return .found(tokenInfo, until: deadline, version: version)
+    }
+
+    /// Opens the row of a session.
+    func opened(_ row: StoredSession) throws(StoreError) -> OpenedSession {
+        do throws(SealingError) {
+            return try coder.open(row)
+        } catch {
+            state.metrics.unreadableReads.add(1, ordering: .relaxed)
+            throw .sealing(error)
+        }
+    }
+}
+
+extension StoredSession {
+    /// Reads a row of a statement that selects all columns in their order.
+    init(_ result: borrowing QueryResult, row: Int) {
+        self.init(
+            key: result.bytes(row, 0), id: result.bytes(row, 1), userKey: result.bytes(row, 2),
+            keyNumber: Int(result.integer(row, 3)), user: result.bytes(row, 8), createdAt: result.integer(row, 4),
+            expiresAt: result.integer(row, 5), usedAt: result.integer(row, 6), number: result.integer(row, 7))
+    }
+}
+#endif

@@ -1,0 +1,258 @@
+#if PostgreSQL
+internal import System
+internal import TokenStore
+
+/// Looks for a session by its key.
+final class FindSessionOperation: Operation {
+    private let key: SessionKey
+    private let rowKey: [UInt8]
+    private let completion: StoreHandle.SessionCompletion
+    private var found: Result<FoundSession, StoreError> = .success(.nothing)
+
+    init(
+        _ key: SessionKey, rowKey: [UInt8], deadline: MonotonicTime, rows: RowAccess,
+        completion: @escaping StoreHandle.SessionCompletion
+    ) {
+        (self.key, self.rowKey, self.completion) = (key, rowKey, completion)
+        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+    }
+
+    override var isWrite: Bool { false }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        rows.parameters.removeAll()
+        rows.parameters.append(rowKey)
+        rows.parameters.append(rows.unixTime)
+        try Statement.findSession.send(on: connection, rows)
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        found = .success(.nothing)
+        guard result.rowCount > 0 else { return }
+        let row = StoredSession(result, row: 0)
+        do throws(StoreError) {
+            let opened = try rows.opened(row)
+            // A row that is found by the hash of another key was tampered with.
+            guard opened.key == key else { throw .sealing(.tampered(keyNumber: row.keyNumber)) }
+            found = .success(.found(opened.session))
+        } catch {
+            found = .failure(error)
+        }
+    }
+
+    override func finish() -> Outcome {
+        completion(found)
+        return .done
+    }
+
+    override func fail(_ error: StoreError) { completion(.failure(error)) }
+}
+
+/// Reads the sessions of a user.
+final class ListSessionsOperation: Operation {
+    private let userKey: [UInt8]
+    private let completion: (Result<[UserSession], StoreError>) -> Void
+    private var found: Result<[UserSession], StoreError> = .success([])
+
+    init(
+        of userKey: [UInt8], deadline: MonotonicTime, rows: RowAccess,
+        completion: @escaping (Result<[UserSession], StoreError>) -> Void
+    ) {
+        (self.userKey, self.completion) = (userKey, completion)
+        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+    }
+
+    override var isWrite: Bool { false }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        rows.parameters.removeAll()
+        rows.parameters.append(userKey)
+        rows.parameters.append(rows.unixTime)
+        try Statement.listSessions.send(on: connection, rows)
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        var sessions: [UserSession] = []
+        do throws(StoreError) {
+            for row in 0..<result.rowCount {
+                sessions.append(try rows.opened(StoredSession(result, row: row)).session)
+            }
+            found = .success(sessions)
+        } catch {
+            found = .failure(error)
+        }
+    }
+
+    override func finish() -> Outcome {
+        completion(found)
+        return .done
+    }
+
+    override func fail(_ error: StoreError) { completion(.failure(error)) }
+}
+
+/// Stores a session, and ends the oldest ones of its user beyond a number.
+final class CreateSessionOperation: Operation {
+    private let row: SessionRow
+    private let perUser: Int
+    private let sessionNumber: Int64
+    private let completion: (Result<CreatedSession, StoreError>) -> Void
+    private var ended = 0
+
+    init(
+        _ row: SessionRow, perUser: Int, deadline: MonotonicTime, rows: RowAccess,
+        completion: @escaping (Result<CreatedSession, StoreError>) -> Void
+    ) {
+        (self.row, self.perUser, self.completion) = (row, perUser, completion)
+        sessionNumber = rows.state.versions.next().rawValue
+        super.init(bytes: Self.waitingBytes + row.user.count, deadline: deadline, rows: rows)
+    }
+
+    override var lockOrder: [UInt8] { row.userKey }
+    override var statementCount: Int { 2 }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        rows.parameters.removeAll()
+        rows.parameters.append(row.key)
+        rows.parameters.append(row.id.bytes)
+        rows.parameters.append(row.userKey)
+        rows.parameters.append(Int64(row.keyNumber))
+        rows.parameters.append(row.createdAt)
+        rows.parameters.append(row.expiresAt)
+        rows.parameters.append(row.usedAt)
+        rows.parameters.append(sessionNumber)
+        rows.parameters.append(row.user)
+        try Statement.createSession.send(on: connection, rows)
+        rows.parameters.removeAll()
+        rows.parameters.append(row.userKey)
+        rows.parameters.append(Int64(max(1, perUser)))
+        try Statement.trimSessions.send(on: connection, rows)
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        if statement == 1 { ended = result.changedCount }
+    }
+
+    override func finish() -> Outcome {
+        completion(.success(CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: ended)))
+        return .done
+    }
+
+    override func fail(_ error: StoreError) { completion(.failure(error)) }
+}
+
+/// Ends a session.
+final class EndSessionOperation: Operation {
+    private let id: SessionID
+    private let completion: (Result<EndedSession?, StoreError>) -> Void
+    private var ended: EndedSession?
+
+    init(
+        _ id: SessionID, deadline: MonotonicTime, rows: RowAccess,
+        completion: @escaping (Result<EndedSession?, StoreError>) -> Void
+    ) {
+        (self.id, self.completion) = (id, completion)
+        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+    }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        rows.parameters.removeAll()
+        rows.parameters.append(id.bytes)
+        try Statement.endSession.send(on: connection, rows)
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        // A row that does not open ends all the same.
+        ended =
+            result.rowCount == 0
+            ? nil : EndedSession(id: id, user: try? rows.opened(StoredSession(result, row: 0)).session.user)
+    }
+
+    override func finish() -> Outcome {
+        completion(.success(ended))
+        return .done
+    }
+
+    override func fail(_ error: StoreError) { completion(.failure(error)) }
+}
+
+/// Ends all sessions of a user, and erases its token if that is asked for.
+final class EraseOperation: Operation {
+    private let userKey: [UInt8]
+    private let erasesToken: Bool
+    private let version: TokenVersion
+    private let completion: (Result<Erasure, StoreError>) -> Void
+    private var erasure = Erasure(hadToken: false, sessions: 0)
+
+    init(
+        _ userKey: [UInt8], erasesToken: Bool, deadline: MonotonicTime, rows: RowAccess,
+        completion: @escaping (Result<Erasure, StoreError>) -> Void
+    ) {
+        (self.userKey, self.erasesToken, self.completion) = (userKey, erasesToken, completion)
+        version = rows.state.versions.next()
+        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+    }
+
+    override var lockOrder: [UInt8] { userKey }
+    override var statementCount: Int { erasesToken ? 3 : 1 }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        rows.parameters.removeAll()
+        rows.parameters.append(userKey)
+        try Statement.endSessions.send(on: connection, rows)
+        guard erasesToken else { return }
+        // Whether there was a token is asked for, as an update does not tell what it has replaced.
+        rows.parameters.append(Int64.min)
+        rows.parameters.append(Int64.min)
+        rows.parameters.append(nil as [UInt8]?)
+        rows.parameters.append(Int64.max)
+        try Statement.examine.send(on: connection, rows)
+        rows.parameters.removeAll()
+        rows.parameters.append(userKey)
+        rows.parameters.append(version.rawValue)
+        rows.parameters.append(rows.unixTime)
+        try Statement.eraseToken.send(on: connection, rows)
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        switch statement {
+        // What an attempt before has done counts as well.
+        case 0: erasure.sessions = max(erasure.sessions, result.changedCount)
+        case 1: erasure.hadToken = erasure.hadToken || (result.rowCount > 0 && result.integer(0, 3) != 0)
+        default: break
+        }
+    }
+
+    override func finish() -> Outcome {
+        completion(.success(erasure))
+        return .done
+    }
+
+    override func fail(_ error: StoreError) { completion(.failure(error)) }
+}
+
+/// Notes that a session was used; nobody waits for it.
+final class NoteUseOperation: Operation {
+    private let key: [UInt8]
+    private let usedAt: Int64
+
+    init(of key: [UInt8], at usedAt: Int64, deadline: MonotonicTime, rows: RowAccess) {
+        (self.key, self.usedAt) = (key, usedAt)
+        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+    }
+
+    override var lockOrder: [UInt8] { key }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        rows.parameters.removeAll()
+        rows.parameters.append(key)
+        rows.parameters.append(usedAt)
+        try Statement.noteUse.send(on: connection, rows)
+    }
+}
+
+extension Operation {
+    /// Bytes of memory that an operation takes while it waits, besides what it holds of the request.
+    static var waitingBytes: Int { 512 }
+}
+#endif

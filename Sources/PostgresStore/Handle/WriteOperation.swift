@@ -1,0 +1,199 @@
+#if PostgreSQL
+internal import Synchronization
+internal import System
+internal import TokenStore
+
+/// Stores or removes a token.
+///
+/// If the statement has found no row that it may change, another one asks why: the condition does not hold, or a later version is
+/// there, as servers have different clocks. In the second case the write is repeated with a still later version, unless an
+/// earlier attempt may have been carried out: then nobody can tell whether it was, and what it wrote was replaced since.
+final class WriteOperation: Operation {
+    /// What is written.
+    enum Change {
+        case store(Row, completion: (Result<TokenVersion, StoreError>) -> Void)
+        case remove(key: [UInt8], completion: (Result<Bool, StoreError>) -> Void)
+    }
+
+    private let change: Change
+    private let match: WriteCondition.Match
+    /// The key of the row of a session that must be there.
+    private let session: [UInt8]?
+    private var version: TokenVersion
+    /// Whether the next statement is the one that asks why nothing was changed.
+    private var isExamining = false
+    private var changedCount = 0
+    private var found = Examination()
+
+    /// What is there instead of what the write was made for.
+    private struct Examination {
+        var version: TokenVersion?
+        var isLive = false
+        var hasSession = true
+    }
+
+    init(
+        _ change: Change, if match: WriteCondition.Match, session: [UInt8]?, bytes: Int, deadline: MonotonicTime,
+        rows: RowAccess
+    ) {
+        self.change = change
+        self.match = match
+        self.session = session
+        version = rows.state.versions.next()
+        super.init(bytes: bytes, deadline: deadline, rows: rows)
+    }
+
+    override var lockOrder: [UInt8] { key }
+
+    private var key: [UInt8] {
+        switch change {
+        case .store(let row, _): row.key.bytes
+        case .remove(let key, _): key
+        }
+    }
+
+    private var statement: Statement {
+        switch (change, match) {
+        case (.remove, _): .remove
+        case (.store, .any): session == nil ? .store : .storeIf
+        case (.store, .missing), (.store, .noneOf): .storeIf
+        case (.store, .exists), (.store, .oneOf): .replaceIf
+        }
+    }
+
+    // MARK: - Statements
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        rows.parameters.removeAll()
+        if isExamining {
+            let horizon = rows.horizon
+            rows.parameters.append(key)
+            rows.parameters.append(horizon.written)
+            rows.parameters.append(horizon.expired)
+            rows.parameters.append(session)
+            rows.parameters.append(rows.unixTime)
+            return try Statement.examine.send(on: connection, rows)
+        }
+        switch change {
+        case .store(let row, _):
+            rows.parameters.append(row.key.bytes)
+            rows.parameters.append(version.rawValue)
+            rows.parameters.append(row.times.writtenAt)
+            rows.parameters.append(row.times.expiresAt)
+            rows.parameters.append(Int64(row.keyNumber))
+            rows.parameters.append(row.value)
+        case .remove(let key, _):
+            rows.parameters.append(key)
+            rows.parameters.append(version.rawValue)
+            rows.parameters.append(rows.unixTime)
+            rows.parameters.append(nil as Int64?)
+            rows.parameters.append(0 as Int64)
+            rows.parameters.append(nil as [UInt8]?)
+        }
+        let statement = statement
+        if statement != .store { appendCondition() }
+        try statement.send(on: connection, rows)
+    }
+
+    private func appendCondition() {
+        let (kind, versions) = match.parameters
+        let horizon = rows.horizon
+        rows.parameters.append(kind)
+        rows.parameters.append(versions)
+        rows.parameters.append(horizon.written)
+        rows.parameters.append(horizon.expired)
+        rows.parameters.append(session)
+        rows.parameters.append(rows.unixTime)
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        guard isExamining else {
+            changedCount = result.changedCount
+            return
+        }
+        guard result.rowCount > 0 else { return }
+        found = Examination(
+            version: result.optionalInteger(0, 0).map(TokenVersion.init(rawValue:)),
+            isLive: result.integer(0, 1) != 0, hasSession: result.integer(0, 2) != 0)
+    }
+
+    // MARK: - The outcome
+
+    override func finish() -> Outcome {
+        if isExamining { return judge() }
+        guard changedCount == 0 else {
+            succeed()
+            return .done
+        }
+        isExamining = true
+        return .goesOn
+    }
+
+    /// Decides by what was found what comes next.
+    private func judge() -> Outcome {
+        isExamining = false
+        if let seen = found.version { rows.state.versions.note(seen) }
+        if !found.hasSession {
+            fail(.sessionEnded)
+        } else if let seen = found.version, seen >= version {
+            // Written by somebody else, before this write or after it.
+            guard !mayHaveLanded else {
+                let text = "the connection was lost during the write, and nobody can tell whether the token was stored"
+                fail(.write(StoreFault(text, mayRetry: true)))
+                return .done
+            }
+            guard match.holds(for: found.isLive ? seen : nil) else {
+                failPrecondition()
+                return .done
+            }
+            if case .remove(_, let completion) = change, !found.isLive {
+                completion(.success(false))
+                return .done
+            }
+            version = max(rows.state.versions.next(), TokenVersion(rawValue: seen.rawValue + 1))
+            return .goesOn
+        } else if !match.holds(for: found.isLive ? found.version : nil) {
+            failPrecondition()
+        } else if case .remove(_, let completion) = change, !found.isLive {
+            completion(.success(false))
+        } else {
+            // What was in the way has gone meanwhile.
+            return .goesOn
+        }
+        return .done
+    }
+
+    private func failPrecondition() {
+        fail(.preconditionFailed(current: found.isLive ? found.version : nil))
+    }
+
+    private func succeed() {
+        switch change {
+        case .store(_, let completion):
+            rows.state.metrics.writes.add(1, ordering: .relaxed)
+            completion(.success(version))
+        case .remove(_, let completion): completion(.success(true))
+        }
+    }
+
+    override func fail(_ error: StoreError) {
+        switch change {
+        case .store(_, let completion): completion(.failure(error))
+        case .remove(_, let completion): completion(.failure(error))
+        }
+    }
+}
+
+extension WriteCondition.Match {
+    /// The numbers that the statements have for each kind, and the versions.
+    fileprivate var parameters: (kind: Int64, versions: [Int64?]) {
+        switch self {
+        case .any: (0, [])
+        case .exists: (1, [])
+        case .missing: (2, [])
+        case .oneOf(let versions): (3, versions.map(\.rawValue))
+        case .noneOf(let versions): (4, versions.map(\.rawValue))
+        }
+    }
+}
+#endif

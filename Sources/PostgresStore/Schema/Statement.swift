@@ -1,0 +1,131 @@
+#if PostgreSQL
+/// The statements of clients' requests, each of which a connection prepares once, under its name.
+///
+/// They are in the subset of SQL that PostgreSQL, Citus, CockroachDB and YugabyteDB share: each touches one row by its primary key
+/// or the few sessions of one user, and no statement asks the server for its time.
+///
+/// An older write must not land on a newer one. A write of the same version lands again: its first attempt may have been
+/// committed without the standby, and only another change makes the next commit wait for that. A removed token stays
+/// as a row without a value, so that a delayed write of an earlier version does not bring it back.
+enum Statement: String, CaseIterable {
+    case fetch
+    case store
+    case storeIf
+    case replaceIf
+    case remove
+    case examine
+    case findSession
+    case createSession
+    case trimSessions
+    case noteUse
+    case endSession
+    case endSessions
+    case listSessions
+    case eraseToken
+
+    /// The name under which it is prepared.
+    ///
+    /// With the number of the schema, as a pooler may keep a statement longer than a server of this version lives.
+    var name: String { "token_cache_1_\(rawValue)" }
+
+    /// A row that is not a removed one, and has not expired.
+    ///
+    /// - Parameters:
+    ///   - written: The parameter with the earliest time of writing that has not expired.
+    ///   - expired: The same for the time in the token.
+    private static func isLive(_ written: Int, _ expired: Int) -> String {
+        """
+        (token.value IS NOT NULL AND token.written_at >= $\(written)::bigint \
+        AND (token.expires_at IS NULL OR token.expires_at >= $\(expired)::bigint))
+        """
+    }
+
+    private static let columns = "key, version, written_at, expires_at, key_number, value"
+    private static let values = "$1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
+    private static let assignments = """
+        version = excluded.version, written_at = excluded.written_at, expires_at = excluded.expires_at, \
+        key_number = excluded.key_number, value = excluded.value
+        """
+    /// Whether a session is there that the request needs; see `MatchKind` for the other parameters.
+    private static let hasSession = """
+        ($11::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $11::bytea \
+        AND session.expires_at > $12::bigint))
+        """
+    private static let matches = """
+        CASE WHEN \(isLive(9, 10)) THEN $7::bigint IN (0, 1) \
+        OR ($7::bigint = 3 AND token.version = ANY ($8::bigint[])) \
+        OR ($7::bigint = 4 AND token.version <> ALL ($8::bigint[])) ELSE $7::bigint IN (0, 2, 4) END
+        """
+    private static let sessionColumns = """
+        key, id, user_key, key_number, created_at, expires_at, used_at, number, user_value
+        """
+
+    var sql: String {
+        switch self {
+        case .fetch:
+            """
+            SELECT version, written_at, expires_at, key_number, octet_length(value), \
+            CASE WHEN octet_length(value) <= $2::bigint THEN value END \
+            FROM token WHERE key = $1::bytea AND value IS NOT NULL
+            """
+        case .store:
+            """
+            INSERT INTO token (\(Self.columns)) VALUES (\(Self.values)) \
+            ON CONFLICT (key) DO UPDATE SET \(Self.assignments) WHERE token.version <= excluded.version
+            """
+        case .storeIf:
+            """
+            INSERT INTO token (\(Self.columns)) SELECT \(Self.values) WHERE \(Self.hasSession) \
+            ON CONFLICT (key) DO UPDATE SET \(Self.assignments) \
+            WHERE token.version = excluded.version OR (token.version < excluded.version AND \(Self.matches))
+            """
+        case .replaceIf:
+            """
+            UPDATE token SET version = $2::bigint, written_at = $3::bigint, expires_at = $4::bigint, \
+            key_number = $5::bigint, value = $6::bytea WHERE token.key = $1::bytea AND \(Self.hasSession) \
+            AND (token.version = $2::bigint OR (token.version < $2::bigint AND \(Self.matches)))
+            """
+        case .remove:
+            """
+            UPDATE token SET version = $2::bigint, written_at = $3::bigint, expires_at = $4::bigint, \
+            key_number = $5::bigint, value = $6::bytea WHERE token.key = $1::bytea AND \(Self.hasSession) \
+            AND (token.version = $2::bigint OR (token.version < $2::bigint AND \(Self.isLive(9, 10)) AND \(Self.matches)))
+            """
+        case .examine:
+            """
+            SELECT token.version, \(Self.isLive(2, 3)), \
+            ($4::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $4::bytea \
+            AND session.expires_at > $5::bigint)), token.value IS NOT NULL \
+            FROM (SELECT 1) AS one LEFT JOIN token ON token.key = $1::bytea
+            """
+        case .findSession:
+            """
+            SELECT \(Self.sessionColumns) FROM session WHERE key = $1::bytea AND expires_at > $2::bigint
+            """
+        case .createSession:
+            """
+            INSERT INTO session (\(Self.sessionColumns)) VALUES ($1::bytea, $2::bytea, $3::bytea, $4::bigint, $5::bigint, \
+            $6::bigint, $7::bigint, $8::bigint, $9::bytea) ON CONFLICT (key) DO UPDATE SET number = excluded.number
+            """
+        case .trimSessions:
+            """
+            DELETE FROM session WHERE user_key = $1::bytea AND key NOT IN (SELECT kept.key FROM session AS kept \
+            WHERE kept.user_key = $1::bytea ORDER BY kept.number DESC LIMIT $2::bigint)
+            """
+        case .noteUse: "UPDATE session SET used_at = $2::bigint WHERE key = $1::bytea AND used_at < $2::bigint"
+        case .endSession: "DELETE FROM session WHERE id = $1::bytea RETURNING \(Self.sessionColumns)"
+        case .endSessions: "DELETE FROM session WHERE user_key = $1::bytea"
+        case .listSessions:
+            """
+            SELECT \(Self.sessionColumns) FROM session WHERE user_key = $1::bytea AND expires_at > $2::bigint \
+            ORDER BY number
+            """
+        case .eraseToken:
+            """
+            UPDATE token SET version = greatest(token.version + 1, $2::bigint), written_at = $3::bigint, \
+            expires_at = NULL, key_number = 0, value = NULL WHERE key = $1::bytea
+            """
+        }
+    }
+}
+#endif

@@ -1,0 +1,30 @@
+#if PostgreSQL
+import Cryptography
+import System
+
+@testable import PostgresStore
+@testable import TokenStore
+
+extension PostgresTokenStore {
+    /// Opens a store of a test's database, with a ring that is the same each time.
+    convenience init(
+        _ database: TestDatabase, isSealed: Bool = true, change: (inout StoreOptions) -> Void = { _ in },
+        _ changePostgres: (inout PostgresOptions) -> Void = { _ in }
+    ) throws {
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+        change(&options)
+        var postgres = PostgresOptions(
+            url: database.url, password: { nil }, connections: 2, timeout: .seconds(5), requestLimit: 10_000,
+            durability: .local, serverName: "test", softwareVersion: "0")
+        changePostgres(&postgres)
+        let index = SecretKey([UInt8](repeating: 7, count: 32).span)
+        let ring = KeyRing(
+            index: index,
+            keys: [.init(number: 1, createdAt: 1_700_000_000, key: SecretKey([UInt8](repeating: 9, count: 32).span))])
+        let state = PostgresState(
+            sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try VersionClock(),
+            options: options, report: { _ in })
+        self.init(postgres, try ConnectionTarget(url: postgres.url, password: { nil }), state)
+    }
+}
+#endif

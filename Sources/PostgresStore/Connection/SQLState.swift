@@ -28,6 +28,10 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let missingTable = SQLState("42P01")
     static let missingColumn = SQLState("42703")
     static let noPrivilege = SQLState("42501")
+    /// A role that is named does not exist.
+    static let missingObject = SQLState("42704")
+    /// A lock was not free within `lock_timeout`.
+    static let lockNotAvailable = SQLState("55P03")
     /// Prepared statements that are missing or there already: what a pooler does that shares connections between transactions
     /// and does not know of prepared statements.
     static let missingStatement = SQLState("26000")

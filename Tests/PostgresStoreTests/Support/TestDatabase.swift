@@ -90,9 +90,7 @@ final class TestDatabase: Sendable {
         let (cluster, name) = (try TestCluster.shared(), "migrated")
         try create(name, like: "template0", on: cluster)
         let session = try cluster.session(to: name)
-        for migration in Migration.all {
-            for step in migration.expanding { try session.run(step.sql, until: deadline) }
-        }
+        try Migrator(session, .postgresql).expand()
         return name
     }
 }

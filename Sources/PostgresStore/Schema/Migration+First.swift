@@ -1,0 +1,89 @@
+#if PostgreSQL
+extension Migration {
+    /// The tables of version 1.
+    ///
+    /// Everything is in the subset of SQL that all engines share, except for what a later statement says of one of them. Indexes
+    /// that are searched for ranges name their order, as YugabyteDB would hash their first column otherwise.
+    static let first = Migration(
+        version: 1,
+        expansion: { engine in
+            tables(engine) + indexes + (engine.hasTableOptions ? options : []) + (engine == .citus ? distribution : [])
+                // Last, so that it tells of a complete schema.
+                + [
+                    """
+                    INSERT INTO store (one, schema_version, oldest_schema, key_ring, is_sealed, looked_at)
+                    VALUES (1, 1, 1, NULL, true, NULL) ON CONFLICT (one) DO NOTHING
+                    """
+                ]
+        })
+
+    private static func tables(_ engine: PostgresEngine) -> [String] {
+        // Listings read in the order of the keys. As these are hashes, ranges of them are of equal size.
+        let key = engine == .yugabyte ? "key bytea, PRIMARY KEY (key ASC)" : "key bytea PRIMARY KEY"
+        return [
+            // Without a value for a token that was removed: then `written_at` is when.
+            """
+            CREATE TABLE IF NOT EXISTS token (
+                \(key), version bigint NOT NULL, written_at bigint NOT NULL, expires_at bigint,
+                key_number bigint NOT NULL, value bytea)
+            """,
+            """
+            CREATE TABLE IF NOT EXISTS session (
+                \(key), id bytea NOT NULL, user_key bytea NOT NULL, number bigint NOT NULL,
+                created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
+                key_number bigint NOT NULL, user_value bytea NOT NULL)
+            """,
+            // How many seals the servers have taken for themselves, by the number of the key.
+            "CREATE TABLE IF NOT EXISTS seal (key_number bigint PRIMARY KEY, seals bigint NOT NULL)",
+            // The running servers.
+            """
+            CREATE TABLE IF NOT EXISTS server (
+                id bytea PRIMARY KEY, name text NOT NULL, version text NOT NULL, schema_version integer NOT NULL,
+                key_numbers text NOT NULL, started_at bigint NOT NULL, seen_at bigint NOT NULL)
+            """,
+            // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true.
+            """
+            CREATE TABLE IF NOT EXISTS store (
+                one integer PRIMARY KEY CHECK (one = 1), schema_version integer NOT NULL,
+                oldest_schema integer NOT NULL, key_ring bytea, is_sealed boolean NOT NULL, looked_at bigint)
+            """,
+        ]
+    }
+
+    private static let indexes = [
+        "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at ASC)",
+        "CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at ASC) WHERE expires_at IS NOT NULL",
+        "CREATE INDEX IF NOT EXISTS session_by_id ON session (id)",
+        "CREATE INDEX IF NOT EXISTS session_by_user ON session (user_key, number)",
+        "CREATE INDEX IF NOT EXISTS session_by_expiration ON session (expires_at ASC)",
+        "CREATE INDEX IF NOT EXISTS session_by_use ON session (used_at ASC)",
+    ]
+
+    /// For tables of PostgreSQL's own form.
+    private static let options = [
+        // Room in each page for the new versions of its rows; dead rows are removed before they are a fifth of the table,
+        // which is PostgreSQL's default and much in a large one.
+        """
+        ALTER TABLE token SET (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02,
+            autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)
+        """,
+        """
+        ALTER TABLE session SET (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02,
+            autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)
+        """,
+        // Small and written every few seconds: without this, dead rows would be most of the table.
+        "ALTER TABLE server SET (autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0)",
+        // What is sealed cannot be compressed.
+        "ALTER TABLE token ALTER COLUMN value SET STORAGE EXTERNAL",
+    ]
+
+    /// Citus: rows go to the nodes by their keys; the small tables are on each of them.
+    private static let distribution =
+        ["token", "session"].map { "SELECT create_distributed_table('\($0)', 'key')" + unlessDistributed($0) }
+        + ["seal", "server", "store"].map { "SELECT create_reference_table('\($0)')" + unlessDistributed($0) }
+
+    private static func unlessDistributed(_ table: String) -> String {
+        " WHERE NOT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = '\(table)'::regclass)"
+    }
+}
+#endif

@@ -1,0 +1,72 @@
+#if PostgreSQL
+internal import System
+
+/// A row of the table `server`: a server that runs, or did until it crashed.
+struct RegisteredServer: Sendable, Hashable {
+    /// 16 random bytes of the process.
+    var id: [UInt8]
+    /// The name of its machine.
+    var name: String
+    /// The version of its program.
+    var version: String
+    var schemaVersion: Int
+    /// The numbers of the keys that it has; empty in the clear.
+    var keyNumbers: [Int]
+    /// Seconds since 1970, by its own clock.
+    var startedAt: Int64
+    /// The same: it notes this every few seconds.
+    var seenAt: Int64
+
+    /// Without a sign for this many seconds, a server is taken to have ended.
+    static let silence: Int64 = 60
+
+    /// - Parameter now: In seconds since 1970.
+    func isRunning(at now: Int64) -> Bool { seenAt > now - Self.silence }
+
+    private static let columns = "id, name, version, schema_version, key_numbers, started_at, seen_at"
+
+    /// All rows, in the order of the servers' names.
+    static func all(
+        from session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) -> [RegisteredServer] {
+        try session.run("SELECT \(columns) FROM server ORDER BY name, started_at", until: deadline) {
+            (result) throws(PostgresError) in
+            (0..<result.rowCount).map { row in
+                RegisteredServer(
+                    id: result.bytes(row, 0), name: result.text(row, 1), version: result.text(row, 2),
+                    schemaVersion: Int(result.integer(row, 3)),
+                    keyNumbers: result.text(row, 4).split(separator: ",").compactMap { Int($0) },
+                    startedAt: result.integer(row, 5), seenAt: result.integer(row, 6))
+            }
+        }
+    }
+
+    /// Writes the row, replacing the one before.
+    func write(to session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(id)
+        parameters.append(name)
+        parameters.append(version)
+        parameters.append(Int64(schemaVersion))
+        parameters.append(keyNumbers.map(String.init).joined(separator: ","))
+        parameters.append(startedAt)
+        parameters.append(seenAt)
+        try session.run(
+            """
+            INSERT INTO server (\(Self.columns))
+            VALUES ($1::bytea, $2::text, $3::text, $4::bigint, $5::text, $6::bigint, $7::bigint)
+            ON CONFLICT (id) DO UPDATE SET schema_version = excluded.schema_version, key_numbers = excluded.key_numbers,
+                seen_at = excluded.seen_at
+            """, parameters, until: deadline)
+    }
+
+    /// Removes the row.
+    static func remove(
+        _ id: [UInt8], from session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(id)
+        try session.run("DELETE FROM server WHERE id = $1::bytea", parameters, until: deadline)
+    }
+}
+#endif

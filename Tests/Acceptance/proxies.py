@@ -23,7 +23,8 @@ STOP_SECONDS = 20
 
 def install_packages():
     """Installs missing packages; returns the reason if it may not."""
-    result = subprocess.run([DEPLOY / "packages", *PACKAGES], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [DEPLOY / "packages", "--for", "the tests of the proxies", *PACKAGES], capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return None
     if os.geteuid() != 0 and not shutil.which("sudo"):

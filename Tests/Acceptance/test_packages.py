@@ -1,0 +1,115 @@
+"""deploy/packages: installs what is missing, says so before, and leaves the services of the machine as they were."""
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from copied_machine import CopiedMachine
+
+PACKAGES = Path(__file__).parents[2] / "deploy" / "packages"
+POLICY = "/usr/sbin/policy-rc.d"
+# As Debian's packages with a service do it: asks whether the service may start, and enables it for both kinds of machines.
+INSTALLED = """#!/bin/sh
+{policy} --quiet {service} "(start)" default; echo "{service} $?" >> /answers
+{policy} old.service restart; echo "old $?" >> /answers
+{policy} many@1.service restart; echo "many $?" >> /answers
+mkdir -p /etc/systemd/system/multi-user.target.wants
+ln -s /lib/systemd/system/{service}.service /etc/systemd/system/multi-user.target.wants/{service}.service
+update-rc.d {service} defaults
+{last}
+"""
+
+
+def package(folder, name, last="exit 0", needs=None):
+    """Makes a package with a service of the same name, whose installation ends with a command."""
+    root = folder / name
+    for path, text, mode in (
+        ("DEBIAN/control", f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: a test\n"
+         + (f"Depends: {needs}\n" if needs else ""), 0o644),
+        ("DEBIAN/postinst", INSTALLED.format(policy=POLICY, service=name, last=last), 0o755),
+        (f"lib/systemd/system/{name}.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n", 0o644),
+        (f"etc/init.d/{name}", "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: x\n# Required-Start:\n# Required-Stop:\n"
+         "# Default-Start: 2 3 4 5\n# Default-Stop: 0 1 6\n### END INIT INFO\n", 0o755),
+    ):
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(mode)
+    file = folder / f"{name}.deb"
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", str(root), str(file)], check=True, capture_output=True)
+    return file
+
+
+@pytest.fixture(name="machine")
+def machine_with_a_repository(tmp_path):
+    """A copy of this machine whose only repository holds our packages, and which has services `old` and `many@`, but no policy."""
+    copy = CopiedMachine(tmp_path)
+    try:
+        index = ""
+        for file in (package(tmp_path, "first-service"), package(tmp_path, "second-service", needs="first-service"),
+                     package(tmp_path, "broken-service", "exit 3", "first-service"),
+                     package(tmp_path, "killing-service", "kill -KILL $(cat /tmp/installation)")):
+            copy.put(file, f"/tmp/{file.name}")
+            size, digest = file.stat().st_size, subprocess.run(
+                ["sha256sum", str(file)], check=True, capture_output=True, text=True).stdout.split()[0]
+            control = (tmp_path / file.stem / "DEBIAN" / "control").read_text()
+            index += f"{control}Filename: ./{file.name}\nSize: {size}\nSHA256: {digest}\n\n"
+        copy.output("sh", "-c", "cat > /tmp/Packages", input=index)
+        copy.output("sh", "-c", (
+            "rm -rf /etc/apt/sources.list /etc/apt/sources.list.d /var/lib/apt/lists/*\n"
+            "echo 'deb [trusted=yes] file:/tmp ./' > /etc/apt/sources.list\n"
+            f"rm -f {POLICY}; touch /etc/init.d/old /etc/systemd/system/many@.service"))
+        copy.put(PACKAGES, "/tmp/packages")
+        yield copy
+    finally:
+        copy.close()
+
+
+def install(machine, *packages):
+    return machine.run("bash", "/tmp/packages", "--for", "the tests", *packages)
+
+
+def enabled(machine):
+    """The links that would start one of the services with the machine."""
+    return machine.output(
+        "sh", "-c", "find /etc/systemd/system /etc/rc[2-5].d -type l ! -name 'K*' | grep -e first -e second -e broken; true")
+
+
+def test_services_of_new_packages_are_neither_started_nor_enabled(machine):
+    done = install(machine, "second-service", "bash")
+    assert done.returncode == 0, done
+    assert "For the tests, these Debian packages are missing: second-service\n" in done.stderr
+    assert "Installing them with what they need, 2 packages: first-service second-service\n" in done.stderr
+    # Nobody forbids anything to a service that the machine had before.
+    assert machine.output("cat", "/answers") == "first-service 101\nold 0\nmany 0\nsecond-service 101\nold 0\nmany 0\n"
+    assert enabled(machine) == ""
+    assert not machine.exists(POLICY)
+    again = install(machine, "second-service", "bash")
+    assert (again.returncode, again.stderr, again.stdout) == (0, "", "")
+
+
+def test_a_policy_that_was_there_decides_about_old_services_and_is_put_back(machine):
+    policy = "#!/bin/sh\nexit 104\n"
+    machine.output("sh", "-c", f"cat > {POLICY}; chmod 755 {POLICY}", input=policy)
+    assert install(machine, "first-service").returncode == 0
+    assert machine.output("cat", "/answers") == "first-service 101\nold 104\nmany 104\n"
+    assert machine.output("cat", POLICY) == policy
+
+
+@pytest.mark.parametrize("name", ("broken-service", "unknown-service"))
+def test_the_machine_is_left_as_it_was_if_an_installation_fails(machine, name):
+    assert install(machine, name).returncode != 0
+    assert enabled(machine) == ""
+    assert not machine.exists(POLICY)
+    assert machine.output("sh", "-c", "ls /usr/sbin/*saved* 2>/dev/null; true") == ""
+
+
+def test_what_a_killed_installation_left_behind_is_removed_by_the_next(machine):
+    policy = "#!/bin/sh\nexit 104\n"
+    machine.output("sh", "-c", f"cat > {POLICY}; chmod 755 {POLICY}", input=policy)
+    killed = machine.run("bash", "-c", "echo $$ > /tmp/installation; exec bash /tmp/packages killing-service")
+    assert killed.returncode != 0
+    assert machine.exists(f"{POLICY}.saved-by-token-cache")
+    assert install(machine, "second-service").returncode == 0
+    assert machine.output("cat", POLICY) == policy
+    assert not machine.exists(f"{POLICY}.saved-by-token-cache")

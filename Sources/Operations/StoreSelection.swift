@@ -2,15 +2,72 @@ internal import FoundationEssentials
 internal import Logging
 internal import SQLiteStore
 internal import Server
-internal import Settings
-internal import TokenStore
+package import Settings
+package import TokenStore
+
+#if PostgreSQL
+internal import PostgresStore
+#endif
 
 /// Chooses the store; no other file knows which stores there are.
-enum StoreSelection {
-    /// The store that the settings describe.
-    static func provider(_ settings: Settings) -> any StoreProvider {
-        SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options(settings))
+package enum StoreSelection {
+    /// Refuses a store that this program does not have, without looking whether it is there.
+    package static func check(_ settings: Settings) throws(StoreOpenError) {
+        _ = try provider(settings)
     }
+
+    /// The store that the settings describe.
+    static func provider(_ settings: Settings) throws(StoreOpenError) -> any StoreProvider {
+        guard let url = settings.storeURL else {
+            precondition(settings.store.url.isEmpty, "store.url was not checked when it was read")
+            return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options(settings))
+        }
+        #if PostgreSQL
+        return PostgresStoreProvider(try postgres(settings, url), options: options(settings))
+        #else
+        _ = url
+        throw .store(
+            StoreFault(
+                """
+                store.url names a PostgreSQL database, and this token-cache was built without PostgreSQL; build it with \
+                deploy/build --traits PostgreSQL, or install a package or a container image that was built so
+                """
+            )
+        )
+        #endif
+    }
+
+    #if PostgreSQL
+    /// The version of the library for databases.
+    static var clientLibrary: String? { "libpq \(PostgresLibrary.version)" }
+
+    private static func postgres(_ settings: Settings, _ url: StoreURL) throws(StoreOpenError) -> PostgresOptions {
+        let known = PostgresLibrary.parameters
+        if let unknown = url.parameters.keys.sorted().first(where: { !known.contains($0) }) {
+            let suggestion = Suggestion.nearest(to: unknown, among: known.sorted())
+            throw .store(
+                StoreFault(
+                    """
+                    store.url has the parameter \(unknown), which libpq \(PostgresLibrary.version) does not know; \
+                    \(suggestion.map { "did you mean \($0)?" } ?? "remove it")
+                    """
+                )
+            )
+        }
+        let environment = ProcessInfo.processInfo.environment
+        let credential = PasswordCredential(environment)
+        _ = try credential?.read()
+        return PostgresOptions(
+            url: settings.store.url, password: { try? credential?.read() }, connections: settings.store.connections,
+            timeout: settings.store.timeout, requestLimit: settings.store.requestLimit,
+            durability: settings.store.durability ?? url.durability(environment),
+            serverName: ProcessInfo.processInfo.hostName, softwareVersion: Version.text
+        )
+    }
+    #else
+    /// Nil, as this program has no library for databases.
+    static var clientLibrary: String? { nil }
+    #endif
 
     static func keyRing(_ settings: Settings) -> KeyRingFile {
         KeyRingFile(
@@ -42,8 +99,8 @@ enum StoreSelection {
     static func open(
         _ settings: Settings, logger: Logger, observe: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
-        let provider = provider(settings)
         do throws(StoreOpenError) {
+            let provider = try provider(settings)
             guard provider.enforcesLimits || (settings.store.tokenLimit == nil && settings.store.byteLimit == nil)
             else {
                 throw .store(StoreFault(StoreCapability.limits.absence))

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Operations
 
 /// The `token-cache` command.
 @main

@@ -1,6 +1,7 @@
 """Fixtures that start servers, each in its own folder and on a port that the system chooses, and always end them."""
 import contextlib
 import itertools
+import os
 import resource
 
 import pytest
@@ -33,6 +34,15 @@ def pytest_configure():
 def is_long(request):
     """Whether the tests may take long (--long)."""
     return request.config.getoption("--long")
+
+
+@pytest.fixture(scope="session")
+def postgres_binary():
+    """The path of the program that can store tokens in PostgreSQL; the others are tested without it."""
+    path = os.environ.get("TOKEN_CACHE_POSTGRES_BINARY", "")
+    if not path:
+        pytest.skip("TOKEN_CACHE_POSTGRES_BINARY is not set: deploy/build --traits PostgreSQL prints its value")
+    return path
 
 
 @pytest.fixture(scope="session")

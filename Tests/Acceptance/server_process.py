@@ -36,12 +36,12 @@ def clean_environment(additions=None):
 NO_ADMINISTRATION = {"TOKEN_CACHE_ADMIN_LISTEN": "off"}
 
 
-def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS, input=""):
-    """Runs a command of the program to its end."""
+def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS, input="", program=None):
+    """Runs a command of the program, or of another build of it, to its end."""
     if arguments[:1] == ("serve",):
         environment = {**NO_ADMINISTRATION, **(environment or {})}
     return subprocess.run(
-        [*prefix, binary(), *arguments], env=clean_environment(environment), cwd=folder, input=input,
+        [*prefix, program or binary(), *arguments], env=clean_environment(environment), cwd=folder, input=input,
         capture_output=True, text=True, timeout=seconds, check=False,
     )
 
@@ -68,7 +68,7 @@ class Server:
     """
 
     def __init__(self, folder, settings=None, *flags, environment=None, descriptors=None, file_size=None, umask=None,
-                 output=None, data=None):
+                 output=None, data=None, program=None):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data = Path(data) if data else self.folder / "data"
@@ -92,7 +92,7 @@ class Server:
 
         with open(self.log_file, "wb") as log, open(self.output_file, "wb") as own_output:
             self.process = subprocess.Popen(
-                [binary(), "serve", "--config", str(configuration), *flags], env=clean_environment(environment),
+                [program or binary(), "serve", "--config", str(configuration), *flags], env=clean_environment(environment),
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output if output is not None else own_output,
                 stderr=log, preexec_fn=prepare, restore_signals=False,
             )

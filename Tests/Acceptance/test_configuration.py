@@ -219,15 +219,28 @@ def test_each_setting_has_a_variable():
         "https.mode": "proxy", "https.public_host": "a.example:8443",
         "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "admin.hosts": "[a.example, b]", "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }
-    # Those of a database, which the settings of SQLite contradict.
-    database = {
-        "store.url": '"postgresql://token_cache@db1,db2/tokens?sslmode=verify-full"', "store.connections": "3",
-        "store.timeout": "8s", "store.durability": "local", "store.queue.max_requests": "13",
-    }
     defaults = settings()
-    assert {**values, **database}.keys() == defaults.keys(), "a new setting belongs here too"
+    assert {**values, **OF_A_DATABASE}.keys() == defaults.keys(), "a new setting belongs here too"
     assert settings(environment=variables(values)) == defaults | values
-    assert settings(environment=variables(database)) == defaults | database
+
+
+# Contradicted by the settings of SQLite.
+OF_A_DATABASE = {
+    "store.url": '"postgresql://token_cache@db1,db2/tokens?sslmode=verify-full"', "store.connections": "3",
+    "store.timeout": "8s", "store.durability": "local", "store.queue.max_requests": "13",
+}
+
+
+def test_each_setting_of_a_database_has_a_variable(postgres_binary):
+    done = run("check-config", environment=variables(OF_A_DATABASE), program=postgres_binary)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert OF_A_DATABASE.items() <= dict(line.split(": ", 1) for line in done.stdout.splitlines()).items()
+
+
+@pytest.mark.parametrize("key", OF_A_DATABASE)
+def test_a_mistaken_setting_of_a_database_is_named_by_any_program(key):
+    message = mistake("check-config", environment=variables(OF_A_DATABASE | {key: "no-value"}))
+    assert f"environment: {next(iter(variables({key: ''})))} " in message
 
 
 def variables(values):

@@ -59,8 +59,11 @@ package enum StoreAccess: Sendable {
     ///   - creates: Whether to create a missing store.
     ///   - logger: Receives the store's events.
     package static func open(_ settings: Settings, creates: Bool, logger: Logger) throws(Failure) -> StoreAccess {
-        if !creates, let path = StoreSelection.provider(settings).missingPath {
-            throw Failure("\(StoreOpenError.missing(path: path))")
+        do throws(StoreOpenError) {
+            let path = try StoreSelection.provider(settings).missingPath
+            if let path, !creates { throw .missing(path: path) }
+        } catch {
+            throw Failure("\(error)")
         }
         do throws(StartError) {
             let (store, directory) = try StoreSelection.open(settings, logger: logger)

@@ -1,3 +1,4 @@
+internal import FoundationEssentials
 internal import Glibc
 package import Settings
 internal import TokenStore
@@ -15,6 +16,12 @@ package struct Doctor: Sendable {
     package init(_ loader: SettingsLoader, version: String) {
         self.loader = loader
         self.version = version
+    }
+
+    /// Warns about a database whose identity is not verified.
+    private static func exposure(_ settings: Settings) -> [Finding] {
+        guard let weakness = settings.storeURL?.weakEncryption(ProcessInfo.processInfo.environment) else { return [] }
+        return [.warning("Store", "\(weakness)", weakness.advice)]
     }
 
     /// Warns about settings without effect.
@@ -45,18 +52,29 @@ package struct Doctor: Sendable {
             return DoctorReport(findings: findings + MachineCheck.clock(now: Int64(time(nil))))
         }
         let settings = loaded.settings
-        let provider = StoreSelection.provider(settings)
-        findings.append(LibraryCheck.finding(provider.software))
+        var provider: (any StoreProvider)?
+        do throws(StoreOpenError) {
+            provider = try StoreSelection.provider(settings)
+        } catch {
+            findings.append(.problem("Store", error))
+        }
+        // A library for databases has been named already.
+        if let found = provider.map({ LibraryCheck.finding($0.software) }), !findings.contains(found) {
+            findings.append(found)
+        }
         let directory = settings.dataDirectoryPath
-        let server = RunningServer(directory: directory, provider.examiner)
+        let server = RunningServer(directory: directory, provider?.examiner)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "no settings file is used"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
         findings += Self.contradictions(settings)
+        findings += Self.exposure(settings)
         findings += server.findings(version: version)
         findings += ListenerCheck.findings(settings, server)
         findings += AccessCheck.findings(settings, now: Int64(time(nil)))
-        findings += FolderCheck.findings(directory, storeFiles: provider.fileNames)
-        findings += await StoreCheck(settings, provider.examiner, directory: directory, server: server).findings()
+        findings += FolderCheck.findings(directory, storeFiles: provider?.fileNames ?? [])
+        if let provider {
+            findings += await StoreCheck(settings, provider.examiner, directory: directory, server: server).findings()
+        }
         findings += CertificateCheck.findings(settings, now: Int64(time(nil)))
         findings += KeySetCheck.findings(settings)
         findings += MachineCheck.findings(settings, server)

@@ -1,5 +1,5 @@
 /// The result of one check.
-package struct Finding: Encodable, Sendable {
+package struct Finding: Hashable, Encodable, Sendable {
     package enum State: String, Encodable, Sendable {
         case ok
         /// The server works, but may stop working, or could work better.

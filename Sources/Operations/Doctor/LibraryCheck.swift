@@ -13,7 +13,7 @@ enum LibraryCheck {
             .ok(topic, "token-cache \(version)"),
             openSSL(TLSContext.libraryVersion, now: Int64(time(nil))),
             .ok(topic, "Linux \(kernel.prefix { !$0.isNewline })"),
-        ]
+        ] + (StoreSelection.clientLibrary.map { [.ok(topic, $0)] } ?? [])
     }
 
     static func finding(_ store: StoreSoftware) -> Finding {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Operations
 import Settings
+import TokenStore
 
 /// The command `token-cache check-config`.
 struct CheckConfig: AsyncParsableCommand {
@@ -17,6 +18,11 @@ struct CheckConfig: AsyncParsableCommand {
 
     func run() async throws {
         let settings = try options.load(listen: addresses.listen)
+        do throws(StoreOpenError) {
+            try StoreSelection.check(settings)
+        } catch {
+            throw options.fault("\(error)")
+        }
         try StandardOutput.print(settings.listing)
     }
 }

@@ -1,0 +1,47 @@
+internal import Cryptography
+internal import Glibc
+internal import Settings
+internal import System
+internal import TokenStore
+
+/// The database's password in a systemd credential (systemd.exec(5), LoadCredential=).
+struct PasswordCredential: Sendable {
+    let path: String
+
+    /// Longer than any password.
+    private static let limitInBytes = 64 << 10
+
+    /// - Parameter environment: Names the folder of credentials.
+    /// - Returns: Nil if there is no such credential.
+    init?(_ environment: [String: String]) {
+        guard let folder = environment["CREDENTIALS_DIRECTORY"], !folder.isEmpty else { return nil }
+        path = folder + "/" + Settings.Store.passwordCredential
+        guard FileStatus(path) != nil else { return nil }
+    }
+
+    /// Reads the password, without the newline at its end.
+    func read() throws(StoreOpenError) -> SecretText {
+        var bytes: [UInt8]
+        do throws(SystemError) {
+            let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
+            bytes = try BlockingIO.read(from: descriptor.number, limit: Self.limitInBytes + 1)
+        } catch {
+            throw fault("cannot be read (\(error)); give the server's user read access to it")
+        }
+        defer { SecretKey.wipe(&bytes) }
+        guard bytes.count <= Self.limitInBytes else {
+            throw fault("has more than 64 KiB; write only the password into it")
+        }
+        if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
+        if bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
+        guard !bytes.isEmpty else { throw fault("is empty; write the password into it, or remove it") }
+        guard !bytes.contains(where: { $0 == 0 || $0 == UInt8(ascii: "\n") }),
+            let text = String(validating: bytes, as: UTF8.self)
+        else { throw fault("is not one line of UTF-8 text; write only the password into it") }
+        return SecretText(text)
+    }
+
+    private func fault(_ text: String) -> StoreOpenError {
+        .store(StoreFault("the credential \(path), which has the password of the database, \(text)"))
+    }
+}

@@ -84,6 +84,15 @@ def test_the_image_has_the_libraries_that_the_program_needs(stages):
     assert not [name for name in names if not re.fullmatch(known, name)]
 
 
+def test_the_image_with_postgresql_has_one_library_more(stages, postgres_binary):
+    def needed(program):
+        listed = subprocess.run(["objdump", "--private-headers", program], capture_output=True, text=True, check=True)
+        return {name for name in re.findall(r"NEEDED +(\S+)", listed.stdout) if "swift" not in name.lower()}
+
+    assert needed(postgres_binary) - needed(binary()) == {"libpq.so.5"}
+    assert "${TRAITS:+libpq5 " in dict(stages[-1])["RUN"] and "${TRAITS:+libpq-dev}" in dict(stages[0][:3])["RUN"]
+
+
 def test_the_settings_of_the_image_are_accepted_and_fit_it(stages, tmp_path):
     text = (DEPLOY.parent / "config" / "token-cache.yaml").read_text()
     edits = next(rest for name, rest in stages[0] if name == "RUN" and rest.startswith("sed"))
@@ -154,8 +163,62 @@ def pod_settings(tmp_path):
 def test_every_file_for_kubernetes_is_used(objects):
     kustomization = load(KUBERNETES / "kustomization.yaml")
     files = [entry.split("=")[1] for generator in kustomization["configMapGenerator"] for entry in generator["files"]]
-    used = {"kustomization.yaml", *kustomization["resources"], *files}
+    offered = re.search(r"^# components: \[(.*)\]$", (KUBERNETES / "kustomization.yaml").read_text(), re.M)[1]
+    used = {"kustomization.yaml", *kustomization["resources"], *files, offered}
     assert {path.name for path in KUBERNETES.iterdir()} == used
+    component = load(KUBERNETES / offered / "kustomization.yaml")
+    assert component["kind"] == "Component"
+    assert {path.name for path in (KUBERNETES / offered).iterdir()} == {"kustomization.yaml", *component["resources"]}
+
+
+def patched(item, operations):
+    """A copy of an object with a patch (RFC 6902)."""
+    item = json.loads(json.dumps(item))
+    for operation in operations:
+        *parents, last = operation["path"].split("/")[1:]
+        place = item
+        for name in parents:
+            place = place[int(name) if isinstance(place, list) else name]
+        if isinstance(place, list) and last == "-":
+            assert operation["op"] == "add"
+            place.append(operation["value"])
+        elif operation["op"] == "add":
+            assert last not in place, operation
+            place[last] = operation["value"]
+        elif operation["op"] == "replace":
+            assert last in place, operation
+            place[last] = operation["value"]
+        elif operation["op"] == "test":
+            assert place[last] == operation["value"], operation
+        else:
+            assert operation["op"] == "remove", operation
+            del place[last]
+    return item
+
+
+def test_pods_that_share_a_database_have_nothing_of_their_own(objects, tmp_path):
+    component = load(KUBERNETES / "postgresql" / "kustomization.yaml")
+    patches = {patch["target"]["kind"]: yaml.safe_load(patch["patch"]) for patch in component["patches"]}
+    made = {kind: patched(objects[kind], operations) for kind, operations in patches.items()}
+    spec = made["StatefulSet"]["spec"]
+    pod = spec["template"]["spec"]
+    assert spec["replicas"] > 1 and "volumeClaimTemplates" not in spec
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert volumes.keys() == mounts.keys() and not volumes["keys"]["secret"]["optional"]
+    ports = {port["port"] for rule in made["NetworkPolicy"]["spec"]["egress"] for port in rule["ports"]}
+    assert ports == {5432, 53}
+    labels = spec["template"]["metadata"]["labels"]
+    budget = load(KUBERNETES / "postgresql" / "disruption-budget.yaml")["spec"]
+    assert budget["selector"]["matchLabels"] == labels
+    assert pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"] == labels
+    # What the comments offer.
+    text = (KUBERNETES / "settings.yaml").read_text()
+    url = yaml.safe_load(re.sub(r"^# (store:|  url:)", r"\1", text, flags=re.M))["store"]["url"]
+    assert f"sslrootcert={mounts['database']}/ca.pem" in url
+    instructions = (KUBERNETES / "kustomization.yaml").read_text()
+    assert f"secret generic {volumes['keys']['secret']['secretName']} --from-file={CREDENTIAL}" in instructions
+    assert f"configmap {volumes['database']['configMap']['name']} --from-file=ca.pem" in instructions
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")

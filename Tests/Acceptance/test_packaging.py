@@ -61,6 +61,21 @@ def test_the_package_states_what_it_needs_and_who_owns_its_files(packages, conte
     assert not [line for line in listed.stdout.splitlines() if line[5] == "w" or line[8] == "w"]
 
 
+def test_the_package_with_postgresql_takes_the_place_of_the_other_one(postgres_binary, packages, tmp_path):
+    done = subprocess.run(
+        [str(DEPLOY / "debian" / "build"), "--output", str(tmp_path), "--binary", postgres_binary, "--compression", "none"],
+        capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    others = [subprocess.run(["dpkg-deb", "--field", str(path)], capture_output=True, text=True, check=True).stdout
+              for path in (packages[0], done.stdout.strip())]
+    plain, postgres = (dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)", text, re.M)) for text in others)
+    assert plain["Package"] == postgres["Package"]
+    assert postgres["Version"] == run("--version").stdout.strip() + "+postgresql"
+    needed = {part.split()[0] for part in postgres["Depends"].split(", ")}
+    assert needed - {part.split()[0] for part in plain["Depends"].split(", ")} == {"libpq5"}
+    assert "PostgreSQL" in others[1] and "PostgreSQL" not in others[0]
+
+
 def test_the_program_is_small_and_has_no_tables_of_icu(contents):
     program = contents / "usr/bin/token-cache"
     assert program.stat().st_size <= LARGEST_PROGRAM

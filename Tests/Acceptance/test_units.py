@@ -67,7 +67,9 @@ def test_the_service_is_exposed_little():
 def test_the_service_finds_its_settings_its_data_and_its_keys(service):
     sources = DEPLOY.parent / "Sources"
     name = re.search(r'credentialName = "([^"]+)"', (sources / "TokenStore/Sealing/KeyRingFile.swift").read_text())[1]
-    assert service["LoadCredential"] == name
+    password = re.search(
+        r'passwordCredential = "([^"]+)"', (sources / "Settings/Values/Settings.swift").read_text())[1]
+    assert service["LoadCredential"].splitlines() == [name, password]
     assert service["ExecStart"] == "/usr/bin/token-cache serve --config /etc/token-cache/token-cache.yaml"
     assert {service[f"{kind}Directory"] for kind in ("State", "Logs", "Runtime")} == {"token-cache"}
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"

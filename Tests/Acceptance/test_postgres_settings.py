@@ -158,6 +158,18 @@ def test_a_parameter_that_libpq_does_not_know_is_named(postgres_binary):
     assert re.search(r"store\.url has the parameter sslmod, which libpq [\d.]+ does not know; did you mean sslmode\?", message)
 
 
+@pytest.mark.parametrize("command, text", [
+    ("restore backup.db", "this store cannot be restored by token-cache; use the tools of its database, for PostgreSQL pgBackRest"),
+    ("seal", "this store cannot be sealed or unsealed as a whole; export its tokens"),
+    ("unseal", "this store cannot be sealed or unsealed as a whole; export its tokens"),
+], ids=["restore", "seal", "unseal"])
+def test_what_the_database_does_itself_is_told_with_its_tools(postgres_binary, tmp_path, command, text):
+    message = refusal(
+        *command.split(), "--data-directory", str(tmp_path / "data"), environment=environment(url=URL),
+        program=postgres_binary)
+    assert text in message
+
+
 CREDENTIALS = {
     "empty": (b"\n", "is empty"), "two lines": (b"a\nb\n", "is not one line of UTF-8 text"),
     "bytes": (b"\xff", "is not one line of UTF-8 text"), "long": (b"a" * 65537, "has more than 64 KiB"),

@@ -8,8 +8,9 @@ import System
 extension PostgresTokenStore {
     /// Opens a store of a test's database, with a ring that is the same each time.
     convenience init(
-        _ database: TestDatabase, isSealed: Bool = true, change: (inout StoreOptions) -> Void = { _ in },
-        _ changePostgres: (inout PostgresOptions) -> Void = { _ in }
+        _ database: TestDatabase, isSealed: Bool = true, versions: VersionClock? = nil,
+        change: (inout StoreOptions) -> Void = { _ in },
+        changePostgres: (inout PostgresOptions) -> Void = { _ in }
     ) throws {
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         change(&options)
@@ -22,7 +23,7 @@ extension PostgresTokenStore {
             index: index,
             keys: [.init(number: 1, createdAt: 1_700_000_000, key: SecretKey([UInt8](repeating: 9, count: 32).span))])
         let state = PostgresState(
-            sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try VersionClock(),
+            sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try versions ?? VersionClock(),
             options: options, report: { _ in })
         self.init(postgres, try ConnectionTarget(url: postgres.url, password: { nil }), state)
     }

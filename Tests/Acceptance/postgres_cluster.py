@@ -340,8 +340,8 @@ class Postgres:
 
 
 def database_url(servers, user, database, **parameters):
-    """A URL for libpq that names several servers."""
-    hosts = ",".join(f"{server.address}:{server.port}" for server in servers)
+    """A URL for libpq that names several servers, or proxies for them, at addresses or in folders with a Unix socket."""
+    hosts = ",".join(f"{urllib.parse.quote(str(server.address), safe='')}:{server.port}" for server in servers)
     query = "?" + urllib.parse.urlencode(parameters) if parameters else ""
     return f"postgresql://{user}@{hosts}/{database}{query}"
 

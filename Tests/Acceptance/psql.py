@@ -32,6 +32,7 @@ def command(server, database, user):
 
 def rows_of(text):
     """The rows of CSV, with all values as text; NULL is empty."""
+    csv.field_size_limit(1 << 30)
     # A row with one empty value is an empty line, for which csv has an empty row.
     return [tuple(row) or ("",) for row in csv.reader(io.StringIO(text, newline=""))]
 

@@ -1,0 +1,127 @@
+"""PgBouncer between clients and a PostgreSQL server.
+
+    with PgBouncer(tmp_path, postgres.server, pool_mode="transaction") as pooler:
+        url = pooler.url("app", "tokens")
+        pooler.admin("SHOW POOLS")
+        pooler.redirect(other_server)
+
+Debian 12 has version 1.18, whose pool mode `session` works with prepared statements. In `transaction`, it needs 1.21 for that.
+"""
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from postgres_cluster import database_url
+from postgres_programs import as_owner, environment, give_to_owner, own_folder
+from proxies import free_ports
+from psql import run_sql
+from server_process import until
+
+PROGRAM = "/usr/sbin/pgbouncer"
+ADMINISTRATOR = "pooler_admin"
+SECONDS = 30
+
+
+def pooler_version():
+    """The version, for example (1, 18); skips the test if PgBouncer is not installed."""
+    if not os.access(PROGRAM, os.X_OK):
+        pytest.skip("PgBouncer is not installed (Debian's package pgbouncer, which deploy/test installs)")
+    text = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    return tuple(map(int, re.search(r"PgBouncer (\d+)\.(\d+)", text).groups()))
+
+
+class PgBouncer:
+    """A running PgBouncer on 127.0.0.1, for all databases and all roles of a server whose passwords the server object knows.
+
+    - server: a `Postgres` or anything else with an address, a port and passwords.
+    - settings: more lines of the section [pgbouncer].
+    """
+
+    def __init__(self, folder, server, pool_mode="session", **settings):
+        pooler_version()
+        self.address, self.port = "127.0.0.1", free_ports(1)[0]
+        self.server = server
+        self.passwords = {**server.passwords, ADMINISTRATOR: "administration"}
+        self.settings = {"pool_mode": pool_mode, **settings}
+        self.log_file = Path(folder) / f"pgbouncer-{self.port}.log"
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        self.room = own_folder("pgbouncer")
+        self.process = None
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _write(self, name, text):
+        file = self.room / name
+        with open(file, "w", opener=lambda path, flags: os.open(path, flags, 0o600), encoding="utf-8") as target:
+            target.write(text)
+        give_to_owner(file)
+        return file
+
+    def write_configuration(self):
+        """Writes the settings and the passwords, and returns the settings' file."""
+        users = self._write("users", "".join(f'"{user}" "{password}"\n' for user, password in self.passwords.items()))
+        settings = {
+            "listen_addr": self.address, "listen_port": self.port, "unix_socket_dir": "", "auth_type": "scram-sha-256",
+            "auth_file": users, "admin_users": ADMINISTRATOR, "max_client_conn": 1000, "default_pool_size": 20,
+            # It asks the server's address again at once after a failure, not after 15 s.
+            "server_login_retry": 1,
+            **self.settings,
+        }
+        return self._write("pgbouncer.ini", (
+            f"[databases]\n* = host={self.server.address} port={self.server.port}\n[pgbouncer]\n"
+            + "".join(f"{key} = {value}\n" for key, value in settings.items())))
+
+    def start(self):
+        """Starts it, and waits until it accepts connections."""
+        configuration = self.write_configuration()
+        with open(self.log_file, "ab") as log:
+            self.process = subprocess.Popen(
+                [*as_owner(), PROGRAM, str(configuration)], env=environment(), cwd="/", stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log)
+        until(self._is_up, SECONDS, 0.005)
+
+    def _is_up(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"PgBouncer ended with {self.process.returncode}: {self.log()[-3000:]}")
+        return "process up" in self.log()
+
+    def admin(self, command):
+        """Runs a command of its console, such as SHOW POOLS, PAUSE or RELOAD, and returns the rows."""
+        return run_sql(self, command, "pgbouncer", ADMINISTRATOR)
+
+    def redirect(self, server):
+        """Uses another server for new connections; those to the old one end when they are not used any more."""
+        self.server = server
+        self.write_configuration()
+        self.admin("RELOAD")
+
+    def url(self, user, database, **parameters):
+        """A URL for libpq, without a password."""
+        return database_url([self], user, database, **parameters)
+
+    def log(self):
+        return self.log_file.read_text(errors="replace")
+
+    def stop(self):
+        """Kills it, which resets the connections of its clients."""
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(SECONDS)
+
+    def close(self):
+        """Kills it and removes everything but its log."""
+        self.stop()
+        shutil.rmtree(self.room, ignore_errors=True)

@@ -38,6 +38,28 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["keys"])
     }
 
+    @Test("the newest key seals, unless another one is named")
+    func activeKey() throws {
+        let ring = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2).addingKey(createdAt: 3)
+        #expect(ring.active.number == 3)
+        #expect(ring.activating(2).active.number == 2)
+        #expect(ring.activating(2).newest.number == 3)
+        #expect(ring.activating(2).removingKey(numbered: 1).active.number == 2)
+        #expect(try ring.activating(1).addingKey(createdAt: 4).active.number == 4)
+
+        let sealing = Sealing(.sealed(ring.activating(2)))
+        var coder = RowCoder(sealing)
+        let token = Token(id: Array("id".utf8), info: Array("info".utf8))
+        let row = try coder.row(of: token)
+        #expect(row.keyNumber == 2)
+        #expect(try sealing.activeCount?.take() == 2)
+        // The others open what it has sealed, whichever key they seal with.
+        var other = RowCoder(Sealing(.sealed(ring)))
+        let opened = try other.token(of: row.value.span, keyNumber: 2, key: row.key.bytes, times: row.times)
+        #expect(opened.info == token.info)
+        #expect(try other.isCurrent(keyNumber: 2) { 0 } == false)
+    }
+
     @Test("a missing file is no ring, a new one has other keys")
     func missing() throws {
         #expect(try file("none").load() == nil)

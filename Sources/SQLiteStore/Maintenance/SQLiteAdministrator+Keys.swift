@@ -6,7 +6,7 @@ package import TokenStore
 extension SQLiteAdministrator {
     private func key(_ key: KeyRing.NumberedKey, of ring: KeyRing) -> SealingKey {
         SealingKey(
-            number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.newest.number,
+            number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.active.number,
             seals: store.state.sealing.seals.count(of: key.number).value, bindsTimes: key.bindsTimes
         )
     }
@@ -122,7 +122,7 @@ extension SQLiteAdministrator {
         while let start = slot {
             let sealing = store.state.sealing
             // Otherwise every row would fail.
-            if let count = sealing.newestCount, count.isExhausted {
+            if let count = sealing.activeCount, count.isExhausted {
                 throw .sealing(.exhausted(keyNumber: count.keyNumber))
             }
             let step = try await store.writerThread.perform { (writer) throws(SQLiteError) in

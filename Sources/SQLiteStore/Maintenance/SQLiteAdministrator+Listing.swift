@@ -82,7 +82,7 @@ extension SQLiteAdministrator {
         return StoreStatistics(
             tokens: tokens, databaseBytes: used + free, freeBytes: free,
             walBytes: FileStatus.size(of: store.path + "-wal"),
-            isSealed: store.state.sealing.ring != nil, newestKey: store.state.sealing.ring?.newest.number,
+            isSealed: store.state.sealing.ring != nil, newestKey: store.state.sealing.ring?.active.number,
             software: "SQLite \(SQLiteLibrary.version)", schemaVersion: Schema.version,
             unreadableReads: store.state.unreadableCount.load(ordering: .relaxed), place: store.directory.path
         )

@@ -189,9 +189,10 @@ struct StoreOpener: Sendable {
     /// The keys of the store; an empty one gets a key ring.
     private func keys(of connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
         let (identity, isEmpty) = try ringIdentity(in: connection, Schema.version)
-        let (ring, own) = try ring(fitting: identity, isEmpty: isEmpty)
-        if own != identity { try setIdentity(own, connection) }
-        if let ring { return .sealed(ring) }
+        let chosen = try ring(fitting: identity, isEmpty: isEmpty)
+        if chosen.isNew { report(.madeKeyRing(path: options.keyRing.path)) }
+        if chosen.identity != identity { try setIdentity(chosen.identity, connection) }
+        if let ring = chosen.ring { return .sealed(ring) }
         return .clear(
             index: try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) })
     }
@@ -210,44 +211,16 @@ struct StoreOpener: Sendable {
         }
     }
 
-    /// The key ring of a store's rows, and its identity; nil in the clear.
-    ///
-    /// An empty store accepts any ring, or gets a new one.
-    private func ring(
-        fitting identity: [UInt8], isEmpty: Bool
-    ) throws(SQLiteOpenError) -> (ring: KeyRing?, identity: [UInt8]) {
-        guard options.isSealed else {
-            guard identity.isEmpty || isEmpty else { throw .sealed(path: database) }
-            return (nil, [])
-        }
-        guard !identity.isEmpty || isEmpty else { throw .notSealed(path: database) }
-        let ring = try loadRing(isNew: isEmpty)
-        let found = try keyRing { () throws(KeyRingError) in try Self.identity(of: ring) }
-        guard found == identity || isEmpty else { throw .keyRing(.ofAnotherStore(path: options.keyRing.path)) }
-        return (ring, found)
-    }
-
-    private func loadRing(isNew: Bool) throws(SQLiteOpenError) -> KeyRing {
-        try keyRing { () throws(KeyRingError) in
-            if let ring = try options.keyRing.load() { return ring }
-            guard isNew else { throw KeyRingError.missing(path: options.keyRing.path) }
-            let ring: KeyRing
-            do throws(SealingError) {
-                ring = try KeyRing.random(createdAt: Int64(time(nil)))
-            } catch {
-                throw KeyRingError.library(error)
-            }
-            try options.keyRing.save(ring)
-            report(.madeKeyRing(path: options.keyRing.path))
-            return ring
-        }
-    }
-
-    private static func identity(of ring: KeyRing) throws(KeyRingError) -> [UInt8] {
-        do throws(SealingError) {
-            return try ring.identity()
+    private func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice.Outcome {
+        do throws(KeyRingChoice.Refusal) {
+            return try KeyRingChoice(options.keyRing, isSealed: options.isSealed)
+                .ring(fitting: identity, isEmpty: isEmpty)
         } catch {
-            throw .library(error)
+            switch error {
+            case .keyRing(let error): throw .keyRing(error)
+            case .notSealed: throw .notSealed(path: database)
+            case .sealed: throw .sealed(path: database)
+            }
         }
     }
 
@@ -255,14 +228,6 @@ struct StoreOpener: Sendable {
         try Schema.opening(database) { () throws(SQLiteError) in
             let update = try SQLiteStatement("UPDATE store SET key_ring = nullif(?1, x'')", on: connection)
             try update.withBinding(identity, at: 1) { () throws(SQLiteError) in _ = try update.step() }
-        }
-    }
-
-    private func keyRing<Result>(_ body: () throws(KeyRingError) -> Result) throws(SQLiteOpenError) -> Result {
-        do throws(KeyRingError) {
-            return try body()
-        } catch {
-            throw .keyRing(error)
         }
     }
 }

@@ -78,12 +78,12 @@ extension WriterConnection {
     func rekeySessions(
         after key: [UInt8], count: Int, _ sealing: Sealing
     ) throws(SQLiteError) -> (next: [UInt8]?, unreadable: Int) {
-        guard let newest = sealing.ring?.newest.number, sessionCount > 0 else { return (nil, 0) }
+        guard let active = sealing.ring?.active.number, sessionCount > 0 else { return (nil, 0) }
         return try transaction { () throws(SQLiteError) in
             let sessions = try sessions(sealing)
             let rows = try sessions.rows(after: key, limit: count)
             var unreadable = 0
-            for row in rows where row.keyNumber != newest {
+            for row in rows where row.keyNumber != active {
                 guard let new = Self.sealedAgain(row, &sessions.coder) else {
                     unreadable += 1
                     continue

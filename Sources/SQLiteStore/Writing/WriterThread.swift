@@ -320,7 +320,7 @@ final class WriterThread: Sendable {
 
     /// Reports once that the newest key has sealed a quarter as often as it may.
     private func noteSeals(_ checks: inout PeriodicChecks) {
-        guard let count = state.sealing.newestCount, count.value >= SealCounts.concern,
+        guard let count = state.sealing.activeCount, count.value >= SealCounts.concern,
             count.keyNumber != checks.reportedKey
         else { return }
         checks.reportedKey = count.keyNumber

@@ -47,7 +47,7 @@ extension RowCoder {
             key.bytes.span, id: session.user.span, rowKey: Self.place(rowKey, session.id.bytes, user.bytes).span,
             times: times)
         return SessionRow(
-            key: rowKey, id: session.id, userKey: user.bytes, keyNumber: sealer?.ring.newest.number ?? 0,
+            key: rowKey, id: session.id, userKey: user.bytes, keyNumber: sealer?.ring.active.number ?? 0,
             user: sealed ?? session.user, createdAt: session.createdAt, expiresAt: session.expiresAt,
             usedAt: session.lastUsedAt, index: index
         )

@@ -47,7 +47,7 @@ package struct RowCoder: ~Copyable {
         let value = try sealer?.seal(
             token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
         return Row(
-            key: key, value: value ?? token.info, keyNumber: sealer?.ring.newest.number ?? 0, times: times,
+            key: key, value: value ?? token.info, keyNumber: sealer?.ring.active.number ?? 0, times: times,
             id: token.id, index: index
         )
     }
@@ -95,7 +95,7 @@ package struct RowCoder: ~Copyable {
         return RowKey.prefix(of: text)
     }
 
-    /// Whether a row is as it would be written now: sealed with the newest key, in this version's form.
+    /// Whether a row is as it would be written now: sealed with the active key, in this version's form.
     ///
     /// - Parameters:
     ///   - keyNumber: The key that it was sealed with.
@@ -104,9 +104,9 @@ package struct RowCoder: ~Copyable {
         keyNumber: Int, sealNumber: () throws(SealingError) -> UInt32?
     ) throws(SealingError) -> Bool {
         _ = try refresh()
-        guard let newest = sealer?.ring.newest else { return true }
-        guard newest.number == keyNumber else { return false }
-        if newest.bindsTimes { return true }
+        guard let active = sealer?.ring.active else { return true }
+        guard active.number == keyNumber else { return false }
+        if active.bindsTimes { return true }
         return try sealNumber() != nil
     }
 
@@ -119,7 +119,7 @@ package struct RowCoder: ~Copyable {
         let new = try KeyedHash(of: keys.index)
         sealer =
             if let ring = keys.ring {
-                try TokenSealer(ring, sealing.seals.count(of: ring.newest.number))
+                try TokenSealer(ring, sealing.seals.count(of: ring.active.number))
             } else { nil }
         (hash, sessionHash, version) = (new, nil, current)
         return new

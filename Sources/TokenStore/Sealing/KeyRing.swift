@@ -2,7 +2,7 @@ package import Cryptography
 
 /// The keys of a sealed store: the index key, which makes row keys, and numbered keys, which seal values.
 ///
-/// The newest key seals; all of them open.
+/// One of the keys seals: the newest, unless that waits until all servers of the store have it. All of them open.
 package struct KeyRing: Sendable {
     package struct NumberedKey: Sendable {
         /// From 1, never used twice.
@@ -19,15 +19,21 @@ package struct KeyRing: Sendable {
     package let index: SecretKey
     /// In the order of their numbers, never empty.
     package private(set) var keys: [NumberedKey]
+    private let activeNumber: Int
 
     /// The possible numbers: the associated data has 32 bits for them.
     package static let numbers = 1...Int(UInt32.max)
 
-    /// - Parameter keys: At least one, of different numbers.
-    package init(index: SecretKey, keys: [NumberedKey]) {
+    /// - Parameters:
+    ///   - index: The index key.
+    ///   - keys: At least one, of different numbers.
+    ///   - active: The number of the key that seals; nil for the newest.
+    package init(index: SecretKey, keys: [NumberedKey], active: Int? = nil) {
         precondition(!keys.isEmpty, "a key ring has a key")
         self.index = index
         self.keys = keys.sorted { $0.number < $1.number }
+        activeNumber = active ?? self.keys[keys.count - 1].number
+        precondition(keys.contains { $0.number == activeNumber }, "the key that seals is in the ring")
     }
 
     /// A ring with one new key.
@@ -36,6 +42,9 @@ package struct KeyRing: Sendable {
     }
 
     package var newest: NumberedKey { keys[keys.count - 1] }
+
+    /// The key that seals.
+    package var active: NumberedKey { numberedKey(activeNumber) ?? newest }
 
     package func numberedKey(_ number: Int) -> NumberedKey? {
         keys.first { $0.number == number }
@@ -51,10 +60,15 @@ package struct KeyRing: Sendable {
         return KeyRing(index: index, keys: keys + [added])
     }
 
-    /// The ring without a key, which must not be the newest.
+    /// The ring with another key that seals.
+    package func activating(_ number: Int) -> KeyRing {
+        KeyRing(index: index, keys: keys, active: number)
+    }
+
+    /// The ring without a key, which must be neither the newest nor the one that seals.
     package func removingKey(numbered number: Int) -> KeyRing {
-        precondition(number != newest.number, "the newest key stays")
-        return KeyRing(index: index, keys: keys.filter { $0.number != number })
+        precondition(number != newest.number && number != activeNumber, "the newest key and the one that seals stay")
+        return KeyRing(index: index, keys: keys.filter { $0.number != number }, active: activeNumber)
     }
 
     /// Identifies the ring and is no secret: the index key's hash of a constant.

@@ -6,9 +6,10 @@ package import Synchronization
 /// With random nonces of 96 bits a key of AES-GCM may seal 2^32 times (NIST SP 800-38D, section 8.3): by then the chance
 /// that a nonce was used twice, which would reveal both texts, is one in 2^32.
 ///
-/// A seal is counted here before it is made. The store keeps larger counts: now and then, a commit also stores a count
-/// that the next seals stay below. So every stored row is counted, a crash counts up to `step` seals too many, and
-/// seals that are not counted after a crash were never written.
+/// A seal is counted here before it is made. A store of one process keeps larger counts: now and then, a commit also stores a
+/// count that the next seals stay below. So every stored row is counted, a crash counts up to `step` seals too many, and
+/// seals that are not counted after a crash were never written. A store of several processes grants the numbers of seals
+/// in blocks, see `GrantedSeals`.
 ///
 /// Any thread.
 package final class SealCounts: Sendable {
@@ -29,13 +30,20 @@ package final class SealCounts: Sendable {
     /// Incremented after each new key.
     package let version = Atomic<UInt64>(0)
 
-    package init() {}
+    /// Asks for a block of numbers of a key, soon; nil if nobody has to be asked.
+    private let request: (@Sendable (_ keyNumber: Int) -> Void)?
+
+    /// - Parameter request: For a store of several processes: has the next block of a key's numbers granted, soon. Called from
+    ///   any thread, maybe often; must not wait.
+    package init(requesting request: (@Sendable (_ keyNumber: Int) -> Void)? = nil) {
+        self.request = request
+    }
 
     /// The count of a key.
     package func count(of keyNumber: Int) -> SealCount {
         contents.withLock { contents in
             if let count = contents.counts[keyNumber] { return count }
-            let count = SealCount(keyNumber: keyNumber)
+            let count = SealCount(keyNumber: keyNumber, requesting: request)
             contents.counts[keyNumber] = count
             version.add(1, ordering: .releasing)
             return count
@@ -54,41 +62,11 @@ package final class SealCounts: Sendable {
             // Sealers that still use another ring's keys keep its counts, which are forgotten here.
             if contents.index?.hasBytes(of: index) != true { contents = Contents(index: index) }
             for (number, seals) in stored {
-                let count = contents.counts[number] ?? SealCount(keyNumber: number)
+                let count = contents.counts[number] ?? SealCount(keyNumber: number, requesting: request)
                 count.raise(to: seals)
                 contents.counts[number] = count
             }
             version.add(1, ordering: .releasing)
         }
-    }
-}
-
-/// How often one key has sealed.
-///
-/// Any thread.
-package final class SealCount: Sendable {
-    package let keyNumber: Int
-    private let taken = Atomic<Int64>(0)
-
-    package init(keyNumber: Int) {
-        self.keyNumber = keyNumber
-    }
-
-    package var value: Int64 { min(taken.load(ordering: .acquiring), SealCounts.limit) }
-
-    package var isExhausted: Bool { value == SealCounts.limit }
-
-    /// Counts a seal that is about to be made.
-    ///
-    /// - Returns: Its number, from 1, which no other seal of this key has.
-    package func take() throws(SealingError) -> Int64 {
-        let number = taken.add(1, ordering: .acquiringAndReleasing).newValue
-        guard number <= SealCounts.limit else { throw .exhausted(keyNumber: keyNumber) }
-        return number
-    }
-
-    /// - Parameter seals: As a store says; more than the limit counts as the limit.
-    package func raise(to seals: Int64) {
-        _ = taken.max(min(seals, SealCounts.limit), ordering: .acquiringAndReleasing)
     }
 }

@@ -18,8 +18,8 @@ package final class Sealing: Sendable {
         self.seals = seals
     }
 
-    /// How often the newest key has sealed; nil in the clear.
-    package var newestCount: SealCount? { ring.map { seals.count(of: $0.newest.number) } }
+    /// How often the key that seals has done so; nil in the clear.
+    package var activeCount: SealCount? { ring.map { seals.count(of: $0.active.number) } }
 
     package var keys: StoreKeys { current.withLock(\.self) }
 

@@ -12,6 +12,8 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
     case malformed
     /// The key has reached its limit of seals.
     case exhausted(keyNumber: Int)
+    /// The database has not yet granted further seals of the key to this server.
+    case ungranted(keyNumber: Int)
     /// The row is not in one of the slots of its key.
     case misplaced
     /// A call of OpenSSL failed.
@@ -34,6 +36,11 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
             """
             key \(number) has sealed \(SealCounts.limit) times, as often as one key may; make a new one with \
             token-cache keys add
+            """
+        case .ungranted(let number):
+            """
+            the numbers that the database has granted this server for seals with key \(number) are used up; it asks for more \
+            when it can write
             """
         case .misplaced: "a row is not where its id is looked for: it was moved, or its key was changed"
         case .library(let call): "\(CryptographyError.library(call))"

@@ -18,7 +18,7 @@ internal import Cryptography
 /// Used by one thread at a time.
 package struct TokenSealer: ~Copyable {
     package let ring: KeyRing
-    /// Of the newest key.
+    /// Of the key that seals.
     private let seals: SealCount
     private let sealing: TokenCipher
     /// Created when first needed.
@@ -37,15 +37,15 @@ package struct TokenSealer: ~Copyable {
     package static let overhead = numberLength + earlierOverhead
     private static let earlierOverhead = 1 + TokenCipher.nonceLength + 2 + TokenCipher.tagLength
 
-    /// - Parameter seals: Counts what the newest key seals.
+    /// - Parameter seals: Counts what the ring's active key seals.
     package init(_ ring: KeyRing, _ seals: SealCount) throws(SealingError) {
-        let sealing = try TokenCipher(ring.newest.key, .sealing)
+        let sealing = try TokenCipher(ring.active.key, .sealing)
         self.ring = ring
         self.seals = seals
         self.sealing = sealing
     }
 
-    /// Seals a token with the newest key, whose number is `ring.newest.number`.
+    /// Seals a token with the key whose number is `ring.active.number`.
     package mutating func seal(
         _ tokenInfo: Span<UInt8>, id: Span<UInt8>, rowKey: Span<UInt8>, times: RowTimes
     ) throws(SealingError) -> [UInt8] {
@@ -62,7 +62,7 @@ package struct TokenSealer: ~Copyable {
         prefix.append(UInt8(id.count >> 8))
         prefix.append(UInt8(id.count & 0xff))
         prefix.append(span: id)
-        setAssociated(keyNumber: ring.newest.number, number, times)
+        setAssociated(keyNumber: ring.active.number, number, times)
         associated.append(span: rowKey)
         let nonce = try takeNonce()
         try sealing.seal(

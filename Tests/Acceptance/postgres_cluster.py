@@ -28,7 +28,7 @@ from pathlib import Path
 import process_tree
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,
-    programs, run_as_owner,
+    programs, remove_shared_memory, run_as_owner,
 )
 from proxies import free_ports
 from psql import Session, SQLError, run_sql
@@ -251,7 +251,7 @@ class Postgres:
         if self.is_running():
             process_tree.kill(self.process.pid)
             self.process.wait(SECONDS)
-            self._remove_shared_memory()
+            remove_shared_memory(self.data)
         self.is_frozen = False
 
     def freeze(self):
@@ -272,18 +272,6 @@ class Postgres:
         if self.disk:
             self.disk.close()
         shutil.rmtree(self.room, ignore_errors=True)
-
-    def _remove_shared_memory(self):
-        """Removes the segment by which PostgreSQL knows a data folder in use.
-
-        A killed server leaves it behind, and only its next start would remove it.
-        """
-        try:
-            fields = (self.data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[6].split()
-        except (FileNotFoundError, IndexError):
-            # It had not started yet.
-            return
-        subprocess.run(["ipcrm", "--shmem-id", fields[1]], capture_output=True, check=False, timeout=SECONDS)
 
     def log(self):
         return self.log_file.read_text(errors="replace")

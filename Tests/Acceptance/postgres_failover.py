@@ -23,6 +23,7 @@ A primary with a full disk still answers reads, hence would serve old ones after
 `failover("full")` stops it before it promotes. The frozen one and the one that is cut off cannot be stopped by a manager;
 they come back as they were when they are thawed or restored, until `repair`.
 """
+import contextlib
 import time
 from dataclasses import dataclass
 
@@ -98,10 +99,12 @@ class ReplicatedPostgres:
 
     def close(self):
         """Ends everything, and removes all but the logs."""
-        for node in self.nodes:
-            node.close()
-        if self.network:
-            self.network.close()
+        with contextlib.ExitStack() as ends:
+            # In reverse order, each also if another fails.
+            if self.network:
+                ends.callback(self.network.close)
+            for node in self.nodes:
+                ends.callback(node.close)
 
     def _add_node(self, source=None, standby_of=None, **settings):
         name, place = f"node{len(self.nodes)}", {}

@@ -20,19 +20,12 @@ struct ConnectionTarget: Sendable {
             let name = name.isEmpty ? (address.isEmpty ? "the default host" : address) : name
             return port.isEmpty ? name : "\(name.contains(":") ? "[\(name)]" : name):\(port)"
         }
-
-        /// Whether what is sent there stays on this machine.
-        var isLocal: Bool {
-            name.isEmpty && address.isEmpty || name.hasPrefix("/") || name.hasPrefix("@") || name == "localhost"
-                || [name, address].contains { $0 == "::1" || $0.hasPrefix("127.") }
-        }
     }
 
     let hosts: [Host]
     private let url: String
     private let password: @Sendable () -> SecretText?
     private let given: Set<String>
-    private let sslMode: String
 
     /// - Parameters:
     ///   - url: `postgresql://...`, whose parameters go before the variables `PG*` of the environment.
@@ -58,11 +51,7 @@ struct ConnectionTarget: Sendable {
         }
         self.url = url
         self.password = password
-        sslMode = parsed["sslmode"] ?? "prefer"
     }
-
-    /// Hosts on other machines, if the server's identity is not verified there.
-    var unverifiedHosts: [Host] { sslMode == "verify-full" ? [] : hosts.filter { !$0.isLocal } }
 
     /// What libpq is told to connect to one host.
     ///

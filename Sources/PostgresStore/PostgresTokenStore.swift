@@ -18,8 +18,10 @@ package final class PostgresTokenStore: TokenStore {
         let warn: @Sendable (String) -> Void = { text in
             if warnings.isNew(text) { state.report(.own(StoreNotice(.warning, text))) }
         }
-        finder = PrimaryFinder(target, state) { host in
-            Dial(target: target, host: host, timeout: options.timeout, durability: options.durability, warn: warn)
+        finder = PrimaryFinder(target, state) { host, proves in
+            Dial(
+                target: target, host: host, timeout: options.timeout, durability: options.durability, proves: proves,
+                warn: warn)
         }
         finder.start()
     }

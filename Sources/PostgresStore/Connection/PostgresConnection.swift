@@ -142,6 +142,14 @@ internal import CPostgres
         unsafe PQgetResult(handle).map { unsafe QueryResult(owning: $0) }
     }
 
+    /// Asks the server to end what it does for this connection; blocks for a round trip.
+    func cancel() {
+        guard let cancellation = unsafe PQgetCancel(handle) else { return }
+        defer { unsafe PQfreeCancel(cancellation) }
+        var text = [CChar](repeating: 0, count: 256)
+        _ = unsafe PQcancel(cancellation, &text, Int32(text.count))
+    }
+
     /// Takes the warning that the server has sent since the last call, if there was one: the commit that brings one is no
     /// acknowledgement, as it may not be on the standby.
     func takeWarning() -> PostgresError? { notices.warning.take() }

@@ -1,4 +1,6 @@
 #if PostgreSQL
+internal import Glibc
+internal import System
 internal import TokenStore
 
 /// What the database or the way to it has refused.
@@ -20,6 +22,11 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
         case .statement(let state, let text): "\(text) (SQLSTATE \(state))"
         case .connection(let text), .timedOut(let text), .unexpected(let text): text
         }
+    }
+
+    /// Whether nothing listens at the address.
+    var isRefusedConnection: Bool {
+        if case .connection(let text) = self { text.contains(SystemError.reason(ECONNREFUSED)) } else { false }
     }
 
     var state: SQLState? {

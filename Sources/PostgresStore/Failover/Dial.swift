@@ -8,6 +8,8 @@ struct Dial: Sendable {
     let host: ConnectionTarget.Host
     let timeout: Duration
     let durability: StoreDurability
+    /// Whether a commit has to prove that the host is the primary, unless the engine makes sure of that.
+    let proves: Bool
     /// Told of settings of the server that may lose writes, although it is used.
     let warn: @Sendable (String) -> Void
 
@@ -15,8 +17,21 @@ struct Dial: Sendable {
     enum Refusal: Error, Sendable {
         /// It takes no writes.
         case standby
+        /// It takes writes and answers, but its commits do not return: its standbys are away, or follow another server.
+        case unproven
         /// It cannot be reached, or not used as it is.
         case failed(PostgresError)
+
+        var isUnproven: Bool { if case .unproven = self { true } else { false } }
+
+        /// Whether the host is certainly not the primary: it follows another server, or no server runs there.
+        var isCertain: Bool {
+            switch self {
+            case .standby: true
+            case .unproven: false
+            case .failed(let error): error.isRefusedConnection
+            }
+        }
     }
 
     /// Connects, on a thread that may wait.
@@ -29,23 +44,29 @@ struct Dial: Sendable {
     }
 
     private func connect() throws(Refusal) -> ReadyConnection {
-        let deadline = MonotonicTime.now + Nanoseconds(timeout)
+        let found: ReadyConnection?
         do throws(PostgresError) {
-            let parameters = target.parameters(for: host, unanswered: max(1, Int(timeout.components.seconds)))
-            let session = try BlockingSession(connectingWith: parameters, until: deadline)
-            let facts = try HostFacts(of: session, until: deadline)
-            guard facts.isWritable else { throw .statement(.readOnly, "the server takes no writes") }
-            try check(facts)
-            try prepare(session, facts, until: deadline)
-            let provenAt = MonotonicTime.now
-            if needsProof(facts) { try prove(session, until: deadline) }
-            return ReadyConnection(
-                connection: session.connection, server: ServerIdentity(facts),
-                needsProof: needsProof(facts), provenAt: provenAt, sharesCommits: facts.engine.sharesCommits)
+            found = try connect(until: .now + Nanoseconds(timeout))
         } catch {
-            if error.state == .readOnly { throw .standby }
-            throw .failed(error)
+            throw error.state == .readOnly ? .standby : .failed(error)
         }
+        guard let found else { throw .unproven }
+        return found
+    }
+
+    /// - Returns: Nil if the host's commits do not return.
+    private func connect(until deadline: MonotonicTime) throws(PostgresError) -> ReadyConnection? {
+        let parameters = target.parameters(for: host, unanswered: max(1, Int(timeout.components.seconds)))
+        let session = try BlockingSession(connectingWith: parameters, until: deadline)
+        let facts = try HostFacts(of: session, until: deadline)
+        guard facts.isWritable else { throw .statement(.readOnly, "the server takes no writes") }
+        try check(facts)
+        try prepare(session, facts, until: deadline)
+        let provenAt = MonotonicTime.now
+        if proves, needsProof(facts), try !prove(session) { return nil }
+        return ReadyConnection(
+            connection: session.connection, server: ServerIdentity(facts), needsProof: needsProof(facts),
+            provenAt: provenAt, canCommit: proves, sharesCommits: facts.engine.sharesCommits)
     }
 
     private func needsProof(_ facts: HostFacts) -> Bool {
@@ -70,12 +91,25 @@ struct Dial: Sendable {
         try synchronize(session, until: deadline)
     }
 
-    private func prove(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
+    /// How long the commit of a proof may take.
+    private static let proofTime = Nanoseconds(.seconds(1))
+
+    /// Whether a commit returns.
+    private func prove(_ session: BlockingSession) throws(PostgresError) -> Bool {
         _ = session.connection.takeWarning()
         try session.connection.send(Fence.name, Parameters())
         try session.connection.sendSync()
-        try synchronize(session, until: deadline)
+        do throws(PostgresError) {
+            try synchronize(session, until: .now + Self.proofTime)
+        } catch {
+            guard case .timedOut = error else { throw error }
+            // Otherwise the server's process would wait for the standby even after the connection is closed. What it has
+            // committed is a message without a meaning.
+            session.connection.cancel()
+            return false
+        }
         if let warning = session.connection.takeWarning() { throw warning }
+        return true
     }
 
     /// Takes all answers up to that of the Sync.

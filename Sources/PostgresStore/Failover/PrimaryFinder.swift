@@ -23,19 +23,29 @@ final class PrimaryFinder: Sendable {
     /// A connection that a handle needs.
     struct Order: Sendable {
         let reason: Reason
-        /// Takes the connection, on any thread; nil if the reason is `stalled` and no server was found.
-        let deliver: @Sendable (ReadyConnection?) -> Void
+        /// Takes what was found, on any thread.
+        let deliver: @Sendable (Finding) -> Void
+    }
+
+    /// What a search has found.
+    enum Finding: Sendable {
+        /// A connection, which ends the order.
+        case connection(ReadyConnection)
+        /// All other hosts were asked from this moment on, and none of them can be the primary; the search goes on.
+        case noOtherPrimary(since: MonotonicTime)
+        /// No other server, for an order whose reason is `stalled`, which ends.
+        case nothing
     }
 
     private enum Event: Sendable {
         case ordered(Order)
         case lost(PostgresError)
-        case dialed(host: Int, Result<ReadyConnection, Dial.Refusal>)
+        case dialed(host: Int, since: MonotonicTime, Result<ReadyConnection, Dial.Refusal>)
         case closed
     }
 
     private let target: ConnectionTarget
-    private let dial: @Sendable (ConnectionTarget.Host) -> Dial
+    private let dial: @Sendable (ConnectionTarget.Host, _ proves: Bool) -> Dial
     private let state: PostgresState
     private let events = Mutex<[Event]>([])
     private let arrival = DispatchSemaphore(value: 0)
@@ -47,7 +57,8 @@ final class PrimaryFinder: Sendable {
     ///   - state: Is told of what is found.
     ///   - dial: Makes what connects to a host.
     init(
-        _ target: ConnectionTarget, _ state: PostgresState, dial: @escaping @Sendable (ConnectionTarget.Host) -> Dial
+        _ target: ConnectionTarget, _ state: PostgresState,
+        dial: @escaping @Sendable (ConnectionTarget.Host, _ proves: Bool) -> Dial
     ) {
         (self.target, self.state, self.dial) = (target, state, dial)
     }
@@ -82,11 +93,23 @@ final class PrimaryFinder: Sendable {
         var notBefore: [MonotonicTime]
         /// Why each host was not used at the last attempt; nil before it.
         var refusals: [Dial.Refusal?]
+        /// When the last attempt began at which a host was certainly no primary.
+        var notPrimaryAt: [MonotonicTime?]
         var primary: Int?
         /// From when on the other hosts are asked as well.
         var othersFrom = MonotonicTime(nanoseconds: 0)
         var lastReport = MonotonicTime(nanoseconds: 0)
         var isLost = false
+
+        /// Since when all other hosts are known not to be the primary; nil if one of them may be, or there is no other.
+        func noOtherPrimary(than host: Int) -> MonotonicTime? {
+            var earliest: MonotonicTime?
+            for other in notPrimaryAt.indices where other != host {
+                guard let since = notPrimaryAt[other] else { return nil }
+                earliest = min(earliest ?? since, since)
+            }
+            return earliest
+        }
     }
 
     /// How long the last primary is asked alone.
@@ -98,7 +121,7 @@ final class PrimaryFinder: Sendable {
         var search = Search(
             dialing: Array(repeating: 0, count: count),
             notBefore: Array(repeating: MonotonicTime(nanoseconds: 0), count: count),
-            refusals: Array(repeating: nil, count: count))
+            refusals: Array(repeating: nil, count: count), notPrimaryAt: Array(repeating: nil, count: count))
         while true {
             _ = arrival.wait(timeout: search.orders.isEmpty ? .distantFuture : .now() + .milliseconds(25))
             let arrived = events.withLock { events in
@@ -109,7 +132,7 @@ final class PrimaryFinder: Sendable {
                 switch event {
                 case .ordered(let order): take(order, &search)
                 case .lost(let error): noteLost(error, &search)
-                case .dialed(let host, let result): take(result, from: host, &search)
+                case .dialed(let host, let since, let result): take(result, from: host, since: since, &search)
                 case .closed: return
                 }
             }
@@ -134,11 +157,13 @@ final class PrimaryFinder: Sendable {
         state.report(.own(StoreNotice(.warning, text)))
     }
 
-    private func take(_ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, _ search: inout Search) {
+    private func take(
+        _ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, since: MonotonicTime, _ search: inout Search
+    ) {
         search.dialing[host] -= 1
         switch result {
         case .success(let ready):
-            search.refusals[host] = nil
+            (search.refusals[host], search.notPrimaryAt[host]) = (nil, nil)
             if search.primary != host || search.isLost {
                 let text = "connected to PostgreSQL at \(ready.server.address)"
                 state.report(.own(StoreNotice(.note, text)))
@@ -147,13 +172,21 @@ final class PrimaryFinder: Sendable {
             currentPrimary.withLock { $0 = ready.server.address }
             // Without an order it is closed, as it goes out of scope.
             guard !search.orders.isEmpty else { return }
-            search.orders.removeFirst().deliver(ready)
+            search.orders.removeFirst().deliver(.connection(ready))
         case .failure(let refusal):
             search.refusals[host] = refusal
+            search.notPrimaryAt[host] = refusal.isCertain ? since : nil
             if search.primary == host { search.othersFrom = .now }
             search.notBefore[host] = .now + Nanoseconds(.milliseconds(Int64.random(in: 100...200)))
+            tellOfEvidence(search)
             if case .failed(let error) = refusal { state.noteNotFound(error) }
         }
+    }
+
+    /// Tells those who wait for an answer of a host that no other one can be the primary.
+    private func tellOfEvidence(_ search: Search) {
+        guard let primary = search.primary, let since = search.noOtherPrimary(than: primary) else { return }
+        for order in search.orders { order.deliver(.noOtherPrimary(since: since)) }
     }
 
     /// Starts the dials that the orders need now.
@@ -167,8 +200,16 @@ final class PrimaryFinder: Sendable {
             let most = isLikely ? min(search.orders.count, Self.dialsAtOnce) : 1
             while search.dialing[host] < most {
                 search.dialing[host] += 1
-                let dial = dial(target.hosts[host])
-                NamedThread.start("pg-dial") { self.post(.dialed(host: host, dial.run())) }
+                let evidence = search.noOtherPrimary(than: host)
+                // Its commits do not return, but it is the only primary that there can be: tokens can be read.
+                let proves =
+                    search.refusals[host]?.isUnproven != true
+                    || evidence.map { (now - $0).count > Fence.validity.count } ?? true
+                let dial = dial(target.hosts[host], proves)
+                NamedThread.start("pg-dial") {
+                    self.post(
+                        .dialed(host: host, since: now, dial.run().map { $0.proven(at: proves ? nil : evidence) }))
+                }
             }
         }
     }
@@ -182,6 +223,7 @@ final class PrimaryFinder: Sendable {
             let reasons = zip(target.hosts, search.refusals).map { host, refusal in
                 switch refusal {
                 case .standby?: "\(host) is a standby"
+                case .unproven?: "\(host) answers, but its commits wait for a standby"
                 case .failed(let error)?: "\(host): \(error)"
                 case nil: "\(host)"
                 }
@@ -191,7 +233,7 @@ final class PrimaryFinder: Sendable {
         }
         let stalled = search.orders.filter { if case .stalled = $0.reason { true } else { false } }
         search.orders.removeAll { if case .stalled = $0.reason { true } else { false } }
-        for order in stalled { order.deliver(nil) }
+        for order in stalled { order.deliver(.nothing) }
         // Each is asked once more before the next report.
         search.refusals = search.refusals.map { _ in nil }
     }

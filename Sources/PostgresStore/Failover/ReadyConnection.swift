@@ -7,10 +7,22 @@ struct ReadyConnection: Sendable {
     let server: ServerIdentity
     /// Whether commits have to prove that the server is still the primary; see Fence.
     let needsProof: Bool
-    /// When the last commit that has proven it began.
+    /// When what has proven it began.
     let provenAt: MonotonicTime
+    /// Whether it was proven by a commit, and not only by what the other hosts are.
+    let canCommit: Bool
     /// Whether the writes of a turn share one transaction.
     let sharesCommits: Bool
+}
+
+extension ReadyConnection {
+    /// The same, proven by evidence from a moment on.
+    func proven(at evidence: MonotonicTime?) -> ReadyConnection {
+        guard let evidence else { return self }
+        return ReadyConnection(
+            connection: connection, server: server, needsProof: needsProof, provenAt: evidence, canCommit: false,
+            sharesCommits: sharesCommits)
+    }
 }
 
 /// Tells one server from another, and from itself before it was promoted.

@@ -13,6 +13,8 @@ final class ConnectionSlot {
     var held: [(group: Pipeline.Group, answeredAt: MonotonicTime)] = []
     /// Whether a connection was ordered that has not been delivered.
     var isOrdered = false
+    /// Not before this is another server looked for, as the last search has found the same one.
+    var searchAgainAt = MonotonicTime(nanoseconds: 0)
 
     var isIdle: Bool { queue.isEmpty && held.isEmpty && pipeline?.groups.isEmpty != false }
 

@@ -14,6 +14,8 @@ class Operation {
     let rows: RowAccess
     /// Whether it was sent on a connection that was lost before the answer: it may have been carried out, or be so yet.
     var mayHaveLanded = false
+    /// Whether its completion was called.
+    var isOver = false
     /// Grows with each operation of a handle; 0 until it is gathered.
     var number: UInt64 = 0
 

@@ -7,8 +7,8 @@ internal import System
 final class Pipeline {
     let ready: ReadyConnection
     private(set) var groups: [Group] = []
-    /// When the last commit began that has proven the server to be the primary.
-    private(set) var provenAt: MonotonicTime
+    /// When the server was last proven to be the primary.
+    let proof: Proof
     /// Whether the socket is announced when it can be written to.
     var awaitsWriting = false
 
@@ -31,9 +31,9 @@ final class Pipeline {
         var isWrite: Bool { operations.contains(where: \.isWrite) }
     }
 
-    init(_ ready: ReadyConnection) {
-        self.ready = ready
-        provenAt = ready.provenAt
+    init(_ ready: ReadyConnection, _ proof: Proof) {
+        (self.ready, self.proof) = (ready, proof)
+        proof.note(ready.provenAt)
     }
 
     var connection: PostgresConnection { ready.connection }
@@ -84,7 +84,7 @@ final class Pipeline {
                 groups[0].warning = connection.takeWarning()
                 ended.append(groups.removeFirst())
                 if let last = ended.last, last.isFence, last.failure == nil, last.warning == nil {
-                    provenAt = max(provenAt, last.sentAt)
+                    proof.note(last.sentAt)
                 }
             }
         }
@@ -115,7 +115,9 @@ final class Pipeline {
     ///   - group: One without a failure.
     ///   - answeredAt: When its answer came.
     func isProven(_ group: borrowing Group, answeredAt: MonotonicTime) -> Bool {
-        if !ready.needsProof || group.hasWritten || provenAt >= answeredAt { return true }
+        if !ready.needsProof || group.hasWritten { return true }
+        let provenAt = proof.provenAt
+        if provenAt >= answeredAt { return true }
         let (lateness, age) = (answeredAt - group.sentAt, group.sentAt - provenAt)
         return lateness.count <= Fence.lateness.count && age.count <= Fence.validity.count
     }

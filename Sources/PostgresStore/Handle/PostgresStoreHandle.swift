@@ -14,14 +14,14 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     let state: PostgresState
     let rows: RowAccess
     let options: PostgresOptions
-    private let finder: PrimaryFinder
-    private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
-    private let ready: ReadinessSet
-    private let slots: [ConnectionSlot]
+    let finder: PrimaryFinder
+    let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
+    let ready: ReadinessSet
+    let slots: [ConnectionSlot]
     /// The slots for reads are those before this one, unless there is one slot for all.
     private let firstWritingSlot: Int
     /// Operations that are sent again after a moment.
-    private var delayed: [Operation] = []
+    var delayed: [Operation] = []
     /// Reads that can be joined, by the row's key.
     var reads: [[UInt8]: FetchOperation] = [:]
     private var operationCount: UInt64 = 0
@@ -31,6 +31,10 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         static let writesTogether = 128
         static let bytesTogether = 4 << 20
         static let statementsUnderWay = 1_024
+        /// Shared commits on one connection: while the server works on one, the next one gathers or is on its way.
+        static let commitsUnderWay = 2
+        /// Commits of one write each.
+        static let separateCommitsUnderWay = 64
     }
 
     init(
@@ -98,7 +102,12 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     // MARK: - Sending
 
     func flush() {
-        for index in slots.indices where !slots[index].queue.isEmpty { send(index) }
+        var hasSent = false
+        for index in slots.indices where !slots[index].queue.isEmpty {
+            send(index)
+            hasSent = true
+        }
+        if hasSent { renewProof() }
     }
 
     private func send(_ index: Int) {
@@ -106,22 +115,19 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         guard let pipeline = slot.pipeline else { return setTimer() }
         let now = MonotonicTime.now
         do throws(PostgresError) {
-            var mayWrite = !pipeline.groups.contains(where: \.isWrite)
+            let sharesCommits = pipeline.ready.sharesCommits
+            var writes = pipeline.groups.count(where: \.isWrite)
+            let mostWrites = sharesCommits ? Most.commitsUnderWay : Most.separateCommitsUnderWay
             var left = slot.queue[...]
             while !left.isEmpty, pipeline.statementCount < Most.statementsUnderWay {
-                guard mayWrite || !left.contains(where: \.isWrite) else { break }
-                let group = take(from: &left, pipeline.ready.sharesCommits)
+                guard writes < mostWrites || !left.contains(where: \.isWrite) else { break }
+                let group = take(from: &left, sharesCommits)
                 slot.queue = Array(left)
                 if group.contains(where: \.isWrite) {
-                    mayWrite = false
+                    writes += 1
                     state.metrics.noteGroup(group.count)
                 }
                 try pipeline.send(group, at: now)
-            }
-            if pipeline.ready.needsProof, !pipeline.hasFence,
-                (now - pipeline.provenAt).count > Fence.renewal.count || !slot.held.isEmpty
-            {
-                try pipeline.sendFence(at: now)
             }
             try flush(pipeline, index)
         } catch {
@@ -186,8 +192,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
                 failure = failure ?? error
             }
         }
-        if let failure { return lose(index, failure) }
-        releaseHeld(index)
+        if let failure { lose(index, failure) }
     }
 
     /// Gives the outcomes of a transaction that has ended.
@@ -204,23 +209,21 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             }
             return
         }
-        guard !group.isFence else { return }
-        if pipeline.isProven(group, answeredAt: now) {
+        if group.isFence {
+            releaseHeld()
+        } else if pipeline.isProven(group, answeredAt: now) {
             succeed(group)
         } else {
             slots[index].held.append((group, now))
-            if !pipeline.hasFence {
-                state.metrics.fences.add(1, ordering: .relaxed)
-                try pipeline.sendFence(at: .now)
-                try flush(pipeline, index)
-            }
+            sendFence(to: pipeline.ready.server)
+            setTimer(soon: true)
         }
     }
 
     private func succeed(_ group: Pipeline.Group) {
         state.noteSuccess(isWrite: group.isWrite)
         // In the order in which they were asked for.
-        for operation in group.operations.sorted(by: { $0.number < $1.number }) {
+        for operation in group.operations.sorted(by: { $0.number < $1.number }) where !operation.isOver {
             operation.mayHaveLanded = false
             switch operation.finish() {
             case .done: finish(operation) {}
@@ -229,20 +232,24 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    /// Gives the outcomes of groups that are proven now, and asks for the next proof for the others.
-    private func releaseHeld(_ index: Int) {
-        let slot = slots[index]
-        guard !slot.held.isEmpty, let pipeline = slot.pipeline else { return }
-        let held = slot.held
-        slot.held = []
-        for (group, answeredAt) in held {
-            if pipeline.isProven(group, answeredAt: answeredAt) {
-                succeed(group)
-            } else {
-                slot.held.append((group, answeredAt))
+    // MARK: - Proofs
+
+    /// Asks for another proof before the present one is too old.
+    private func renewProof() {
+        let now = MonotonicTime.now
+        for slot in slots {
+            guard let pipeline = slot.pipeline, pipeline.ready.needsProof, pipeline.proof.takesRenewal(at: now) else {
+                continue
             }
+            sendFence(to: pipeline.ready.server)
         }
-        guard !slot.held.isEmpty, !pipeline.hasFence else { return }
+    }
+
+    /// Sends a commit to a server, on a connection for writes if there is one: reads do not wait for it there.
+    private func sendFence(to server: ServerIdentity) {
+        let candidates = slots.indices.filter { slots[$0].pipeline?.ready.server == server }
+        guard let index = candidates.last, let pipeline = slots[index].pipeline, !pipeline.hasFence else { return }
+        state.metrics.fences.add(1, ordering: .relaxed)
         do throws(PostgresError) {
             try pipeline.sendFence(at: .now)
             try flush(pipeline, index)
@@ -251,8 +258,27 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
+    /// Gives the outcomes of groups that are proven now, and asks for the next proof for the others.
+    func releaseHeld() {
+        for slot in slots where !slot.held.isEmpty {
+            guard let pipeline = slot.pipeline else { continue }
+            let held = slot.held
+            slot.held = []
+            for (group, answeredAt) in held {
+                if pipeline.isProven(group, answeredAt: answeredAt) {
+                    succeed(group)
+                } else {
+                    slot.held.append((group, answeredAt))
+                }
+            }
+            if !slot.held.isEmpty { sendFence(to: pipeline.ready.server) }
+        }
+    }
+
     /// Ends an operation whose completion is called by `complete`.
     private func finish(_ operation: Operation, _ complete: () -> Void) {
+        guard !operation.isOver else { return }
+        operation.isOver = true
         complete()
         release(operation.bytes)
         if let fetch = operation as? FetchOperation { finishRead(fetch) }
@@ -292,7 +318,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     /// Sends operations again, as far as they have time.
     private func requeue(_ operations: [Operation], _ error: PostgresError) {
         let now = MonotonicTime.now
-        for operation in operations {
+        for operation in operations where !operation.isOver {
             if operation.deadline > now {
                 state.metrics.noteRetry(error.state?.code ?? "lost")
                 gather(operation)
@@ -302,12 +328,12 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    private func giveUp(_ operation: Operation) {
+    func giveUp(_ operation: Operation) {
         finish(operation) { operation.timeOut(after: options.timeout) }
     }
 
     /// Drops a connection, and orders another one.
-    private func lose(_ index: Int, _ error: PostgresError) {
+    func lose(_ index: Int, _ error: PostgresError) {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
         let unfinished = slot.takeUnfinished()
@@ -323,87 +349,6 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         requeue(unfinished, error)
         for operation in waiting { gather(operation) }
         setTimer()
-    }
-
-    // MARK: - Connections
-
-    private func order(_ index: Int, because reason: PrimaryFinder.Reason) {
-        guard !slots[index].isOrdered else { return }
-        slots[index].isOrdered = true
-        finder.order(
-            PrimaryFinder.Order(reason: reason) { [weak self, deliver] found in
-                deliver { [weak self] in self?.adopt(found, index) }
-            })
-    }
-
-    /// Takes a connection that was ordered; nil if the search has found no other server than the present one.
-    private func adopt(_ found: ReadyConnection?, _ index: Int) {
-        let slot = slots[index]
-        slot.isOrdered = false
-        guard let found else { return setTimer() }
-        if let present = slot.pipeline {
-            guard present.ready.server != found.server || isHopeless(present) else { return setTimer() }
-            state.metrics.failovers.add(1, ordering: .relaxed)
-            lose(index, .timedOut("\(present.ready.server.address) does not answer"))
-            slot.isOrdered = false
-        }
-        do throws(SystemError) {
-            try ready.add(found.connection.socket, tag: UInt64(index))
-        } catch {
-            return order(index, because: .missing)
-        }
-        slot.pipeline = Pipeline(found)
-        state.noteConnected()
-        // What waits where there is no connection is sent here.
-        let waiting = slots.flatMap { $0.pipeline == nil ? $0.queue : [] }
-        for other in slots where other.pipeline == nil { other.queue = [] }
-        for operation in waiting { gather(operation) }
-        flush()
-    }
-
-    /// Whether the connection's oldest request has waited for half of the time that it has.
-    private func isHopeless(_ pipeline: Pipeline) -> Bool {
-        guard let since = pipeline.waitingSince else { return false }
-        return (MonotonicTime.now - since).count > Nanoseconds(options.timeout).count / 2
-    }
-
-    // MARK: - Time
-
-    /// After this time without an answer, another primary is looked for.
-    private static let patience = Nanoseconds(.milliseconds(500))
-
-    private func setTimer(soon: Bool = false) {
-        ready.setTimer(milliseconds: soon || !delayed.isEmpty ? 20 : 100)
-    }
-
-    private func lookAtTime() {
-        let now = MonotonicTime.now
-        let again = delayed
-        delayed = []
-        for operation in again { operation.deadline > now ? gather(operation) : giveUp(operation) }
-        for (index, slot) in slots.enumerated() {
-            giveUpWaiting(slot, now)
-            guard let pipeline = slot.pipeline, let since = pipeline.waitingSince else { continue }
-            let waited = now - since
-            if waited.count > Nanoseconds(options.timeout).count {
-                lose(index, .timedOut("\(pipeline.ready.server.address) has not answered within \(options.timeout)"))
-            } else if waited.count > Self.patience.count {
-                order(index, because: .stalled(pipeline.ready.server))
-            }
-        }
-        flush()
-        if !delayed.isEmpty || slots.contains(where: { !$0.isIdle }) { setTimer() }
-    }
-
-    /// Gives up operations that could not be sent in time.
-    private func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
-        guard slot.queue.contains(where: { $0.deadline <= now }) else { return }
-        let late = slot.queue.filter { $0.deadline <= now }
-        slot.queue.removeAll { $0.deadline <= now }
-        for operation in late {
-            state.noteFailure(state.lastFault, isWrite: operation.isWrite)
-            giveUp(operation)
-        }
     }
 }
 #endif

@@ -12,6 +12,7 @@ final class PostgresState: Sendable {
     let sealing: Sealing
     let versions: VersionClock
     let metrics = PostgresMetrics()
+    let proofs = Proofs()
     /// Tells operators what they should know.
     let report: @Sendable (StoreEvent) -> Void
     private let currentRetention: Mutex<Retention>

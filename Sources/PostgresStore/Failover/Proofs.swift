@@ -1,0 +1,46 @@
+#if PostgreSQL
+internal import Synchronization
+internal import System
+
+/// When each server was last proven to be the primary; shared by the handles of a store.
+///
+/// Any thread.
+final class Proofs: Sendable {
+    private let proofs = Mutex<[ServerIdentity: Proof]>([:])
+
+    func proof(of server: ServerIdentity) -> Proof {
+        proofs.withLock { proofs in
+            if let proof = proofs[server] { return proof }
+            // Each promotion makes one; connections keep theirs.
+            if proofs.count > 64 { proofs = [:] }
+            let proof = Proof()
+            proofs[server] = proof
+            return proof
+        }
+    }
+}
+
+/// When one server was last proven to be the primary: by a commit of ours that its standbys have acknowledged, see Fence, or
+/// because all other hosts were asked and none of them can be one.
+///
+/// Any thread.
+final class Proof: Sendable {
+    private let proven = Atomic<UInt64>(0)
+    private let asked = Atomic<UInt64>(0)
+
+    /// When what has proven it began.
+    var provenAt: MonotonicTime { MonotonicTime(nanoseconds: proven.load(ordering: .acquiring)) }
+
+    func note(_ moment: MonotonicTime) {
+        proven.max(moment.nanoseconds, ordering: .acquiringAndReleasing)
+    }
+
+    /// Whether the caller is the one who renews it now: it is soon too old, and nobody else does that already.
+    func takesRenewal(at now: MonotonicTime) -> Bool {
+        guard (now - provenAt).count > Fence.renewal.count else { return false }
+        let before = asked.load(ordering: .relaxed)
+        guard (now - MonotonicTime(nanoseconds: before)).count > Fence.lateness.count else { return false }
+        return asked.compareExchange(expected: before, desired: now.nanoseconds, ordering: .relaxed).exchanged
+    }
+}
+#endif

@@ -1,0 +1,114 @@
+#if PostgreSQL
+internal import Synchronization
+internal import System
+internal import TokenStore
+
+/// The connections of a handle, and what happens when time passes.
+extension PostgresStoreHandle {
+    func order(_ index: Int, because reason: PrimaryFinder.Reason) {
+        guard !slots[index].isOrdered else { return }
+        slots[index].isOrdered = true
+        finder.order(
+            PrimaryFinder.Order(reason: reason) { [weak self, deliver] found in
+                deliver { [weak self] in self?.take(found, index) }
+            })
+    }
+
+    /// Takes what a search has found.
+    private func take(_ finding: PrimaryFinder.Finding, _ index: Int) {
+        switch finding {
+        case .connection(let found):
+            slots[index].isOrdered = false
+            adopt(found, index)
+        case .noOtherPrimary(let since):
+            // Reads count although no standby acknowledges a commit.
+            slots[index].pipeline?.proof.note(since)
+            releaseHeld()
+        case .nothing: slots[index].isOrdered = false
+        }
+        setTimer()
+    }
+
+    private func adopt(_ found: ReadyConnection, _ index: Int) {
+        let slot = slots[index]
+        if let present = slot.pipeline {
+            let isBetter = present.ready.server != found.server || (found.canCommit && isHopeless(present))
+            guard isBetter else {
+                slot.searchAgainAt = .now + Nanoseconds(.seconds(1))
+                return
+            }
+            state.metrics.failovers.add(1, ordering: .relaxed)
+            lose(index, .timedOut("\(present.ready.server.address) does not answer"))
+            slot.isOrdered = false
+        }
+        do throws(SystemError) {
+            try ready.add(found.connection.socket, tag: UInt64(index))
+        } catch {
+            return order(index, because: .missing)
+        }
+        slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
+        state.noteConnected()
+        // What waits where there is no connection is sent here.
+        let waiting = slots.flatMap { $0.pipeline == nil ? $0.queue : [] }
+        for other in slots where other.pipeline == nil { other.queue = [] }
+        for operation in waiting { gather(operation) }
+        flush()
+    }
+
+    /// Whether the connection's oldest request has waited for half of the time that it has.
+    private func isHopeless(_ pipeline: Pipeline) -> Bool {
+        guard let since = pipeline.waitingSince else { return false }
+        return (MonotonicTime.now - since).count > Nanoseconds(options.timeout).count / 2
+    }
+
+    // MARK: - Time
+
+    /// After this time without an answer, another primary is looked for.
+    private static let patience = Nanoseconds(.milliseconds(500))
+
+    func setTimer(soon: Bool = false) {
+        let isSoon = soon || !delayed.isEmpty || slots.contains { !$0.held.isEmpty }
+        ready.setTimer(milliseconds: isSoon ? 20 : 100)
+    }
+
+    func lookAtTime() {
+        let now = MonotonicTime.now
+        let again = delayed
+        delayed = []
+        for operation in again { operation.deadline > now ? gather(operation) : giveUp(operation) }
+        releaseHeld()
+        for (index, slot) in slots.enumerated() {
+            giveUpWaiting(slot, now)
+            for operation in slot.held.flatMap(\.group.operations) where operation.deadline <= now { giveUp(operation) }
+            guard let pipeline = slot.pipeline, let since = pipeline.waitingSince else { continue }
+            let waited = now - since
+            if waited.count > Self.patience.count, slot.searchAgainAt < now {
+                order(index, because: .stalled(pipeline.ready.server))
+            }
+            guard waited.count > Nanoseconds(options.timeout).count else { continue }
+            if pipeline.groups.contains(where: { $0.isWrite || $0.isFence }) {
+                // The commit waits for a standby or for another transaction, which goes on when the connection is closed: if all
+                // those were left behind, the server would soon take no connection any more.
+                for operation in pipeline.groups.flatMap(\.operations) where operation.deadline <= now {
+                    giveUp(operation)
+                }
+            } else {
+                lose(index, .timedOut("\(pipeline.ready.server.address) has not answered within \(options.timeout)"))
+            }
+        }
+        flush()
+        if !delayed.isEmpty || slots.contains(where: { !$0.isIdle }) { setTimer() }
+    }
+
+    /// Gives up operations that could not be sent in time.
+    private func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
+        guard slot.queue.contains(where: { $0.deadline <= now }) else { return }
+        let late = slot.queue.filter { $0.deadline <= now }
+        slot.queue.removeAll { $0.deadline <= now }
+        for operation in late {
+            state.noteFailure(state.lastFault, isWrite: operation.isWrite)
+            giveUp(operation)
+        }
+    }
+}
+#endif

@@ -211,7 +211,8 @@ class PatroniCluster:
         self.etcd_address = f"127.0.0.1:{client}"
         with open(self.folder / "etcd.log", "ab") as log:
             self.etcd = subprocess.Popen(
-                [*as_owner(), PROGRAMS["etcd"], f"--data-dir={self.room}/etcd", f"--listen-client-urls=http://{self.etcd_address}",
+                [*as_owner(), PROGRAMS["etcd"], f"--data-dir={self.room}/etcd",
+                 f"--listen-client-urls=http://{self.etcd_address}",
                  f"--advertise-client-urls=http://{self.etcd_address}", f"--listen-peer-urls=http://127.0.0.1:{peer}",
                  f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}", f"--initial-cluster=default=http://127.0.0.1:{peer}"],
                 env=environment(), cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -12,8 +12,8 @@
 All roles but the superuser need their passwords (scram-sha-256), over TCP and over the Unix socket alike. The superuser has
 none and comes only over the Unix socket, from our own user. fsync and synchronous_commit are on, as by default.
 
-A server's log is in the folder it was given; everything else is in a folder in /tmp that PostgreSQL's user can enter, which
-`close()` removes.
+A server's log is in the folder it was given; everything else is in a folder that PostgreSQL's user can enter, in memory unless
+`is_on_disk` is set, which `close()` removes.
 """
 import atexit
 import itertools
@@ -74,11 +74,12 @@ class Postgres:
       process (`exec`), not its parent.
     - disk: a `SmallDisk` for its data; otherwise the data is in the server's own folder.
     - source: a running server of which this is a copy, made by pg_basebackup, instead of an empty one.
+    - is_on_disk: puts its data on the disk of /tmp, for measurements; it is in memory otherwise, where fsync costs nothing.
     - standby_of: the address, port and name under which it follows another server (`follow`).
     """
 
     def __init__(self, folder, name="postgres", *, settings=None, access=ACCESS, certificate=None, address="127.0.0.1",
-                 port=None, prefix=(), disk=None, source=None, standby_of=None):
+                 port=None, prefix=(), disk=None, source=None, standby_of=None, is_on_disk=False):
         self.name, self.address, self.port = name, address, port or free_ports(1)[0]
         self.settings = {**SETTINGS, **(settings or {})}
         self.access, self.prefix, self.disk = access, list(prefix), disk
@@ -87,7 +88,7 @@ class Postgres:
         self.process = None
         self.is_frozen = False
         self.passwords = {REPLICATION: REPLICATION_PASSWORD}
-        self.room = own_folder(name)
+        self.room = own_folder(name, is_on_disk)
         atexit.register(self.close)
         try:
             self.data = (disk.folder if disk else self.room) / "data"
@@ -315,6 +316,14 @@ class Postgres:
         return int(self.value(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' "
             f"AND pid <> pg_backend_pid() AND ({where})"))
+
+    def cancel(self, where):
+        """Cancels the statements of such connections (pg_cancel_backend); returns how many.
+
+        A commit that waits for a standby is then done with a warning (01000) instead.
+        """
+        return int(self.value(
+            f"SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ({where})"))
 
     # For clients
 

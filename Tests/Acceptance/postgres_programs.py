@@ -17,6 +17,8 @@ SUPERUSER = "postgres"
 REPLICATION = "replication"
 REPLICATION_PASSWORD = secrets.token_hex(16)
 SECONDS = 120
+# A server with standbys uses some 200 MB each.
+ROOM_IN_MEMORY = 2 << 30
 
 
 @functools.cache
@@ -61,12 +63,15 @@ def run_as_owner(program, *arguments, input=None, seconds=SECONDS):
     return done.stdout
 
 
-def own_folder(name):
+def own_folder(name, is_on_disk=False):
     """A new folder with a short path that PostgreSQL's user can enter, as pytest's folders are root's alone.
 
-    A path must be short because that of a Unix socket has at most 107 bytes.
+    A path must be short because that of a Unix socket has at most 107 bytes. The folder is in memory if there is room and
+    nobody wants it on a disk: the tests kill processes, not the machine, and do not depend on how fast its disk syncs.
     """
-    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir="/tmp"))
+    memory = Path("/dev/shm")
+    has_room = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= ROOM_IN_MEMORY
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=memory if has_room and not is_on_disk else "/tmp"))
     give_to_owner(folder)
     folder.chmod(0o755)
     return folder

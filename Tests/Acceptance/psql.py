@@ -3,12 +3,15 @@ import contextlib
 import csv
 import io
 import queue
+import re
 import subprocess
 import threading
 
 from postgres_programs import SUPERUSER, environment, programs
 
 SECONDS = 30
+# Lines with which psql tells what is no row, and what belongs to an error.
+NOTE = re.compile("(WARNING|NOTICE|INFO|DETAIL|HINT|CONTEXT|LOCATION|STATEMENT): ")
 
 
 class SQLError(Exception):
@@ -66,6 +69,8 @@ class Session:
             arguments, env=variables, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1)
         self.lines = queue.Queue()
+        # Warnings and the like that the last statements gave.
+        self.notes = ""
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         self.process_of_server = int(self.sql("SELECT pg_backend_pid()")[0][0])
@@ -88,7 +93,7 @@ class Session:
 
     def finish(self, seconds=SECONDS):
         """The rows of the statements that were sent; raises `SQLError` with their errors, or if they do not end in time."""
-        text = ""
+        text = self.notes = ""
         while True:
             try:
                 line = self.lines.get(timeout=seconds)
@@ -96,9 +101,12 @@ class Session:
                 raise SQLError(f"no end after {seconds} s; so far: {text}") from None
             if line is None or line == self.END + "\n":
                 break
-            text += line
+            if NOTE.match(line):
+                self.notes += line
+            else:
+                text += line
         if line is None or "ERROR: " in text or "FATAL: " in text:
-            raise SQLError(text.strip() or "the connection is closed")
+            raise SQLError((text + self.notes).strip() or "the connection is closed")
         return rows_of(text)
 
     def sql(self, text, seconds=SECONDS):

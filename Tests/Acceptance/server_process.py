@@ -68,7 +68,7 @@ class Server:
     """
 
     def __init__(self, folder, settings=None, *flags, environment=None, descriptors=None, file_size=None, umask=None,
-                 output=None, data=None, program=None):
+                 output=None, data=None, program=None, prefix=()):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data = Path(data) if data else self.folder / "data"
@@ -92,7 +92,7 @@ class Server:
 
         with open(self.log_file, "wb") as log, open(self.output_file, "wb") as own_output:
             self.process = subprocess.Popen(
-                [program or binary(), "serve", "--config", str(configuration), *flags], env=clean_environment(environment),
+                [*prefix, program or binary(), "serve", "--config", str(configuration), *flags], env=clean_environment(environment),
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output if output is not None else own_output,
                 stderr=log, preexec_fn=prepare, restore_signals=False,
             )

@@ -10,6 +10,7 @@ import pytest
 
 from certificates import make_certificate
 from chaos_proxy import CUT, HOLD, LOSE, TO_CLIENT, TO_SERVER, ChaosProxy
+from own_names import OwnNames
 from postgres_cluster import Postgres, database_url
 from postgres_messages import asks, is_commit, is_ready, is_row
 from postgres_pooler import PgBouncer, pooler_version
@@ -245,6 +246,23 @@ def test_new_connections_go_to_another_server(place, proxy, postgres, tmp_path):
         assert place.sql("SELECT pg_postmaster_start_time()") != before
     with pytest.raises(SQLError):
         place.sql("SELECT 1")
+
+
+# Names
+
+def test_a_name_moves_to_another_address(tmp_path):
+    names = OwnNames(tmp_path)
+
+    def addresses():
+        done = subprocess.run(
+            [*names.prefix, "getent", "ahostsv4", "database.test"], capture_output=True, text=True, check=False, timeout=20)
+        return {line.split()[0] for line in done.stdout.splitlines()}
+
+    assert addresses() == set()
+    names.set("database.test", "127.0.0.2", "127.0.0.3")
+    assert addresses() == {"127.0.0.2", "127.0.0.3"}
+    names.set("database.test", "127.0.0.4")
+    assert addresses() == {"127.0.0.4"}
 
 
 # PgBouncer

@@ -103,7 +103,8 @@ def test_only_tls_is_allowed_and_the_certificate_changes(tmp_path):
     for folder in folders:
         folder.mkdir()
     first, second = (make_certificate(folder, *names) for folder in folders)
-    with Postgres(tmp_path, certificate=first, access=("local all postgres peer map=us", "hostssl all all all scram-sha-256")) as server:
+    access = ("local all postgres peer map=us", "hostssl all all all scram-sha-256")
+    with Postgres(tmp_path, certificate=first, access=access) as server:
         server.create_role("app", "secret")
 
         def connect(certificate, mode="verify-full"):
@@ -132,6 +133,18 @@ def test_a_write_waits_for_a_standby(replicated_postgres):
         until(lambda: databases.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
         standby.thaw()
         session.finish()
+    assert notes(databases.primary) == {1, 2}
+
+
+def test_a_commit_that_stops_waiting_warns(replicated_postgres):
+    databases = replicated_postgres()
+    databases.sql(TABLE)
+    databases.standbys[0].freeze()
+    with databases.primary.session() as session:
+        session.start("INSERT INTO notes VALUES (2)")
+        until(lambda: databases.primary.cancel("wait_event = 'SyncRep'"))
+        assert session.finish() == []
+        assert "01000: canceling wait for synchronous replication" in session.notes
     assert notes(databases.primary) == {1, 2}
 
 

@@ -16,6 +16,8 @@ import subprocess
 
 import pytest
 
+import caretaker
+
 SECONDS = 60
 # For measurements of networks (RFC 2544), hence in nobody's way: a network of 254 addresses for each `Network`.
 PREFIX = "198.18"
@@ -38,6 +40,9 @@ class Machine:
         self.cable = f"{network.name}-{number}"
         # nsenter becomes the command that follows it, which keeps its process id.
         self.prefix = ["nsenter", f"--net=/run/netns/{self.namespace}", "--"]
+        # The cable goes with the namespace, as soon as no process is left in it.
+        self.removal = ["ip", "netns", "delete", self.namespace]
+        caretaker.remember(command=self.removal)
         ip("netns", "add", self.namespace)
         ip("link", "add", self.cable, "type", "veth", "peer", "name", "cable", "address", self.hardware, "netns", self.namespace)
         ip("link", "set", self.cable, "master", network.name, "up")
@@ -59,7 +64,8 @@ class Machine:
 
     def close(self):
         """Removes the namespace, and with it the cable."""
-        subprocess.run(["ip", "netns", "delete", self.namespace], capture_output=True, check=False, timeout=SECONDS)
+        subprocess.run(self.removal, capture_output=True, check=False, timeout=SECONDS)
+        caretaker.forget(command=self.removal)
         subprocess.run(["ip", "link", "delete", self.cable], capture_output=True, check=False, timeout=SECONDS)
 
 
@@ -82,6 +88,8 @@ class Network:
                 break
             if "File exists" not in done.stderr or attempt == 250:
                 pytest.skip(f"no network can be made here: {done.stderr.strip()}")
+        self.removal = ["ip", "link", "delete", self.name]
+        caretaker.remember(command=self.removal)
         try:
             ip("address", "add", f"{self.prefix}.1/24", "dev", self.name)
             ip("link", "set", self.name, "up")
@@ -114,4 +122,5 @@ class Network:
         """Removes the machines and the bridge; processes in the namespaces must have ended."""
         for machine in self.machines:
             machine.close()
-        subprocess.run(["ip", "link", "delete", self.name], capture_output=True, check=False, timeout=SECONDS)
+        subprocess.run(self.removal, capture_output=True, check=False, timeout=SECONDS)
+        caretaker.forget(command=self.removal)

@@ -18,12 +18,10 @@ with its Patroni is replaced when its lease has expired, after `LEASE_SECONDS`.
 
 The start of a cluster takes some ten seconds, hence only tests with --long use it.
 """
-import atexit
 import contextlib
 import json
 import os
 import pwd
-import shutil
 import subprocess
 import urllib.error
 import urllib.request
@@ -35,7 +33,7 @@ import process_tree
 from postgres_cluster import ACCESS, SETTINGS, database_url, quoted, write_pass_file
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, environment, give_to_owner, own_folder, owner, programs,
-    remove_shared_memory,
+    remove_folder, remove_shared_memory,
 )
 from proxies import free_ports
 from psql import SQLError, run_sql
@@ -189,7 +187,6 @@ class PatroniCluster:
         self.passwords = {REPLICATION: REPLICATION_PASSWORD, SUPERUSER: "of the superuser"}
         self.etcd, self.nodes = None, []
         self.room = own_folder("patroni")
-        atexit.register(self.close)
         try:
             self._start_etcd()
             self.nodes = [PatroniNode(self, number) for number in range(nodes)]
@@ -229,10 +226,9 @@ class PatroniCluster:
 
     def close(self):
         """Kills everything, and removes all but the logs."""
-        atexit.unregister(self.close)
         with contextlib.ExitStack() as ends:
             # In reverse order, each also if another fails.
-            ends.callback(shutil.rmtree, self.room, ignore_errors=True)
+            ends.callback(remove_folder, self.room)
             ends.callback(self._stop_etcd)
             for node in self.nodes:
                 ends.callback(node.kill)

@@ -15,7 +15,6 @@ none and comes only over the Unix socket, from our own user. fsync and synchrono
 A server's log is in the folder it was given; everything else is in a folder that PostgreSQL's user can enter, in memory unless
 `is_on_disk` is set, which `close()` removes.
 """
-import atexit
 import itertools
 import os
 import pwd
@@ -28,7 +27,7 @@ from pathlib import Path
 import process_tree
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,
-    programs, remove_shared_memory, run_as_owner,
+    programs, remove_folder, remove_shared_memory, run_as_owner,
 )
 from proxies import free_ports
 from psql import Session, SQLError, run_sql
@@ -89,7 +88,6 @@ class Postgres:
         self.is_frozen = False
         self.passwords = {REPLICATION: REPLICATION_PASSWORD}
         self.room = own_folder(name, is_on_disk)
-        atexit.register(self.close)
         try:
             self.data = (disk.folder if disk else self.room) / "data"
             self.socket_folder = self.room / "socket"
@@ -268,11 +266,10 @@ class Postgres:
 
     def close(self):
         """Kills it and removes everything but its log."""
-        atexit.unregister(self.close)
         self.kill()
         if self.disk:
             self.disk.close()
-        shutil.rmtree(self.room, ignore_errors=True)
+        remove_folder(self.room)
 
     def log(self):
         return self.log_file.read_text(errors="replace")

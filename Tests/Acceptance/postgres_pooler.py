@@ -9,14 +9,13 @@ Debian 12 has version 1.18, whose pool mode `session` works with prepared statem
 """
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from postgres_cluster import database_url
-from postgres_programs import as_owner, environment, give_to_owner, own_folder
+from postgres_programs import as_owner, environment, give_to_owner, own_folder, remove_folder
 from proxies import free_ports
 from psql import run_sql
 from server_process import until
@@ -124,4 +123,4 @@ class PgBouncer:
     def close(self):
         """Kills it and removes everything but its log."""
         self.stop()
-        shutil.rmtree(self.room, ignore_errors=True)
+        remove_folder(self.room)

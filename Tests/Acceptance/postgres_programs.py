@@ -1,5 +1,4 @@
 """PostgreSQL's programs, which do not run as root, and the first data folder, from which those of all servers are copied."""
-import atexit
 import functools
 import os
 import pwd
@@ -10,6 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+import caretaker
 
 # The owner of all data folders and the role that may do everything; as root, also the user that the programs run as.
 SUPERUSER = "postgres"
@@ -72,9 +73,16 @@ def own_folder(name, is_on_disk=False):
     memory = Path("/dev/shm")
     has_room = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= ROOM_IN_MEMORY
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=memory if has_room and not is_on_disk else "/tmp"))
+    caretaker.remember(folder=folder)
     give_to_owner(folder)
     folder.chmod(0o755)
     return folder
+
+
+def remove_folder(folder):
+    """Removes such a folder, whose processes have ended."""
+    shutil.rmtree(folder, ignore_errors=True)
+    caretaker.forget(folder=folder)
 
 
 def give_to_owner(path):
@@ -85,9 +93,11 @@ def give_to_owner(path):
 
 @functools.cache
 def template():
-    """A data folder with the two roles, made once by initdb. It has checksums, without which pg_rewind does not work."""
+    """A data folder with the two roles, made once by initdb. It has checksums, without which pg_rewind does not work.
+
+    It remains until the end of the run, when the caretaker removes it.
+    """
     folder = own_folder("postgres-template")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     data = folder / "data"
     run_as_owner(
         "initdb", "--no-sync", "--data-checksums", f"--pgdata={data}", f"--username={SUPERUSER}", "--encoding=UTF8",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import caretaker
+
 
 class SmallDisk:
     """A tmpfs(5) of its own; only root can make one, so the test is skipped for others."""
@@ -15,13 +17,17 @@ class SmallDisk:
         if os.geteuid() != 0:
             pytest.skip("only root can mount a small disk")
         self.folder = Path(tempfile.mkdtemp(prefix="small-disk-", dir="/tmp"))
+        self.unmount = ["umount", "--lazy", str(self.folder)]
+        caretaker.remember(folder=self.folder)
         self.ballast = self.folder / "ballast"
         done = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0777", "tmpfs", str(self.folder)],
             capture_output=True, text=True, check=False, timeout=60)
         if done.returncode != 0:
-            self.folder.rmdir()
+            self.close()
             pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
+
+        caretaker.remember(command=self.unmount)
 
     def fill(self):
         """Fills it to the last page, so that the next write that needs room fails with ENOSPC."""
@@ -42,6 +48,8 @@ class SmallDisk:
 
     def close(self):
         """Unmounts it, also while files on it are open."""
-        subprocess.run(["umount", "--lazy", str(self.folder)], capture_output=True, check=False, timeout=60)
+        subprocess.run(self.unmount, capture_output=True, check=False, timeout=60)
         if self.folder.is_dir() and not os.path.ismount(self.folder):
             self.folder.rmdir()
+            caretaker.forget(command=self.unmount)
+            caretaker.forget(folder=self.folder)

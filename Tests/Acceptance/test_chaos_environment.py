@@ -3,7 +3,9 @@ import re
 import socket
 import struct
 import subprocess
+import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +17,7 @@ from postgres_cluster import Postgres, database_url
 from postgres_messages import asks, is_commit, is_ready, is_row
 from postgres_pooler import PgBouncer, pooler_version
 from postgres_programs import environment, programs
+from process_tree import state
 from psql import Session, SQLError, run_sql
 from server_process import until
 
@@ -263,6 +266,33 @@ def test_a_name_moves_to_another_address(tmp_path):
     assert addresses() == {"127.0.0.2", "127.0.0.3"}
     names.set("database.test", "127.0.0.4")
     assert addresses() == {"127.0.0.4"}
+
+
+# The end of a run
+
+RUN = """
+import sys, time
+from postgres_cluster import Postgres
+from pathlib import Path
+server = Postgres(Path(sys.argv[1]))
+print(server.process.pid, server.room, flush=True)
+server.freeze()
+time.sleep(600)
+"""
+
+
+def test_nothing_is_left_of_a_run_that_was_killed(tmp_path):
+    programs()
+    run = subprocess.Popen(
+        [sys.executable, "-c", RUN, str(tmp_path)], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True)
+    try:
+        process, room = run.stdout.readline().split()
+        until(lambda: state(int(process)) == "T")
+        assert Path(room).is_dir()
+    finally:
+        run.kill()
+        run.communicate(timeout=20)
+    until(lambda: state(int(process)) in ("Z", None) and not Path(room).exists())
 
 
 # PgBouncer

@@ -35,7 +35,7 @@ package struct PostgresStoreProvider: StoreProvider {
             let target = try ConnectionTarget(url: postgres.url, password: postgres.password)
             let state = PostgresState(
                 sealing: Sealing(try keys(report)), versions: try versions(), options: options, report: report)
-            return PostgresTokenStore(postgres, target, state)
+            return PostgresTokenStore(postgres, target, state, id: try processID())
         } catch {
             throw StoreOpenError(error)
         }
@@ -48,6 +48,15 @@ package struct PostgresStoreProvider: StoreProvider {
     private func versions() throws(PostgresError) -> VersionClock {
         do throws(CryptographyError) {
             return try VersionClock()
+        } catch {
+            throw .unexpected("\(error)")
+        }
+    }
+
+    /// 16 random bytes, which tell this process from all others that use the database.
+    private func processID() throws(PostgresError) -> [UInt8] {
+        do throws(CryptographyError) {
+            return try RandomBytes.published(16)
         } catch {
             throw .unexpected("\(error)")
         }

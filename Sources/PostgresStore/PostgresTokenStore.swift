@@ -11,8 +11,13 @@ package final class PostgresTokenStore: TokenStore {
     private let options: PostgresOptions
     private let state: PostgresState
     private let finder: PrimaryFinder
+    private let sessions: PrimarySessions
+    private let sweeper: Sweeper
+    /// A command makes no handle, and leaves to servers what they do for all.
+    private let isServing = Mutex(false)
 
-    init(_ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState) {
+    /// - Parameter id: Random bytes that tell this process from others.
+    init(_ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState, id: [UInt8]) {
         (self.options, self.state) = (options, state)
         let warnings = OnceEach()
         let warn: @Sendable (String) -> Void = { text in
@@ -24,6 +29,8 @@ package final class PostgresTokenStore: TokenStore {
                 warn: warn)
         }
         finder.start()
+        sessions = PrimarySessions(target, options.durability)
+        sweeper = Sweeper(sessions, state, holder: id)
     }
 
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
@@ -38,11 +45,12 @@ package final class PostgresTokenStore: TokenStore {
             writes: state.metrics.writes.load(ordering: .relaxed),
             queuedBytes: state.waitingBytes.load(ordering: .relaxed), commitTime: state.metrics.roundTrip,
             groupSize: state.metrics.groupSize, expired: state.metrics.expired.load(ordering: .relaxed),
+            isExpiryHeld: state.metrics.isExpiryHeld.load(ordering: .relaxed),
             keySeals: keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) },
             unreadableReads: state.metrics.unreadableReads.load(ordering: .relaxed))
     }
 
-    package var administrator: any StoreAdministrator { preconditionFailure() }
+    package var administrator: any StoreAdministrator { PostgresAdministrator(sessions, state, keyRing: nil) }
 
     package var preloader: (any StorePreloader)? { nil }
 
@@ -56,6 +64,11 @@ package final class PostgresTokenStore: TokenStore {
     package func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle {
+        let isFirst = isServing.withLock { isServing in
+            defer { isServing = true }
+            return !isServing
+        }
+        if isFirst { sweeper.start() }
         do throws(SystemError) {
             return try PostgresStoreHandle(state, options, finder, deliver: deliver)
         } catch {
@@ -65,11 +78,14 @@ package final class PostgresTokenStore: TokenStore {
 
     package func change(_ retention: Retention) async throws(StoreError) {
         state.change(retention)
+        sweeper.wake()
     }
 
     package func close() {
         state.isClosed.store(true, ordering: .releasing)
         finder.close()
+        if isServing.withLock(\.self) { sweeper.stop() }
+        sessions.close()
     }
 }
 #endif

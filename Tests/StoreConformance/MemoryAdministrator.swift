@@ -60,7 +60,7 @@ struct MemoryAdministrator: StoreAdministrator {
         return page
     }
 
-    func statistics() -> StoreStatistics {
+    func statistics(exactly: Bool) -> StoreStatistics {
         StoreStatistics(
             tokens: store.count, isSealed: false, software: "Memory 1", unreadableReads: 0, place: "this process"
         )

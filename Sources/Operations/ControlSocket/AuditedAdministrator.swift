@@ -71,7 +71,9 @@ struct AuditedAdministrator: StoreAdministrator {
         }
     }
 
-    func statistics() async throws(StoreError) -> StoreStatistics { try await base.statistics() }
+    func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
+        try await base.statistics(exactly: exactly)
+    }
 }
 
 private struct AuditedUserAdministrator: UserAdministrator {

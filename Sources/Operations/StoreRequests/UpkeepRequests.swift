@@ -3,13 +3,17 @@ package import TokenStore
 /// Reads the store's figures.
 package struct StatisticsOfStore: StoreRequest {
     package static let name = StoreRequestName.stats
+    /// Whether tokens are counted rather than estimated, whatever time that takes; nil means no.
+    package var exactly: Bool?
 
-    package init() {}
+    package init(exactly: Bool? = nil) {
+        self.exactly = exactly
+    }
 
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreStatistics {
-        try await administrator.statistics()
+        try await administrator.statistics(exactly: exactly ?? false)
     }
 }
 

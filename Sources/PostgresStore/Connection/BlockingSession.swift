@@ -98,6 +98,12 @@ struct BlockingSession: Sendable {
         }
     }
 
+    /// Whether the server has sent something that nobody has asked for, such as that it closes the connection.
+    var hasUnexpectedInput: Bool {
+        var descriptor = pollfd(fd: connection.socket, events: Int16(POLLIN), revents: 0)
+        return unsafe poll(&descriptor, 1, 0) != 0
+    }
+
     private static func wait(
         _ connection: PostgresConnection, _ events: Int16, until deadline: MonotonicTime
     ) throws(PostgresError) {

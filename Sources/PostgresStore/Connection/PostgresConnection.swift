@@ -164,7 +164,7 @@ internal import CPostgres
     /// A message of libpq in one line.
     static func cleaned(_ text: String) -> String {
         let lines = text.split(whereSeparator: \.isNewline).map { line in
-            line.split(separator: " ").joined(separator: " ")
+            line.split(whereSeparator: \.isWhitespace).joined(separator: " ")
         }
         return lines.isEmpty ? "the connection is lost" : lines.joined(separator: "; ")
     }

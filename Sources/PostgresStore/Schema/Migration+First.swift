@@ -41,6 +41,8 @@ extension Migration {
                 id bytea PRIMARY KEY, name text NOT NULL, version text NOT NULL, schema_version integer NOT NULL,
                 key_numbers text NOT NULL, started_at bigint NOT NULL, seen_at bigint NOT NULL)
             """,
+            // Work that one server does for all, and which one does it.
+            "CREATE TABLE IF NOT EXISTS lease (name text PRIMARY KEY, holder bytea NOT NULL, beat bigint NOT NULL)",
             // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true.
             """
             CREATE TABLE IF NOT EXISTS store (
@@ -52,6 +54,8 @@ extension Migration {
 
     private static let indexes = [
         "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at ASC)",
+        // Otherwise the few tombstones would be looked for among all tokens.
+        "CREATE INDEX IF NOT EXISTS token_by_removal ON token (written_at ASC) WHERE value IS NULL",
         "CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at ASC) WHERE expires_at IS NOT NULL",
         "CREATE INDEX IF NOT EXISTS session_by_id ON session (id)",
         "CREATE INDEX IF NOT EXISTS session_by_user ON session (user_key, number)",
@@ -73,6 +77,7 @@ extension Migration {
         """,
         // Small and written every few seconds: without this, dead rows would be most of the table.
         "ALTER TABLE server SET (autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0)",
+        "ALTER TABLE lease SET (autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0)",
         // What is sealed cannot be compressed.
         "ALTER TABLE token ALTER COLUMN value SET STORAGE EXTERNAL",
     ]
@@ -80,7 +85,7 @@ extension Migration {
     /// Citus: rows go to the nodes by their keys; the small tables are on each of them.
     private static let distribution =
         ["token", "session"].map { "SELECT create_distributed_table('\($0)', 'key')" + unlessDistributed($0) }
-        + ["seal", "server", "store"].map { "SELECT create_reference_table('\($0)')" + unlessDistributed($0) }
+        + ["seal", "server", "lease", "store"].map { "SELECT create_reference_table('\($0)')" + unlessDistributed($0) }
 
     private static func unlessDistributed(_ table: String) -> String {
         " WHERE NOT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = '\(table)'::regclass)"

@@ -11,6 +11,7 @@ enum TablePrivileges {
         ("session", changing),
         ("seal", ["SELECT", "INSERT", "UPDATE"]),
         ("server", changing),
+        ("lease", ["SELECT", "INSERT", "UPDATE"]),
         ("store", ["SELECT", "UPDATE"]),
     ]
 

@@ -121,6 +121,8 @@ final class PostgresMetrics: Sendable {
     let writes = Atomic<UInt64>(0)
     let unreadableReads = Atomic<Int>(0)
     let expired = Atomic<UInt64>(0)
+    /// Whether this server would delete what has expired, and does not, as its clock has jumped.
+    let isExpiryHeld = Atomic<Bool>(false)
     let failovers = Atomic<UInt64>(0)
     let fences = Atomic<UInt64>(0)
     /// From the moment a group is sent to its answer.

@@ -75,7 +75,7 @@ extension SQLiteAdministrator {
         }
     }
 
-    package func statistics() async throws(StoreError) -> StoreStatistics {
+    package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
         let (tokens, used, free) = try await store.writerThread.perform { (writer) throws(SQLiteError) in
             (writer.tokenCount, try writer.usedBytes(), try writer.freeBytes())
         }

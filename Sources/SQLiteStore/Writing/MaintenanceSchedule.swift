@@ -78,19 +78,13 @@ struct MaintenanceSchedule {
 
     init(retention: Retention, at now: ContinuousClock.Instant) {
         self.retention = retention
-        expiryInterval = Self.expiryInterval(retention)
+        expiryInterval = retention.deletionInterval(hasSessions: false)
         nextFileLook = now + Self.fileInterval
         nextExpiry = expiryInterval.map { _ in now }
         checkpointAllowed = now
         filledSince = now
         // What an earlier run has left in the WAL.
         quietCheckpoint = now + Self.quietTime
-    }
-
-    /// The time between two deletions of what has expired: a tenth of the time that it is kept, at most a minute.
-    private static func expiryInterval(_ retention: Retention, hasSessions: Bool = false) -> Duration? {
-        let times = [retention.sinceWritten, retention.sinceExpired, hasSessions ? .seconds(600) : nil]
-        return times.compactMap(\.self).min().map { min(max($0 / 10, .milliseconds(100)), .seconds(60)) }
     }
 
     // MARK: - What happened
@@ -101,7 +95,7 @@ struct MaintenanceSchedule {
     mutating func noteRetention(_ retention: Retention, hasSessions: Bool = false, at now: ContinuousClock.Instant) {
         guard retention != self.retention || hasSessions != self.hasSessions else { return }
         (self.retention, self.hasSessions) = (retention, hasSessions)
-        expiryInterval = Self.expiryInterval(retention, hasSessions: hasSessions)
+        expiryInterval = retention.deletionInterval(hasSessions: hasSessions)
         nextExpiry = expiryInterval.map { _ in now }
     }
 

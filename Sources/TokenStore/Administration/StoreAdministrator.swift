@@ -37,7 +37,12 @@ package protocol StoreAdministrator: Sendable {
     ///   - limit: How many at most; fewer when they are large.
     func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
 
-    func statistics() async throws(StoreError) -> StoreStatistics
+    /// - Parameter exactly: Whether the tokens are counted where that takes a while, as in a large database of another program.
+    func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics
+}
+
+extension StoreAdministrator {
+    package func statistics() async throws(StoreError) -> StoreStatistics { try await statistics(exactly: false) }
 }
 
 /// Where a listing goes on; only the store that made it knows what it means.

@@ -1,6 +1,8 @@
 /// A store in numbers; nil for what a store does not know.
 package struct StoreStatistics: Codable, Sendable {
     package var tokens: Int
+    /// Whether `tokens` is an estimate; nil means no.
+    package var tokensAreEstimated: Bool?
     /// Bytes of the database.
     package var databaseBytes: Int?
     /// Bytes of `databaseBytes` that are free.
@@ -19,10 +21,12 @@ package struct StoreStatistics: Codable, Sendable {
     package var place: String
 
     package init(
-        tokens: Int, databaseBytes: Int? = nil, freeBytes: Int? = nil, walBytes: Int? = nil, isSealed: Bool,
+        tokens: Int, tokensAreEstimated: Bool? = nil, databaseBytes: Int? = nil, freeBytes: Int? = nil,
+        walBytes: Int? = nil, isSealed: Bool,
         newestKey: Int? = nil, software: String, schemaVersion: Int? = nil, unreadableReads: Int, place: String
     ) {
         self.tokens = tokens
+        self.tokensAreEstimated = tokensAreEstimated
         self.databaseBytes = databaseBytes
         self.freeBytes = freeBytes
         self.walBytes = walBytes

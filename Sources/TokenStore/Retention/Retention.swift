@@ -19,6 +19,15 @@ package struct Retention: Hashable, Sendable {
     /// Whether every token is kept for ever.
     package var isUnlimited: Bool { sinceWritten == nil && sinceExpired == nil }
 
+    /// The time between two deletions of what has expired: a tenth of the time that it is kept, at most a minute; nil if nothing
+    /// expires.
+    ///
+    /// - Parameter hasSessions: Whether there are sessions, which all expire.
+    package func deletionInterval(hasSessions: Bool) -> Duration? {
+        let times = [sinceWritten, sinceExpired, hasSessions ? .seconds(600) : nil]
+        return times.compactMap(\.self).min().map { min(max($0 / 10, .milliseconds(100)), .seconds(60)) }
+    }
+
     /// The moment, in seconds since 1970, from which on a row is expired.
     package func deadline(writtenAt: Int64, expiresAt: Int64?) -> Int64 {
         var deadline = Int64.max

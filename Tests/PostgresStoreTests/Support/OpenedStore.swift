@@ -15,7 +15,7 @@ extension PostgresTokenStore {
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         change(&options)
         var postgres = PostgresOptions(
-            url: database.url, password: { nil }, connections: 2, timeout: .seconds(5), requestLimit: 10_000,
+            url: database.url, password: { nil }, connections: 2, timeout: .seconds(60), requestLimit: 10_000,
             durability: .local, serverName: "test", softwareVersion: "0")
         changePostgres(&postgres)
         let index = SecretKey([UInt8](repeating: 7, count: 32).span)
@@ -25,7 +25,9 @@ extension PostgresTokenStore {
         let state = PostgresState(
             sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try versions ?? VersionClock(),
             options: options, report: { _ in })
-        self.init(postgres, try ConnectionTarget(url: postgres.url, password: { nil }), state)
+        self.init(
+            postgres, try ConnectionTarget(url: postgres.url, password: { nil }), state,
+            id: try RandomBytes.published(16))
     }
 }
 #endif

@@ -1,0 +1,60 @@
+#if PostgreSQL
+internal import Synchronization
+internal import System
+package import TokenStore
+
+extension PostgresAdministrator {
+    /// Tokens that are counted whenever somebody asks, in some milliseconds; of more, the database's estimate is told.
+    private static let countedTokens = 100_000
+    /// How long it may take to count all of them.
+    private static let countingTime = Duration.seconds(3_600)
+
+    package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
+        let figures = try await reading { (session, deadline) throws(PostgresError) in
+            try Figures(session, deadline, countingUpTo: Self.countedTokens)
+        }
+        var (tokens, isEstimated) = (figures.tokens, false)
+        if figures.tokens > Self.countedTokens {
+            // Engines that keep no such estimate say less than has been counted.
+            if let estimate = figures.estimate, estimate > figures.tokens, !exactly {
+                (tokens, isEstimated) = (estimate, true)
+            } else {
+                tokens = try await reading(within: Self.countingTime) { (session, deadline) throws(PostgresError) in
+                    try TokenRows(session, until: deadline).count(upTo: nil)
+                }
+            }
+        }
+        return StoreStatistics(
+            tokens: tokens, tokensAreEstimated: isEstimated, databaseBytes: figures.bytes,
+            isSealed: state.sealing.ring != nil, newestKey: state.sealing.ring?.newest.number,
+            software: sessions.facts?.software ?? "PostgreSQL", schemaVersion: figures.schemaVersion,
+            unreadableReads: state.metrics.unreadableReads.load(ordering: .relaxed), place: sessions.place)
+    }
+
+    /// What the database tells of itself.
+    private struct Figures: Sendable {
+        /// One more than the limit if there are more.
+        var tokens: Int
+        /// Nil where there is none.
+        var estimate: Int?
+        /// Of the tables with tokens and sessions and of their indexes; nil where that cannot be told.
+        var bytes: Int?
+        var schemaVersion: Int
+        init(
+            _ session: BlockingSession, _ deadline: MonotonicTime, countingUpTo limit: Int
+        ) throws(PostgresError) {
+            func integer(_ sql: String) throws(PostgresError) -> Int? {
+                try session.run(sql, until: deadline) { (result) throws(PostgresError) in
+                    result.rowCount == 0 ? nil : result.optionalInteger(0, 0).map { Int($0) }
+                }
+            }
+            tokens = try TokenRows(session, until: deadline).count(upTo: limit + 1)
+            schemaVersion = try integer("SELECT schema_version FROM store WHERE one = 1") ?? 0
+            // Where these are missing, the answer is an error of the statement alone.
+            estimate = try? integer("SELECT reltuples::bigint FROM pg_class WHERE oid = 'token'::regclass")
+            bytes = try? integer(
+                "SELECT (pg_total_relation_size('token') + pg_total_relation_size('session'))::bigint")
+        }
+    }
+}
+#endif

@@ -1,0 +1,219 @@
+#if PostgreSQL
+internal import Dispatch
+internal import Synchronization
+internal import System
+internal import TokenStore
+
+/// Deletes what has expired, in one server at a time of all that use the database.
+///
+/// Clients do not wait for it: handles hide tokens from the moment at which they expire. Rows are deleted a few at a time, and
+/// between two such steps the database has as long a rest.
+///
+/// Any thread.
+final class Sweeper: Sendable {
+    private let sessions: PrimarySessions
+    private let state: PostgresState
+    private let times: Times
+    private let holder: [UInt8]
+    private let isStopped = Atomic<Bool>(false)
+    /// Signalled to end a wait early.
+    private let alarm = DispatchSemaphore(value: 0)
+    private let finished = DispatchSemaphore(value: 0)
+
+    struct Times: Sendable {
+        /// The time between two looks at the lease.
+        var beat = Duration.seconds(10)
+        /// How long another server's beat is waited for.
+        var patience = Duration.seconds(30)
+        /// The longest time between two deletions, if something expires.
+        var interval = Duration.seconds(60)
+        /// How long one step may take.
+        var step = Duration.seconds(10)
+    }
+
+    /// Rows that are deleted in one step.
+    private static let batch = 256
+    private static let leaseName = "sweeper"
+
+    /// - Parameters:
+    ///   - sessions: Used one at a time.
+    ///   - state: Has the retention; gets the counts.
+    ///   - holder: This server, as it is registered.
+    ///   - times: Shorter ones for tests.
+    init(_ sessions: PrimarySessions, _ state: PostgresState, holder: [UInt8], times: Times = Times()) {
+        self.sessions = sessions
+        self.state = state
+        self.holder = holder
+        self.times = times
+    }
+
+    /// Begins, on a thread of its own.
+    func start() {
+        NamedThread.start("sweeper") { [self] in
+            var work = Work(lease: Lease(Self.leaseName, holder: holder, patience: times.patience))
+            while !isStopped.load(ordering: .acquiring) {
+                wait(run(&work))
+            }
+            if work.isHolder { try? work.lease.release(sessions, within: .seconds(1)) }
+            state.metrics.isExpiryHeld.store(false, ordering: .relaxed)
+            finished.signal()
+        }
+    }
+
+    /// Has it look at once, as another retention is in force.
+    func wake() {
+        alarm.signal()
+    }
+
+    /// Ends it; waits for that, though not for a database that does not answer.
+    func stop() {
+        isStopped.store(true, ordering: .releasing)
+        alarm.signal()
+        _ = finished.wait(timeout: .now() + .seconds(2))
+    }
+
+    private func wait(_ time: Duration) {
+        _ = alarm.wait(timeout: .now() + .nanoseconds(Int(clamping: Nanoseconds(time).count)))
+    }
+
+    // MARK: - The thread
+
+    /// What the thread keeps from one round to the next.
+    private struct Work {
+        var lease: Lease
+        var isHolder = false
+        var nextBeat = MonotonicTime.now
+        /// Made when this server gets the lease, from what the former holder has stored.
+        var clock: ExpiryClock?
+        /// Operators were told that nothing is deleted, and not yet that deleting continues.
+        var hasReportedHold = false
+        var nextDeletion = MonotonicTime.now
+        /// The retention of the last deletion.
+        var retention: Retention?
+        /// Why the last round failed; nil if it has not.
+        var fault: StoreError?
+    }
+
+    /// Does what is due.
+    ///
+    /// - Returns: How long to wait until the next round.
+    private func run(_ work: inout Work) -> Duration {
+        do throws(StoreError) {
+            try beat(&work)
+            if work.isHolder, work.nextDeletion <= .now || work.retention != state.retention {
+                try sweep(&work)
+                work.fault = nil
+            }
+        } catch {
+            // Otherwise it is the database that cannot be reached, of which clients' requests tell.
+            if !error.mayRetry, work.fault == nil {
+                state.report(
+                    .own(StoreNotice(.warning, "what has expired is not deleted for now, though hidden: \(error)")))
+            }
+            work.fault = error
+            (work.isHolder, work.clock) = (false, nil)
+            return times.beat
+        }
+        let next = work.isHolder ? min(work.nextBeat, work.nextDeletion) : work.nextBeat
+        return .nanoseconds((next - .now).count)
+    }
+
+    private func beat(_ work: inout Work) throws(StoreError) {
+        guard work.nextBeat <= .now else { return }
+        work.isHolder = try work.lease.take(sessions, within: times.step)
+        work.nextBeat = .now + Nanoseconds(times.beat)
+        if !work.isHolder {
+            work.clock = nil
+            stopHolding(&work, isTold: false)
+        }
+    }
+
+    private func sweep(_ work: inout Work) throws(StoreError) {
+        let retention = state.retention
+        var clock = if let clock = work.clock { clock } else { try storedClock() }
+        let reading = ExpiryClock.Reading.now
+        clock.look(at: reading)
+        let hasSessions = try sessions.perform(.reading, within: times.step, repeats: true) {
+            (session, deadline) throws(PostgresError) in
+            try session.run("SELECT 1 FROM session LIMIT 1", until: deadline) { (result) throws(PostgresError) in
+                result.rowCount > 0
+            }
+        }
+        let interval = retention.deletionInterval(hasSessions: hasSessions)
+        if let time = clock.due(isExpiring: true) {
+            try store(clockLook: time)
+            clock.noteSaved(time)
+        }
+        (work.clock, work.retention) = (clock, retention)
+        work.nextDeletion = .now + Nanoseconds(min(interval ?? times.interval, times.interval))
+        // Without a retention nothing is deleted, so no deletion is held back either.
+        guard mayDelete(&work, clock, isExpiring: interval != nil) else { return }
+        var count = 0
+        defer { if count > 0 { state.report(.expired(count: count)) } }
+        for rows in ExpiredRows.all(retention, at: reading.wall) {
+            count += try delete(rows, &work)
+        }
+    }
+
+    /// Deletes all of a kind; returns how many tokens.
+    private func delete(_ rows: ExpiredRows, _ work: inout Work) throws(StoreError) -> Int {
+        var (tokens, hasMore) = (0, true)
+        while hasMore, work.isHolder, !isStopped.load(ordering: .acquiring) {
+            let began = MonotonicTime.now
+            let step = try sessions.perform(within: times.step, repeats: true) {
+                (session, deadline) throws(PostgresError) in
+                try rows.delete(upTo: Self.batch, session, until: deadline)
+            }
+            if rows.areTokens {
+                tokens += step.count
+                state.metrics.expired.add(UInt64(step.count), ordering: .relaxed)
+            }
+            hasMore = step.hasMore
+            guard hasMore else { break }
+            wait(.nanoseconds((MonotonicTime.now - began).count))
+            try beat(&work)
+        }
+        return tokens
+    }
+
+    // MARK: - The clock
+
+    /// A clock that goes on from the last look of any server.
+    private func storedClock() throws(StoreError) -> ExpiryClock {
+        let saved = try sessions.perform(.reading, within: times.step, repeats: true) {
+            (session, deadline) throws(PostgresError) in
+            try session.run("SELECT looked_at FROM store WHERE one = 1", until: deadline) {
+                (result) throws(PostgresError) in result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
+            }
+        }
+        return ExpiryClock(saved: saved, at: .now)
+    }
+
+    private func store(clockLook time: Int64) throws(StoreError) {
+        try sessions.perform(within: times.step, repeats: true) { (session, deadline) throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(time)
+            try session.run("UPDATE store SET looked_at = $1::bigint WHERE one = 1", parameters, until: deadline)
+        }
+    }
+
+    /// Whether the clock is trusted to delete; reports when that changes.
+    private func mayDelete(_ work: inout Work, _ clock: ExpiryClock, isExpiring: Bool) -> Bool {
+        if clock.holdsExpiry, isExpiring, !work.hasReportedHold {
+            work.hasReportedHold = true
+            state.metrics.isExpiryHeld.store(true, ordering: .relaxed)
+            state.report(.expiryHeld(seconds: clock.deviation))
+        } else if !clock.holdsExpiry || !isExpiring {
+            stopHolding(&work, isTold: isExpiring)
+        }
+        return !clock.holdsExpiry
+    }
+
+    private func stopHolding(_ work: inout Work, isTold: Bool) {
+        guard work.hasReportedHold else { return }
+        work.hasReportedHold = false
+        state.metrics.isExpiryHeld.store(false, ordering: .relaxed)
+        if isTold { state.report(.expiryGoesOn) }
+    }
+}
+#endif

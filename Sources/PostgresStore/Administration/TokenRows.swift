@@ -1,0 +1,212 @@
+#if PostgreSQL
+internal import System
+internal import TokenStore
+
+/// A row of the table `token` as it lies there.
+struct StoredToken: Sendable {
+    let key: [UInt8]
+    let version: TokenVersion
+    let times: RowTimes
+    let keyNumber: Int
+    /// Nil for a token that was removed; `times.writtenAt` then says when.
+    let value: [UInt8]?
+
+    func token(_ coder: inout RowCoder) throws(SealingError) -> Token {
+        guard let value else { throw .malformed }
+        return try coder.token(of: value.span, keyNumber: keyNumber, key: key, times: times)
+    }
+}
+
+/// Statements on the table `token` for administration, some rows at a time.
+///
+/// Each belongs to one call of `PrimarySessions.perform`, whose deadline it gets.
+struct TokenRows {
+    private let session: BlockingSession
+    private let deadline: MonotonicTime
+
+    init(_ session: BlockingSession, until deadline: MonotonicTime) {
+        self.session = session
+        self.deadline = deadline
+    }
+
+    private static let columns = "key, version, written_at, expires_at, key_number, value"
+
+    private static func row(_ result: borrowing QueryResult, _ row: Int) -> StoredToken {
+        StoredToken(
+            key: result.bytes(row, 0), version: TokenVersion(rawValue: result.integer(row, 1)),
+            times: RowTimes(writtenAt: result.integer(row, 2), expiresAt: result.optionalInteger(row, 3)),
+            keyNumber: Int(result.integer(row, 4)), value: result.isNull(row, 5) ? nil : result.bytes(row, 5))
+    }
+
+    private func rows(_ sql: String, _ parameters: Parameters) throws(PostgresError) -> [StoredToken] {
+        try session.run(sql, parameters, until: deadline) { (result) throws(PostgresError) in
+            (0..<result.rowCount).map { Self.row(result, $0) }
+        }
+    }
+
+    // MARK: - Reading
+
+    /// The rows with some keys, of tokens and of removed ones.
+    func rows(of keys: [[UInt8]]) throws(PostgresError) -> [StoredToken] {
+        var parameters = Parameters()
+        parameters.append(keys)
+        return try rows("SELECT \(Self.columns) FROM token WHERE key = ANY ($1::bytea[])", parameters)
+    }
+
+    /// Bytes of values of a page, beyond which it has fewer rows than asked for.
+    static let pageBytes = 4 << 20
+
+    /// Some tokens in the order of their keys.
+    ///
+    /// - Parameters:
+    ///   - key: The key after which to begin; empty for the beginning.
+    ///   - limit: How many at most; fewer when they are large.
+    func page(after key: [UInt8], limit: Int) throws(PostgresError) -> (rows: [StoredToken], isLast: Bool) {
+        // Their sizes first, as libpq would keep all of a thousand large tokens in memory.
+        var parameters = Parameters()
+        parameters.append(key)
+        // One more than asked for, to know whether there is a next page.
+        parameters.append(Int64(limit) + 1)
+        let (last, count, isLast) = try session.run(
+            """
+            SELECT key, octet_length(value) FROM token WHERE key > $1::bytea AND value IS NOT NULL
+            ORDER BY key LIMIT $2::bigint
+            """, parameters, until: deadline
+        ) { (result) throws(PostgresError) in
+            var (count, bytes) = (0, 0)
+            while count < min(limit, result.rowCount), bytes < Self.pageBytes {
+                bytes += Int(result.integer(count, 1))
+                count += 1
+            }
+            return (count == 0 ? [] : result.bytes(count - 1, 0), count, count == result.rowCount)
+        }
+        guard count > 0 else { return ([], true) }
+        parameters.removeAll()
+        parameters.append(key)
+        parameters.append(last)
+        // More only if others were stored in between, which the listing need not have.
+        parameters.append(Int64(count))
+        let rows = try rows(
+            """
+            SELECT \(Self.columns) FROM token WHERE key > $1::bytea AND key <= $2::bytea AND value IS NOT NULL
+            ORDER BY key LIMIT $3::bigint
+            """, parameters)
+        return (rows, isLast)
+    }
+
+    /// How many tokens there are, though at most a limit.
+    func count(upTo limit: Int?) throws(PostgresError) -> Int {
+        let limited = limit.map { " LIMIT \($0)" } ?? ""
+        return try integer("SELECT count(*) FROM (SELECT 1 FROM token WHERE value IS NOT NULL\(limited)) AS counted")
+    }
+
+    private func integer(_ sql: String, _ parameters: Parameters = Parameters()) throws(PostgresError) -> Int {
+        try session.run(sql, parameters, until: deadline) { (result) throws(PostgresError) in
+            Int(result.integer(0, 0))
+        }
+    }
+
+    // MARK: - Writing
+
+    /// Which stored row a written one replaces.
+    enum Replacement {
+        /// That of an earlier write.
+        case older
+        /// That of an earlier write, unless it was written at a later time; a removed token is replaced in any case.
+        case notNewer
+    }
+
+    /// Stores rows; in a transaction of the caller's, so that it is all of them or none.
+    ///
+    /// - Parameters:
+    ///   - rows: Of different keys.
+    ///   - replacement: Which stored rows stay.
+    /// - Returns: The rows that stayed, by their keys.
+    func write(
+        _ rows: [StoredToken], _ replacement: Replacement
+    ) throws(PostgresError) -> [[UInt8]: StoredToken] {
+        guard !rows.isEmpty else { return [:] }
+        // In the order of their keys, so that two such writes do not wait for each other.
+        let rows = rows.sorted { $0.key.lexicographicallyPrecedes($1.key) }
+        var parameters = Parameters()
+        parameters.append(rows.map(\.key))
+        parameters.append(rows.map(\.version.rawValue))
+        parameters.append(rows.map(\.times.writtenAt))
+        parameters.append(rows.map(\.times.expiresAt))
+        parameters.append(rows.map { Int64($0.keyNumber) })
+        parameters.append(rows.map(\.value))
+        let condition =
+            switch replacement {
+            case .older: ""
+            case .notNewer: "AND (token.value IS NULL OR token.written_at <= excluded.written_at)"
+            }
+        let sql = """
+            INSERT INTO token (\(Self.columns))
+            SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])
+            ON CONFLICT (key) DO UPDATE SET version = excluded.version, written_at = excluded.written_at,
+            expires_at = excluded.expires_at, key_number = excluded.key_number, value = excluded.value
+            WHERE token.version <= excluded.version \(condition)
+            """
+        let written = try session.run(sql, parameters, until: deadline) { (result) throws(PostgresError) in
+            result.changedCount
+        }
+        guard written < rows.count else { return [:] }
+        // Those that were written are locked until the end of the transaction.
+        let own = Dictionary(uniqueKeysWithValues: rows.map { ($0.key, $0.version) })
+        var others: [[UInt8]: StoredToken] = [:]
+        for row in try self.rows(of: rows.map(\.key)) where row.version != own[row.key] { others[row.key] = row }
+        return others
+    }
+
+    /// Puts tombstones in the place of tokens, and where there are none, so that no delayed write brings a token back; in a
+    /// transaction of the caller's.
+    ///
+    /// - Parameters:
+    ///   - keys: Of the rows.
+    ///   - version: That of the removal.
+    ///   - now: In seconds since 1970.
+    /// - Returns: How many tokens were removed, and the latest version of those that are newer than the removal; nil if there
+    ///   are none.
+    func remove(
+        _ keys: [[UInt8]], _ version: TokenVersion, at now: Int64
+    ) throws(PostgresError) -> (count: Int, newer: TokenVersion?) {
+        var parameters = Parameters()
+        parameters.append(keys)
+        let byKeys = parameters
+        parameters.append(version.rawValue)
+        parameters.append(now)
+        let count = try session.run(
+            """
+            UPDATE token SET value = NULL, version = $2::bigint, written_at = $3::bigint, expires_at = NULL, key_number = 0
+            WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL AND version < $2::bigint
+            """, parameters, until: deadline
+        ) { (result) throws(PostgresError) in result.changedCount }
+        try session.run(
+            """
+            INSERT INTO token (\(Self.columns))
+            SELECT key, $2::bigint, $3::bigint, NULL, 0, NULL FROM unnest($1::bytea[]) AS removed (key)
+            ON CONFLICT (key) DO NOTHING
+            """, parameters, until: deadline)
+        let newer = try session.run(
+            "SELECT max(version) FROM token WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL", byKeys,
+            until: deadline
+        ) { (result) throws(PostgresError) in result.optionalInteger(0, 0).map { TokenVersion(rawValue: $0) } }
+        return (count, newer)
+    }
+
+    /// Removes rows without a trace.
+    func delete(_ keys: [[UInt8]]) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(keys)
+        try session.run("DELETE FROM token WHERE key = ANY ($1::bytea[])", parameters, until: deadline)
+    }
+
+    /// How many of some keys have a token.
+    func count(of keys: [[UInt8]]) throws(PostgresError) -> Int {
+        var parameters = Parameters()
+        parameters.append(keys)
+        return try integer(
+            "SELECT count(*) FROM token WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL", parameters)
+    }
+}
+#endif

@@ -1,0 +1,162 @@
+#if PostgreSQL
+import Foundation
+import Synchronization
+import System
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+@Suite struct AdministrationTests {
+    @Test func `tokens are stored, found, listed, counted and removed`() async throws {
+        let store = try TestAdministration()
+        #expect(try await store.get("a") == nil)
+        try await store.put([("a", "1"), ("b", "2"), ("c", "")])
+        #expect(try await store.get("a") == "1")
+        #expect(try await store.get("c")?.isEmpty == true)
+        #expect(try await store.administrator.statistics().tokens == 3)
+        #expect(store.state.metrics.writes.load(ordering: .relaxed) == 3)
+        #expect(try await store.administrator.remove([Array("a".utf8), Array("nobody".utf8), Array("c".utf8)]) == 2)
+        #expect(try await store.get("a") == nil)
+        #expect(try await store.get("b") == "2")
+        let page = try await store.administrator.page(after: nil, limit: 10)
+        #expect(try page.entries.map { try $0.token.get().id } == [Array("b".utf8)])
+        let statistics = try await store.administrator.statistics(exactly: true)
+        #expect(statistics.tokens == 1 && statistics.tokensAreEstimated == false && statistics.schemaVersion == 1)
+        #expect(statistics.isSealed && statistics.newestKey == 1 && statistics.databaseBytes ?? 0 > 0)
+        #expect(
+            statistics.software.hasPrefix("PostgreSQL 1") && statistics.place.contains(store.database.cluster.folder))
+    }
+
+    @Test func `of two tokens with one id the later one counts`() async throws {
+        let store = try TestAdministration()
+        try await store.put([("a", "1"), ("b", "2"), ("a", "3"), ("a", "4")])
+        #expect(try await store.get("a") == "4")
+        #expect(try await store.administrator.statistics().tokens == 2)
+    }
+
+    @Test func `a token that was written later is kept where that is asked for, and a removal is no token`()
+        async throws
+    {
+        let store = try TestAdministration()
+        try await store.put("new", under: "a", writtenAt: 1_000, keepsNewer: true)
+        await #expect(throws: StoreError.newer) {
+            try await store.put("old", under: "a", writtenAt: 999, keepsNewer: true)
+        }
+        try await store.put("same", under: "a", writtenAt: 1_000, keepsNewer: true)
+        #expect(try await store.get("a") == "same")
+        try await store.put("old", under: "a", writtenAt: 999)
+        #expect(try await store.get("a") == "old")
+        #expect(try await store.administrator.remove([Array("a".utf8)]) == 1)
+        try await store.put("again", under: "a", writtenAt: 5, keepsNewer: true)
+        #expect(try await store.get("a") == "again")
+    }
+
+    @Test func `a server whose clock is behind replaces and removes what one with a clock ahead has written`()
+        async throws
+    {
+        let now = Int64(Date.now.timeIntervalSince1970) * 1_000_000
+        let ahead = try TestAdministration(now: now + 3_600_000_000)
+        let behind = try TestAdministration(ahead.database, ahead.state.sealing.keys, now: now)
+        try await ahead.put("1", under: "a")
+        let first = try #require(try ahead.row(of: "a"))
+        try await behind.put("2", under: "a")
+        let second = try #require(try ahead.row(of: "a"))
+        #expect(try await ahead.get("a") == "2")
+        #expect(second.version > first.version)
+        try await ahead.put("3", under: "b")
+        let other = try TestAdministration(ahead.database, ahead.state.sealing.keys, now: now)
+        #expect(try await other.administrator.remove([Array("b".utf8)]) == 1)
+        #expect(try await ahead.get("b") == nil)
+    }
+
+    @Test func `a delayed write does not bring a removed token back`() async throws {
+        let store = try TestAdministration()
+        let delayed = store.state.versions.next()
+        for id in ["stored", "never"] {
+            if id == "stored" { try await store.put("1", under: id) }
+            _ = try await store.administrator.remove([Array(id.utf8)])
+            let tombstone = try #require(try store.row(of: id))
+            #expect(tombstone.value == nil && tombstone.version > delayed)
+            let row = StoredToken(
+                key: tombstone.key, version: delayed, times: RowTimes(writtenAt: 1, expiresAt: nil), keyNumber: 1,
+                value: [1])
+            let kept = try store.sessions.perform(within: .seconds(30), repeats: true) {
+                (session, deadline) throws(PostgresError) in
+                try session.transaction(until: deadline) { () throws(PostgresError) in
+                    try TokenRows(session, until: deadline).write([row], .older)
+                }
+            }
+            #expect(kept[row.key]?.version == tombstone.version)
+            #expect(try store.row(of: id)?.value == nil)
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `pages have every token once, and fewer of large ones`(isSealed: Bool) async throws {
+        let ring = try KeyRing.random(createdAt: 1)
+        let store = try TestAdministration(nil, isSealed ? .sealed(ring) : .clear(index: ring.index))
+        let long = String(repeating: "x", count: 1 << 20)
+        try await store.put((0..<10).map { ("long\($0)", long) } + (0..<95).map { ("id\($0)", "\($0)") })
+        _ = try await store.administrator.remove([Array("id94".utf8)])
+        for limit in [1, 10, 104, 1_000] {
+            var (cursor, found, largest) = (nil as StoreCursor?, [[UInt8]](), 0)
+            repeat {
+                let page = try await store.administrator.page(after: cursor, limit: limit)
+                #expect(page.entries.count <= limit)
+                let tokens = try page.entries.map { try $0.token.get() }
+                found += tokens.map(\.id)
+                largest = max(largest, tokens.reduce(0) { $0 + $1.info.count })
+                cursor = page.next
+            } while cursor != nil
+            #expect(found.count == 104 && Set(found).count == 104)
+            #expect(largest <= TokenRows.pageBytes + (1 << 20) + 1_000)
+        }
+        await #expect(throws: StoreError.refused("the cursor is not one of this store's")) {
+            _ = try await store.administrator.page(after: StoreCursor("?"), limit: 1)
+        }
+    }
+
+    @Test func `expired tokens are not fetched`() async throws {
+        let store = try TestAdministration(nil, nil, Retention(sinceWritten: .seconds(3_600)))
+        try await store.put("1", under: "old", writtenAt: 1_000)
+        try await store.put("2", under: "new")
+        #expect(try await store.get("old") == nil)
+        #expect(try await store.get("new") == "2")
+    }
+
+    @Test func `the estimate of a large table says that it is one, and an exact count is asked for`() async throws {
+        let store = try TestAdministration()
+        try store.database.sql(
+            """
+            INSERT INTO token (key, version, written_at, key_number, value)
+            SELECT sha256(n::text::bytea), 1, 1, 1, ''::bytea FROM generate_series(1, 100500) AS n
+            """,
+            "INSERT INTO token (key, version, written_at, key_number) VALUES ('removed', 1, 1, 1)")
+        #expect(try await store.administrator.statistics().tokens == 100_500)
+        try store.database.sql("ANALYZE token")
+        let estimated = try await store.administrator.statistics()
+        #expect(estimated.tokensAreEstimated == true && estimated.tokens == 100_501)
+        let exact = try await store.administrator.statistics(exactly: true)
+        #expect(exact.tokensAreEstimated == false && exact.tokens == 100_500)
+    }
+
+    @Test func `a commit with a warning is no success, and is not repeated`() async throws {
+        let store = try TestAdministration()
+        try store.database.sql(
+            """
+            CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                RAISE WARNING USING ERRCODE = '01000', MESSAGE = 'canceling wait for synchronous replication';
+                RETURN NULL;
+            END $$
+            """,
+            """
+            CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON token DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION warn()
+            """)
+        let error = await #expect(throws: StoreError.self) { try await store.put("1", under: "a") }
+        #expect(error?.description.contains("canceling wait for synchronous replication") == true)
+        #expect(error?.mayRetry == false)
+    }
+}
+#endif

@@ -1,0 +1,73 @@
+#if PostgreSQL
+import Synchronization
+import System
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+@Suite struct AdministrationVerificationTests {
+    private func store(tokens: Int) async throws -> TestAdministration {
+        let store = try TestAdministration()
+        try await store.put((0..<tokens).map { ("id\($0)", "info\($0)") })
+        try store.database.sql("INSERT INTO seal VALUES (1, 1000000)")
+        return store
+    }
+
+    @Test func `every row is opened, and the progress reaches the end`() async throws {
+        let store = try await store(tokens: 1_203)
+        try await store.begin("s1", of: "anna")
+        _ = try await store.administrator.remove([Array("id7".utf8)])
+        let last = Mutex<StoreProgress?>(nil)
+        let found = try await store.administrator.verify { progress in last.withLock { $0 = progress } }
+        #expect(found.isSound && found.tokens == 1_202 && found.unreadable.isEmpty && found.unbound == 0)
+        #expect(last.withLock(\.self) == StoreProgress(done: 1_202, total: 1_202))
+    }
+
+    @Test func `rows that do not open are counted by what is wrong with them`() async throws {
+        let store = try await store(tokens: 10)
+        for number in 0..<3 { try await store.begin("s\(number)", of: "anna") }
+        func hexadecimal(_ id: String) throws -> String {
+            try store.key(of: id).map { String(Int($0) + 256, radix: 16).dropFirst() }.joined()
+        }
+        try store.database.sql(
+            "UPDATE token SET value = set_byte(value, 30, 255 - get_byte(value, 30)) WHERE key = '\\x\(hexadecimal("id1"))'",
+            "UPDATE token SET written_at = written_at + 1 WHERE key = '\\x\(hexadecimal("id2"))'",
+            "UPDATE token SET key_number = 5 WHERE key = '\\x\(hexadecimal("id3"))'",
+            "UPDATE token SET value = '' WHERE key = '\\x\(hexadecimal("id4"))'",
+            """
+            UPDATE session SET expires_at = expires_at + 1 WHERE key = (SELECT min(key::text)::bytea FROM session)
+            """)
+        let found = try await store.administrator.verify { _ in }
+        #expect(!found.isSound && found.tokens == 10 && found.damages.isEmpty)
+        #expect(
+            found.unreadable == [
+                "\(SealingError.tampered(keyNumber: 1))": 3, "\(SealingError.missingKey(number: 5))": 1,
+                "\(SealingError.malformed)": 1,
+            ])
+        let page = try await store.administrator.page(after: nil, limit: 100)
+        #expect(page.entries.count { (try? $0.token.get()) == nil } == 4)
+        await #expect(throws: StoreError.sealing(.missingKey(number: 5))) { _ = try await store.get("id3") }
+        #expect(store.state.metrics.unreadableReads.load(ordering: .relaxed) == 1)
+    }
+
+    @Test func `rows that were sealed after the count of seals are from another time`() async throws {
+        let store = try await store(tokens: 10)
+        try store.database.sql("UPDATE seal SET seals = 8")
+        let found = try await store.administrator.verify { _ in }
+        #expect(!found.isSound && found.unreadable.isEmpty)
+        #expect(found.damages.count == 1 && found.damages[0].hasPrefix("2 rows were sealed later"))
+    }
+
+    @Test func `a verification ends with its task`() async throws {
+        let store = try await store(tokens: 2_000)
+        let task = Task {
+            try await store.administrator.verify { progress in
+                // From the first page on.
+                if progress.done > 0 { withUnsafeCurrentTask { $0?.cancel() } }
+            }
+        }
+        await #expect(throws: StoreError.refused("verifying was interrupted")) { try await task.value }
+    }
+}
+#endif

@@ -1,0 +1,96 @@
+#if PostgreSQL
+import Synchronization
+import System
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+/// An administrator of a database of a test's own, and what it shares with a store.
+struct TestAdministration {
+    let database: TestDatabase
+    let sessions: PrimarySessions
+    let state: PostgresState
+    let events: Events
+    let administrator: PostgresAdministrator
+
+    /// What a store has reported.
+    final class Events: Sendable {
+        private let list = Mutex<[StoreEvent]>([])
+
+        func add(_ event: StoreEvent) { list.withLock { $0.append(event) } }
+
+        var all: [StoreEvent] { list.withLock(\.self) }
+    }
+
+    /// - Parameters:
+    ///   - database: Shared with another one, or new.
+    ///   - keys: Those of a new ring, if they are nil.
+    ///   - retention: The one in force.
+    ///   - now: What the clock of versions says, in microseconds since 1970; nil for the system's.
+    init(
+        _ database: TestDatabase? = nil, _ keys: StoreKeys? = nil, _ retention: Retention = Retention(),
+        now: Int64? = nil
+    ) throws {
+        let database = try database ?? TestDatabase()
+        let events = Events()
+        let versions = now.map { now in VersionClock(process: 7) { now } } ?? VersionClock(process: 7)
+        self.database = database
+        self.events = events
+        sessions = PrimarySessions(try ConnectionTarget(url: database.url) { nil }, .local)
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+        options.retention = retention
+        state = PostgresState(
+            sealing: Sealing(try keys ?? .sealed(try KeyRing.random(createdAt: 1))), versions: versions,
+            options: options
+        ) { events.add($0) }
+        administrator = PostgresAdministrator(sessions, state, keyRing: nil)
+    }
+
+    func put(_ info: String, under id: String, writtenAt: Int64? = nil, keepsNewer: Bool = false) async throws {
+        try await put([(id, info)], writtenAt: writtenAt, keepsNewer: keepsNewer)
+    }
+
+    func put(_ tokens: [(id: String, info: String)], writtenAt: Int64? = nil, keepsNewer: Bool = false) async throws {
+        let tokens = tokens.map {
+            (token: Token(id: Array($0.id.utf8), info: Array($0.info.utf8)), writtenAt: writtenAt)
+        }
+        for outcome in await administrator.store(tokens, keepsNewer: keepsNewer) { try outcome.get() }
+    }
+
+    func get(_ id: String) async throws -> String? {
+        try await administrator.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    func key(of id: String) throws -> [UInt8] { try administrator.keys(of: [Array(id.utf8)])[0] }
+
+    /// The row of an id as it lies in the table; nil if there is none.
+    func row(of id: String) throws -> StoredToken? {
+        let key = try key(of: id)
+        return try sessions.perform(.reading, within: .seconds(30), repeats: true) {
+            (session, deadline) throws(PostgresError) in
+            try TokenRows(session, until: deadline).rows(of: [key]).first
+        }
+    }
+
+    @discardableResult
+    func begin(
+        _ secret: String, of user: String, createdAt: Int64 = 1_000, expiresAt: Int64 = 1 << 40, perUser: Int = 20
+    ) async throws -> CreatedSession {
+        try await administrator.createSession(
+            NewSession(
+                user: Array(user.utf8), key: try administrator.sessionKey(of: Array(secret.utf8)), id: try .random(),
+                createdAt: createdAt, expiresAt: expiresAt, perUser: perUser))
+    }
+
+    func sessions(of user: String) async throws -> [UserSession] {
+        try await administrator.sessions(of: Array(user.utf8))
+    }
+}
+
+/// Waits until something is so.
+func eventually(_ isSo: () async throws -> Bool) async throws {
+    for _ in 0..<2_000 where try await !isSo() { try await Task.sleep(for: .milliseconds(30)) }
+    #expect(try await isSo())
+}
+#endif

@@ -11,10 +11,11 @@ import functools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import process_tree
 
 SECONDS = 60
 
@@ -59,11 +60,9 @@ def clean_up(folder=None, command=None):
     if command:
         subprocess.run(command, capture_output=True, check=False, timeout=SECONDS)
         return
-    # More than once, as one that was missed may just have been started by another one.
-    for _ in range(3):
-        for process in processes_of(folder):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+    # With their children, which hide their arguments, and are frozen when their parent was.
+    for process in list(processes_of(folder)):
+        process_tree.kill(process)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -77,7 +76,7 @@ def main():
         elif left in notes:
             notes.remove(left)
     for left in reversed(notes):
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
+        with contextlib.suppress(OSError, subprocess.SubprocessError, AssertionError):
             clean_up(**left)
 
 

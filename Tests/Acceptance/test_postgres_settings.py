@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server_process import run
+from server_process import run, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 URL = "postgresql://token_cache@db1.example,db2.example/tokens?sslmode=verify-full"
@@ -192,6 +192,50 @@ def test_a_credential_that_is_no_password_is_named(postgres_binary, tmp_path, co
     if content is not None:
         shown = values(postgres_binary, url=URL, given={"CREDENTIALS_DIRECTORY": str(tmp_path)})
         assert SECRET not in str(shown)
+
+
+def sessions(postgres):
+    """How many connections to a database were let in."""
+    return int(postgres.server.value(f"SELECT sessions FROM pg_stat_database WHERE datname = '{postgres.name}'"))
+
+
+@pytest.mark.parametrize("source", ["credential", "PGPASSWORD", "PGPASSFILE", "passfile"])
+def test_the_password_comes_from_where_it_is_not_shown(postgres_binary, postgres, serve, tmp_path, source):
+    file = postgres.pass_file(tmp_path / "passwords")
+    (tmp_path / "credentials").mkdir()
+    (tmp_path / "credentials" / "token-cache.postgresql-password").write_text(f"{postgres.password}\n")
+    given = {
+        # Before all others.
+        "credential": {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials"), "PGPASSWORD": "wrong"},
+        "PGPASSWORD": {"PGPASSWORD": postgres.password, "PGPASSFILE": "/none"}, "PGPASSFILE": {"PGPASSFILE": str(file)},
+        "passfile": {},
+    }[source]
+    url = postgres.url(passfile=str(file)) if source == "passfile" else postgres.url()
+    before = sessions(postgres)
+    server = serve({"store": {"url": url}, "log_level": "trace"}, program=postgres_binary, environment=given)
+    until(lambda: sessions(postgres) > before)
+    assert postgres.password not in server.log() + server.output()
+    assert postgres.password not in Path(f"/proc/{server.process.pid}/cmdline").read_text()
+
+
+def test_a_credential_is_read_again_for_each_connection(postgres_binary, postgres, serve, tmp_path):
+    file = tmp_path / "token-cache.postgresql-password"
+    file.write_text(SECRET)
+    before = sessions(postgres)
+    server = serve(
+        {"store": {"url": postgres.url()}}, program=postgres_binary, environment={"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    until(lambda: "password authentication failed" in server.log())
+    assert sessions(postgres) == before
+    file.write_text(postgres.password)
+    until(lambda: sessions(postgres) > before)
+    assert SECRET not in server.log() and postgres.password not in server.log()
+
+
+def test_a_start_warns_of_connections_that_others_can_read(postgres_binary, serve):
+    server = serve({"store": {"url": "postgresql://db.invalid/tokens"}}, program=postgres_binary)
+    until(lambda: "connections to the database on db.invalid have sslmode prefer" in server.log())
+    # Without a database, as with SQLite: what is on by default, and has no effect.
+    assert "store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm" in server.log()
 
 
 @pytest.mark.parametrize("url, warned", [

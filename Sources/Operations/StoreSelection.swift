@@ -93,11 +93,13 @@ package enum StoreSelection {
     ///
     /// - Parameters:
     ///   - settings: Name the folder and the key ring.
+    ///   - locks: Whether to lock the folder, without which only a shared store may be opened.
     ///   - logger: Receives the store's events.
     ///   - observe: Receives the events as well.
     /// - Returns: The store, and the folder, which stays locked as long as it is referenced or until the store is closed.
     static func open(
-        _ settings: Settings, logger: Logger, observe: @escaping @Sendable (StoreEvent) -> Void = { _ in }
+        _ settings: Settings, locks: Bool = true, logger: Logger,
+        observe: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
         do throws(StoreOpenError) {
             let provider = try provider(settings)
@@ -105,7 +107,7 @@ package enum StoreSelection {
             else {
                 throw .store(StoreFault(StoreCapability.limits.absence))
             }
-            let directory = try lock(settings)
+            let directory = locks ? try lock(settings) : DataDirectory(withoutLock: settings.dataDirectoryPath)
             let store = try provider.open(in: directory) { event in
                 logger.log(level: event.severity.level, "\(event)")
                 observe(event)

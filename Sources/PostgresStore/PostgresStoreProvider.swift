@@ -21,6 +21,8 @@ package struct PostgresStoreProvider: StoreProvider {
 
     package var fileNames: [String] { [] }
 
+    package var isShared: Bool { true }
+
     /// The database has to limit its size.
     package var enforcesLimits: Bool { false }
 

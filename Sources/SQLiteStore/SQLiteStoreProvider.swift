@@ -19,6 +19,8 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     package var fileNames: [String] { DatabaseFileName.all }
 
+    package var isShared: Bool { false }
+
     package var enforcesLimits: Bool { true }
 
     package var missingPath: String? {

@@ -1,12 +1,12 @@
-internal import Audit
-internal import Logging
-internal import Settings
+package import Audit
+package import Logging
+package import Settings
 
 extension Server {
     private static let auditInterval = Duration.seconds(1)
 
     /// Opens the audit log, which records the start; nil if the settings name none.
-    static func openAuditLog(_ settings: Settings, _ logger: Logger) throws(StartError) -> AuditLog? {
+    package static func openAuditLog(_ settings: Settings, _ logger: Logger) throws(StartError) -> AuditLog? {
         guard !settings.audit.file.isEmpty else { return nil }
         do throws(AuditError) {
             return try AuditLog(path: settings.audit.file, keyPath: settings.auditKeyPath) { notice in

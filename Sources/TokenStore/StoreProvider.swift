@@ -9,6 +9,9 @@ package protocol StoreProvider: Sendable {
     /// Names of the files that the store keeps in the data folder; empty for a store that keeps none there.
     var fileNames: [String] { get }
 
+    /// Whether several processes may have the store open at the same time; otherwise the data folder's lock keeps others out.
+    var isShared: Bool { get }
+
     /// Whether the store refuses new ids beyond the limits of its options.
     var enforcesLimits: Bool { get }
 
@@ -21,7 +24,8 @@ package protocol StoreProvider: Sendable {
     /// Opens the store, creating it if it is missing.
     ///
     /// - Parameters:
-    ///   - directory: The data folder. A store that keeps its files there unlocks it when it is closed.
+    ///   - directory: The data folder, locked unless the store is shared. A store that keeps its files there unlocks it when it is
+    ///     closed.
     ///   - report: Told of what operators should know. Called from any thread; must return soon.
     func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void

@@ -1,3 +1,4 @@
+internal import Audit
 internal import Glibc
 package import Logging
 internal import Server
@@ -5,11 +6,20 @@ package import Settings
 internal import System
 package import TokenStore
 
-/// A command's access to the store: through the running server, or opened in this process if no server runs.
+/// A command's access to the store: through the server that runs in the data folder, or opened in this process if none does.
 package enum StoreAccess: Sendable {
     case running(ControlAccess)
-    /// Opened in this process; the folder stays locked until the store is closed.
-    case own(any TokenStore, DataDirectory)
+    case own(OwnStore)
+
+    /// Opened in this process.
+    package struct OwnStore: Sendable {
+        let store: any TokenStore
+        /// Locked until the store is closed, unless servers elsewhere may have it open too.
+        let directory: DataDirectory
+        let administrator: any StoreAdministrator
+        /// Nil if nothing is recorded.
+        let audit: AuditLog?
+    }
 
     /// A running server, reached over its control socket.
     package struct ControlAccess: Sendable {
@@ -59,15 +69,16 @@ package enum StoreAccess: Sendable {
     ///   - creates: Whether to create a missing store.
     ///   - logger: Receives the store's events.
     package static func open(_ settings: Settings, creates: Bool, logger: Logger) throws(Failure) -> StoreAccess {
+        let isShared: Bool
         do throws(StoreOpenError) {
-            let path = try StoreSelection.provider(settings).missingPath
-            if let path, !creates { throw .missing(path: path) }
+            let provider = try StoreSelection.provider(settings)
+            if let path = provider.missingPath, !creates { throw .missing(path: path) }
+            isShared = provider.isShared
         } catch {
             throw Failure("\(error)")
         }
         do throws(StartError) {
-            let (store, directory) = try StoreSelection.open(settings, logger: logger)
-            return .own(store, directory)
+            return .own(isShared ? try openShared(settings, logger) : try openAlone(settings, logger))
         } catch {
             guard case .store(let error) = error else { throw Failure("\(error)") }
             guard case .directory(.inUse(_, let processID)) = error else { throw Failure(error) }
@@ -77,14 +88,47 @@ package enum StoreAccess: Sendable {
         }
     }
 
+    /// Opens a store that only one process may use.
+    ///
+    /// Nothing is recorded: the audit log itself shows that no server has run meanwhile.
+    private static func openAlone(_ settings: Settings, _ logger: Logger) throws(StartError) -> OwnStore {
+        let (store, directory) = try StoreSelection.open(settings, logger: logger)
+        return OwnStore(store: store, directory: directory, administrator: store.administrator, audit: nil)
+    }
+
+    /// Opens a store that servers elsewhere may be using.
+    ///
+    /// If a server runs in the data folder, the command is left to it, as its audit log can have one writer only. Otherwise the
+    /// audit log is opened here.
+    private static func openShared(_ settings: Settings, _ logger: Logger) throws(StartError) -> OwnStore {
+        if let holder = DataDirectory.holder(of: settings.dataDirectoryPath) {
+            throw .store(.directory(.inUse(path: settings.dataDirectoryPath, processID: holder)))
+        }
+        let isRecorded = !settings.audit.file.isEmpty
+        let (store, directory) = try StoreSelection.open(settings, locks: isRecorded, logger: logger)
+        do throws(StartError) {
+            guard let audit = try Server.openAuditLog(settings, logger) else {
+                return OwnStore(store: store, directory: directory, administrator: store.administrator, audit: nil)
+            }
+            let trail = OperatorTrail(audit) { settings.audit }
+            return OwnStore(
+                store: store, directory: directory, administrator: AuditedAdministrator(store.administrator, trail),
+                audit: audit)
+        } catch {
+            store.close()
+            directory.unlock()
+            throw error
+        }
+    }
+
     /// Performs a request, in this process or by the server.
     package func perform<Request: StoreRequest>(
         _ request: Request, _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }
     ) async throws(Failure) -> Request.Reply {
         switch self {
-        case .own(let store, _):
+        case .own(let own):
             do throws(StoreError) {
-                return try await request.answer(store.administrator, progress)
+                return try await request.answer(own.administrator, progress)
             } catch {
                 throw Failure("\(error)")
             }
@@ -119,9 +163,10 @@ package enum StoreAccess: Sendable {
 
     /// Closes a store that was opened in this process.
     package func close() {
-        guard case .own(let store, let directory) = self else { return }
-        store.close()
-        directory.unlock()
+        guard case .own(let own) = self else { return }
+        own.store.close()
+        own.audit?.close()
+        own.directory.unlock()
     }
 
     // MARK: - Replacing

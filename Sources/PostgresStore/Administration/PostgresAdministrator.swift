@@ -27,7 +27,7 @@ package struct PostgresAdministrator: StoreAdministrator {
     package var users: (any UserAdministrator)? { self }
 
     /// How long a step of a command may take, also while a new primary is being found.
-    static let stepTime = Duration.seconds(30)
+    static let stepTime = Duration.seconds(15)
 
     /// Runs statements that only read.
     func reading<Value: Sendable>(

@@ -37,6 +37,12 @@ package final class DataDirectory: Sendable {
         self.path = path
     }
 
+    /// The folder of a store that is not in it, without a lock; it need not be there.
+    package init(withoutLock path: String) {
+        self.path = path
+        lock = Mutex(nil)
+    }
+
     /// Whether the path still leads to the folder that is locked, so that nobody else can have locked another one there.
     package var isInPlace: Bool {
         lock.withLock { lock in

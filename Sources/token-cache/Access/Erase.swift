@@ -1,5 +1,6 @@
 import ArgumentParser
 import Operations
+import Settings
 import TokenStore
 
 /// The command `token-cache erase`.
@@ -10,6 +11,10 @@ struct Erase: AsyncParsableCommand {
             Copies of damaged WALs are removed as well. A keyed hash of the user is kept in the file erasures beside the key \
             ring, so that token-cache restore leaves the user out of older backups, unless something was stored for it \
             later. The backups themselves keep what they hold until they are deleted.
+
+            With store.url, the rows of the user are removed, and for an hour a keyed hash stays in their place. What PostgreSQL \
+            holds of removed rows until they are vacuumed, its write-ahead log and its backups are not touched, and a restored \
+            backup brings the user back.
 
             EXAMPLES
               token-cache erase user-4711
@@ -25,12 +30,13 @@ struct Erase: AsyncParsableCommand {
     func run() async throws {
         let request = EraseUser(user: try options.text(user, of: "the user"))
         let reply = try await options.withStore { try await $0.perform(request) }
+        let rest =
+            try options.load().store.url.isEmpty
+            ? "nothing of the user is left in the data folder"
+            : "no row of the user is left in the database, whose write-ahead log and backups keep what they hold"
         try options.output.print(
             reply,
-            """
-            erased \(reply.hadToken ? "a token" : "no token") and \(Text.count(reply.sessions, "session")); \
-            nothing of the user is left in the data folder
-            """
+            "erased \(reply.hadToken ? "a token" : "no token") and \(Text.count(reply.sessions, "session")); \(rest)"
         )
     }
 }

@@ -1,0 +1,9 @@
+#if PostgreSQL
+/// Tells one server from another, and from itself before it was promoted.
+struct ServerIdentity: Hashable, Sendable {
+    /// Host and port.
+    let address: String
+    /// 0 if the engine has none.
+    let timeline: Int64
+}
+#endif

@@ -36,7 +36,8 @@ package struct PostgresStoreProvider: StoreProvider {
         do throws(PostgresError) {
             let target = try ConnectionTarget(url: postgres.url, password: postgres.password)
             let state = PostgresState(
-                sealing: Sealing(try keys(report)), versions: try versions(), options: options, report: report)
+                sealing: Sealing(try keys(report)), versions: try versions(), hosts: target.hosts.map(\.description),
+                options: options, report: report)
             return PostgresTokenStore(postgres, target, state, id: try processID())
         } catch {
             throw StoreOpenError(error)

@@ -1,5 +1,4 @@
 #if PostgreSQL
-internal import Metrics
 internal import Synchronization
 internal import System
 package import TokenStore
@@ -8,8 +7,8 @@ package import TokenStore
 ///
 /// Each handle has connections of its own to the primary, in pipeline mode. What is written is sealed before it is sent.
 package final class PostgresTokenStore: TokenStore {
-    private let options: PostgresOptions
-    private let state: PostgresState
+    let options: PostgresOptions
+    let state: PostgresState
     private let finder: PrimaryFinder
     private let sessions: PrimarySessions
     private let sweeper: Sweeper
@@ -23,10 +22,13 @@ package final class PostgresTokenStore: TokenStore {
         let warn: @Sendable (String) -> Void = { text in
             if warnings.isNew(text) { state.report(.own(StoreNotice(.warning, text))) }
         }
-        finder = PrimaryFinder(target, state) { host, proves in
+        finder = PrimaryFinder(target, state) { index, proves in
             Dial(
-                target: target, host: host, timeout: options.timeout, durability: options.durability, proves: proves,
-                warn: warn)
+                target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
+                proves: proves, warn: warn
+            ) { facts in
+                state.hosts.note(index, name: facts.address, facts.description, isWritable: facts.isWritable)
+            }
         }
         finder.start()
         sessions = PrimarySessions(target, options.durability)
@@ -35,20 +37,16 @@ package final class PostgresTokenStore: TokenStore {
 
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
 
-    package var summary: String { "PostgreSQL" }
+    package var summary: String {
+        let sealing = state.sealing.ring != nil ? "sealed" : "in the clear"
+        guard let primary = state.hosts.primary else {
+            return "PostgreSQL at \(state.hosts.names), not connected yet, \(sealing)"
+        }
+        let timeline = primary.description.timeline > 0 ? " (timeline \(primary.description.timeline))" : ""
+        return "\(primary.description.software) at \(primary.name)\(timeline), \(sealing)"
+    }
 
     package var fault: StoreError? { state.fault }
-
-    package var metrics: StoreMetrics {
-        let keys = state.sealing.ring?.keys ?? []
-        return StoreMetrics(
-            writes: state.metrics.writes.load(ordering: .relaxed),
-            queuedBytes: state.waitingBytes.load(ordering: .relaxed), commitTime: state.metrics.roundTrip,
-            groupSize: state.metrics.groupSize, expired: state.metrics.expired.load(ordering: .relaxed),
-            isExpiryHeld: state.metrics.isExpiryHeld.load(ordering: .relaxed),
-            keySeals: keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) },
-            unreadableReads: state.metrics.unreadableReads.load(ordering: .relaxed))
-    }
 
     package var administrator: any StoreAdministrator { PostgresAdministrator(sessions, state, keyRing: nil) }
 

@@ -135,7 +135,7 @@ extension SQLiteTokenStore {
         let keys = state.sealing.ring?.keys ?? []
         return StoreMetrics(
             writes: counted.writes.value, tokens: counted.tokens.value, sessions: counted.sessions.value,
-            queuedBytes: writerThread.admission.waitingBytes,
+            queuedBytes: writerThread.admission.waitingBytes, queueLimit: writerThread.admission.byteLimit,
             commitTime: counted.commitTime.reading, syncTime: counted.syncTime.reading,
             groupSize: counted.groupSize.reading, expired: counted.expired.value,
             isExpiryHeld: counted.expiryHeld.value != 0, databaseBytes: FileStatus.size(of: path),

@@ -8,9 +8,10 @@ package struct StoreMetrics: Sendable {
     package var tokens: UInt64?
     /// Sessions of users in the store, as of the last write.
     package var sessions: UInt64?
-    /// Bytes of tokens that wait to be written.
+    /// Bytes of tokens that wait to be written, and how many may.
     package var queuedBytes: Int
-    /// Time of each group's transaction, including the sync; failed groups count as well.
+    package var queueLimit: Int?
+    /// Time of each group's transaction, including the sync, or the way to a database and back; failed groups count as well.
     package var commitTime: Histogram.Reading?
     /// Time of each sync of the disk; failed ones as well.
     package var syncTime: Histogram.Reading?
@@ -26,18 +27,21 @@ package struct StoreMetrics: Sendable {
     package var keySeals: [(keyNumber: Int, seals: Int64)]
     /// Rows that did not open when a client asked for them.
     package var unreadableReads: Int
+    /// Nil for a store on this machine.
+    package var remote: RemoteStoreMetrics?
 
     package init(
         writes: UInt64, tokens: UInt64? = nil, sessions: UInt64? = nil, queuedBytes: Int = 0,
-        commitTime: Histogram.Reading? = nil,
+        queueLimit: Int? = nil, commitTime: Histogram.Reading? = nil,
         syncTime: Histogram.Reading? = nil, groupSize: Histogram.Reading? = nil, expired: UInt64 = 0,
         isExpiryHeld: Bool = false, databaseBytes: Int? = nil, walBytes: Int? = nil,
-        keySeals: [(keyNumber: Int, seals: Int64)] = [], unreadableReads: Int = 0
+        keySeals: [(keyNumber: Int, seals: Int64)] = [], unreadableReads: Int = 0, remote: RemoteStoreMetrics? = nil
     ) {
         self.writes = writes
         self.tokens = tokens
         self.sessions = sessions
         self.queuedBytes = queuedBytes
+        self.queueLimit = queueLimit
         self.commitTime = commitTime
         self.syncTime = syncTime
         self.groupSize = groupSize
@@ -47,5 +51,6 @@ package struct StoreMetrics: Sendable {
         self.walBytes = walBytes
         self.keySeals = keySeals
         self.unreadableReads = unreadableReads
+        self.remote = remote
     }
 }

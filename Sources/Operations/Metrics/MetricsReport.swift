@@ -139,6 +139,12 @@ struct MetricsReport {
             "token_cache_store_queue_bytes", .gauge, "Bytes of tokens that wait to be written.",
             UInt64(max(0, metrics.queuedBytes))
         )
+        if let limit = metrics.queueLimit {
+            text.single(
+                "token_cache_store_queue_limit_bytes", .gauge, "Bytes of tokens that may wait to be written.",
+                UInt64(max(0, limit))
+            )
+        }
         let failures = "token_cache_store_failures_total"
         text.begin(failures, .counter, "Failed reads and writes of clients, by cause.")
         for cause in StoreError.Cause.allCases {
@@ -147,7 +153,7 @@ struct MetricsReport {
         if let reading = metrics.commitTime {
             text.histogram(
                 "token_cache_store_commit_duration_seconds",
-                "Time of a group commit, including the sync of the disk.", reading
+                "Time of a group commit, including the sync of the disk, or the way to a database and back.", reading
             )
         }
         if let reading = metrics.syncTime {
@@ -173,6 +179,7 @@ struct MetricsReport {
         }
         writeExpiry(metrics)
         writeSealing(metrics)
+        if let remote = metrics.remote { write(remote) }
     }
 
     private mutating func writeExpiry(_ metrics: StoreMetrics) {

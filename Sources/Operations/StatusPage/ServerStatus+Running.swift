@@ -47,6 +47,7 @@ extension ServerStatus {
                 },
                 unreadable: metrics.unreadableReads
             ),
+            database: metrics.remote.map { ServerStatus.Database($0) },
             certificate: server.tls.map { ServerStatus.Certificate(expiresAt: $0.earliestExpiry) },
             audit: server.audit.map { ServerStatus.Audit($0.figures) },
             process: ServerStatus.Process(
@@ -69,6 +70,24 @@ extension ServerStatus {
             all.append(Warning(level: .notice, text: text))
         }
         return all
+    }
+}
+
+extension ServerStatus.Database {
+    fileprivate init(_ remote: RemoteStoreMetrics) {
+        self.init(
+            hosts: remote.hosts.map {
+                Host(name: $0.name, role: $0.role.rawValue, software: $0.software, connections: $0.connections)
+            },
+            connections: Connections(
+                open: remote.connections.open, pending: remote.connections.pending, wanted: remote.connections.wanted
+            ),
+            durability: remote.durability.rawValue, encrypted: remote.usesTLS, timeline: remote.timeline,
+            waitingRequests: remote.waitingRequests, requestLimit: remote.requestLimit,
+            retries: remote.retries.reduce(0) { $0 + $1.count }, failovers: remote.failovers,
+            lastFailover: remote.lastFailover, unacknowledged: remote.unacknowledged,
+            clockDifference: remote.clockDifference
+        )
     }
 }
 

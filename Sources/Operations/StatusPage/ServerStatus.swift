@@ -22,6 +22,8 @@ struct ServerStatus: Encodable, Sendable {
     let cache: Cache
     let access: Access
     let store: Store
+    /// Nil for a store on this machine.
+    let database: Database?
     /// Nil without `https://` listeners.
     let certificate: Certificate?
     /// Nil without an audit log.
@@ -111,6 +113,46 @@ struct ServerStatus: Encodable, Sendable {
         let failures: UInt64
         /// Rows that could not be decrypted.
         let unreadable: Int
+    }
+
+    /// A database on other machines.
+    struct Database: Encodable, Sendable {
+        struct Host: Encodable, Sendable {
+            /// With its port.
+            let name: String
+            /// `primary`, `standby`, `former`, `refused`, `unreachable` or `unknown`.
+            let role: String
+            /// For example `PostgreSQL 15.18`; empty if the host has not said it yet.
+            let software: String
+            /// Open ones.
+            let connections: Int
+        }
+
+        struct Connections: Encodable, Sendable {
+            let open: Int
+            /// Attempts that are under way.
+            let pending: Int
+            let wanted: Int
+        }
+
+        let hosts: [Host]
+        let connections: Connections
+        /// `synchronous` or `local`: what a write must have survived before it is acknowledged.
+        let durability: String
+        /// Whether connections to the primary use TLS; nil before the first one.
+        let encrypted: Bool?
+        /// Grows with each promotion; nil if the engine has none.
+        let timeline: Int64?
+        let waitingRequests: Int
+        let requestLimit: Int
+        let retries: UInt64
+        let failovers: UInt64
+        /// When another server was last found to be the primary, in seconds since 1970; nil for never.
+        let lastFailover: Int64?
+        /// Writes that were committed with a warning, and so not acknowledged.
+        let unacknowledged: UInt64
+        /// By how much the primary's clock is ahead of this machine's, in seconds.
+        let clockDifference: Double?
     }
 
     struct Certificate: Encodable, Sendable {

@@ -30,7 +30,9 @@ internal import CPostgres
                 guard let argument = unsafe argument, let result = unsafe result else { return }
                 unsafe Unmanaged<Notices>.fromOpaque(argument).takeUnretainedValue().note(result)
             }, Unmanaged.passUnretained(notices).toOpaque())
-        if unsafe PQstatus(handle) == CONNECTION_BAD { throw lost }
+        // The only way to learn the code of an error that comes before there is a connection.
+        _ = unsafe PQsetErrorVerbosity(handle, PQERRORS_VERBOSE)
+        if unsafe PQstatus(handle) == CONNECTION_BAD { throw refusal }
     }
 
     deinit {
@@ -51,10 +53,11 @@ internal import CPostgres
         switch unsafe PQconnectPoll(handle) {
         case PGRES_POLLING_OK:
             guard unsafe PQsetnonblocking(handle, 1) == 0 else { throw lost }
+            _ = unsafe PQsetErrorVerbosity(handle, PQERRORS_DEFAULT)
             return .connected
         case PGRES_POLLING_READING: return .readable
         case PGRES_POLLING_WRITING: return .writable
-        default: throw lost
+        default: throw refusal
         }
     }
 
@@ -157,9 +160,12 @@ internal import CPostgres
     var isLost: Bool { unsafe PQstatus(handle) == CONNECTION_BAD }
 
     /// Why the last call failed.
-    private var lost: PostgresError {
-        .connection(Self.cleaned(unsafe PQerrorMessage(handle).map { unsafe String(cString: $0) } ?? ""))
-    }
+    private var lost: PostgresError { .connection(Self.cleaned(message)) }
+
+    /// Why no connection was made.
+    private var refusal: PostgresError { PostgresError(refusal: message) }
+
+    private var message: String { unsafe PQerrorMessage(handle).map { unsafe String(cString: $0) } ?? "" }
 
     /// A message of libpq in one line.
     static func cleaned(_ text: String) -> String {

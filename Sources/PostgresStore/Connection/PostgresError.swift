@@ -9,6 +9,8 @@ internal import TokenStore
 /// detail would name them.
 enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
     /// A statement failed; the connection goes on, unless the code says otherwise.
+    ///
+    /// Also an error that the server has sent while a connection was being made.
     case statement(SQLState, String)
     /// The connection could not be made, or is lost.
     case connection(String)
@@ -19,7 +21,8 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
 
     var description: String {
         switch self {
-        case .statement(let state, let text): "\(text) (SQLSTATE \(state))"
+        case .statement(let state, let text):
+            "\(text) (SQLSTATE \(state))" + (state.advice.map { "; \($0)" } ?? "")
         case .connection(let text), .timedOut(let text), .unexpected(let text): text
         }
     }
@@ -31,6 +34,14 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
 
     var state: SQLState? {
         if case .statement(let state, _) = self { state } else { nil }
+    }
+
+    /// Whether the server has answered.
+    var isFromServer: Bool {
+        switch self {
+        case .statement, .unexpected: true
+        case .connection, .timedOut: false
+        }
     }
 
     /// Whether the connection is of no use any more.
@@ -51,19 +62,66 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-extension StoreFault {
-    init(_ error: PostgresError) {
-        self.init(
-            "PostgreSQL: \(error)", cause: error.state == .diskFull ? .diskFull : .database, mayRetry: error.mayRetry)
+extension PostgresError {
+    /// Of a connection that could not be made.
+    ///
+    /// - Parameter message: The library's verbose one: an error that the server has sent has a line like
+    ///   `... failed: FATAL:  28P01: password authentication failed for user "a"`, and one about its source code after it.
+    init(refusal message: String) {
+        var (code, lines) = (String?.none, [Substring]())
+        for line in message.split(whereSeparator: \.isNewline) where !line.hasPrefix("LOCATION:  ") {
+            if let range = line.firstRange(of: ":  "), let found = SQLState(prefixOf: line[range.upperBound...]) {
+                code = found.code
+                let text = line[range.upperBound...].dropFirst(found.code.count + 2)
+                lines.append(line[..<range.lowerBound] + ": " + text)
+            } else {
+                lines.append(line)
+            }
+        }
+        let text = PostgresConnection.cleaned(lines.joined(separator: "\n"))
+        self = code.map { .statement(SQLState($0), text) } ?? .connection(text)
+    }
+}
+
+extension SQLState {
+    /// A code with a colon after it.
+    fileprivate init?(prefixOf text: Substring) {
+        let code = text.prefix(5)
+        guard code.count == 5, code.allSatisfy({ $0.isASCII && ($0.isUppercase || $0.isNumber) }),
+            text.dropFirst(5).hasPrefix(": ")
+        else { return nil }
+        self.init(String(code))
     }
 }
 
 extension StoreFault {
-    /// Of a commit that came with a warning, such as that the wait for the standby was canceled.
-    init(unacknowledged warning: PostgresError) {
+    /// - Parameters:
+    ///   - host: Where the statement was sent; nil if the text says it.
+    ///   - isOfOneToken: Whether it concerns one row only.
+    init(_ error: PostgresError, at host: String? = nil, isOfOneToken: Bool = false) {
         self.init(
-            "PostgreSQL has committed the write with a warning, so it may not be on a second machine: \(warning)",
-            mayRetry: true)
+            "PostgreSQL\(host.map { " at \($0)" } ?? ""): \(error)",
+            cause: error.state == .diskFull ? .diskFull : .database, mayRetry: error.mayRetry,
+            isOfOneToken: isOfOneToken)
+    }
+
+    /// Of a commit that came with a warning, such as that the wait for the standby was canceled.
+    init(unacknowledged warning: PostgresError, at host: String) {
+        self.init(
+            """
+            PostgreSQL at \(host) has committed the write with a warning, so it may not be on a second machine: \(warning)
+            """, mayRetry: true)
+    }
+
+    /// Of a request without an answer.
+    ///
+    /// - Parameter host: The primary, if one is known.
+    init(unansweredBy host: String?, within limit: Duration, _ isWrite: Bool) {
+        let hint =
+            isWrite
+            ? "; if it answers reads, its commits wait for a standby: see pg_stat_replication there" : ""
+        self.init(
+            "PostgreSQL\(host.map { " at \($0)" } ?? "") has not answered within \(limit)\(hint)", mayRetry: true)
     }
 }
 

@@ -12,6 +12,8 @@ struct Dial: Sendable {
     let proves: Bool
     /// Told of settings of the server that may lose writes, although it is used.
     let warn: @Sendable (String) -> Void
+    /// Told of what the host is, whether or not it is used.
+    let learn: @Sendable (HostFacts) -> Void
 
     /// Why a host is not used.
     enum Refusal: Error, Sendable {
@@ -57,16 +59,41 @@ struct Dial: Sendable {
     /// - Returns: Nil if the host's commits do not return.
     private func connect(until deadline: MonotonicTime) throws(PostgresError) -> ReadyConnection? {
         let parameters = target.parameters(for: host, unanswered: max(1, Int(timeout.components.seconds)))
-        let session = try BlockingSession(connectingWith: parameters, until: deadline)
-        let facts = try HostFacts(of: session, until: deadline)
+        let session = try saying("has not accepted a connection") { () throws(PostgresError) in
+            try BlockingSession(connectingWith: parameters, until: deadline)
+        }
+        let facts = try saying("has not said what it is") { () throws(PostgresError) in
+            try HostFacts(of: session, until: deadline)
+        }
+        learn(facts)
         guard facts.isWritable else { throw .statement(.readOnly, "the server takes no writes") }
         try check(facts)
-        try prepare(session, facts, until: deadline)
+        try saying("has not prepared the statements") { () throws(PostgresError) in
+            try prepare(session, facts, until: deadline)
+        }
         let provenAt = MonotonicTime.now
         if proves, needsProof(facts), try !prove(session) { return nil }
         return ReadyConnection(
-            connection: session.connection, server: ServerIdentity(facts), needsProof: needsProof(facts),
-            provenAt: provenAt, canCommit: proves, sharesCommits: facts.engine.sharesCommits)
+            connection: session.connection, server: ServerIdentity(facts), description: Self.description(of: facts),
+            needsProof: needsProof(facts), provenAt: provenAt, canCommit: proves,
+            sharesCommits: facts.engine.sharesCommits)
+    }
+
+    /// Says what a host has not done when the time is over.
+    private func saying<Value>(
+        _ missing: String, _ body: () throws(PostgresError) -> Value
+    ) throws(PostgresError) -> Value {
+        do throws(PostgresError) {
+            return try body()
+        } catch {
+            guard case .timedOut = error else { throw error }
+            throw .timedOut("\(missing) within \(timeout)")
+        }
+    }
+
+    private static func description(of facts: HostFacts) -> String {
+        let timeline = facts.timeline.map { " (timeline \($0))" } ?? ""
+        return "\(facts.software) at \(facts.address)\(timeline)"
     }
 
     private func needsProof(_ facts: HostFacts) -> Bool {

@@ -27,11 +27,20 @@ struct HostFacts: Sendable, Hashable {
     ///
     /// Always false where that cannot be told.
     var isPooled: Bool
+    /// Whether the connection uses TLS.
+    var usesTLS = false
 
     var isWritable: Bool { !isInRecovery && !isReadOnly }
 
     /// For example `PostgreSQL 15.18`.
     var software: String { engine == .other ? version : "\(engine.rawValue) \(version)" }
+
+    /// For the list of hosts.
+    var description: KnownHosts.Description {
+        KnownHosts.Description(
+            engine: engine == .other ? "" : engine.rawValue, version: version, timeline: timeline ?? 0,
+            clockDifference: clockDifference, usesTLS: usesTLS)
+    }
 
     /// Asks a server, in one round trip.
     ///
@@ -98,14 +107,15 @@ struct HostFacts: Sendable, Hashable {
                 synchronousCommit: result.optionalText(0, 4), synchronousStandbyNames: result.optionalText(0, 5),
                 fsync: result.optionalText(0, 6), fullPageWrites: result.optionalText(0, 7),
                 clockDifference: result.integer(0, 8) - begin - roundTrip / 2,
-                isPooled: dialect == .postgresql && result.integer(0, 9) != Int64(connection.processID))
+                isPooled: dialect == .postgresql && result.integer(0, 9) != Int64(connection.processID),
+                usesTLS: connection.usesTLS)
         }
     }
 
     init(
         address: String, engine: PostgresEngine, version: String, isInRecovery: Bool, isReadOnly: Bool,
         timeline: Int64?, synchronousCommit: String?, synchronousStandbyNames: String?, fsync: String?,
-        fullPageWrites: String?, clockDifference: Int64, isPooled: Bool
+        fullPageWrites: String?, clockDifference: Int64, isPooled: Bool, usesTLS: Bool = false
     ) {
         self.address = address
         self.engine = engine
@@ -119,6 +129,7 @@ struct HostFacts: Sendable, Hashable {
         self.fullPageWrites = fullPageWrites
         self.clockDifference = clockDifference
         self.isPooled = isPooled
+        self.usesTLS = usesTLS
     }
 
     /// The first word with a digit in what `version()` gives, such as `PostgreSQL 15.18 on x86_64-pc-linux-gnu, ...` and

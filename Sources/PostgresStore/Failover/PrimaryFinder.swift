@@ -1,5 +1,6 @@
 #if PostgreSQL
 internal import Dispatch
+internal import Glibc
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -39,26 +40,24 @@ final class PrimaryFinder: Sendable {
 
     private enum Event: Sendable {
         case ordered(Order)
-        case lost(PostgresError)
+        case lost
         case dialed(host: Int, since: MonotonicTime, Result<ReadyConnection, Dial.Refusal>)
         case closed
     }
 
     private let target: ConnectionTarget
-    private let dial: @Sendable (ConnectionTarget.Host, _ proves: Bool) -> Dial
+    private let dial: @Sendable (_ host: Int, _ proves: Bool) -> Dial
     private let state: PostgresState
     private let events = Mutex<[Event]>([])
     private let arrival = DispatchSemaphore(value: 0)
-    /// The description of the present primary; empty if none is known.
-    private let currentPrimary = Mutex("")
 
     /// - Parameters:
     ///   - target: The hosts.
     ///   - state: Is told of what is found.
-    ///   - dial: Makes what connects to a host.
+    ///   - dial: Makes what connects to a host, by its place in `target.hosts`.
     init(
         _ target: ConnectionTarget, _ state: PostgresState,
-        dial: @escaping @Sendable (ConnectionTarget.Host, _ proves: Bool) -> Dial
+        dial: @escaping @Sendable (_ host: Int, _ proves: Bool) -> Dial
     ) {
         (self.target, self.state, self.dial) = (target, state, dial)
     }
@@ -70,13 +69,10 @@ final class PrimaryFinder: Sendable {
 
     func order(_ order: Order) { post(.ordered(order)) }
 
-    /// A handle has lost its connection to a server.
-    func noteLost(_ server: ServerIdentity, _ error: PostgresError) { post(.lost(error)) }
+    /// A handle has lost a connection.
+    func noteLoss() { post(.lost) }
 
     func close() { post(.closed) }
-
-    /// For operators, such as `db1:5432`; empty if none is known.
-    var primary: String { currentPrimary.withLock(\.self) }
 
     private func post(_ event: Event) {
         events.withLock { $0.append(event) }
@@ -96,10 +92,10 @@ final class PrimaryFinder: Sendable {
         /// When the last attempt began at which a host was certainly no primary.
         var notPrimaryAt: [MonotonicTime?]
         var primary: Int?
+        /// The server that was the primary last; its host may have become another one.
+        var server: ServerIdentity?
         /// From when on the other hosts are asked as well.
         var othersFrom = MonotonicTime(nanoseconds: 0)
-        var lastReport = MonotonicTime(nanoseconds: 0)
-        var isLost = false
 
         /// Since when all other hosts are known not to be the primary; nil if one of them may be, or there is no other.
         func noOtherPrimary(than host: Int) -> MonotonicTime? {
@@ -131,7 +127,7 @@ final class PrimaryFinder: Sendable {
             for event in arrived {
                 switch event {
                 case .ordered(let order): take(order, &search)
-                case .lost(let error): noteLost(error, &search)
+                case .lost: noteLoss(&search)
                 case .dialed(let host, let since, let result): take(result, from: host, since: since, &search)
                 case .closed: return
                 }
@@ -148,28 +144,24 @@ final class PrimaryFinder: Sendable {
         search.orders.append(order)
     }
 
-    private func noteLost(_ error: PostgresError, _ search: inout Search) {
+    private func noteLoss(_ search: inout Search) {
         // Other connections to it may still work, but all hosts are asked from now on.
         search.othersFrom = .now
-        guard !search.isLost else { return }
-        search.isLost = true
-        let text = "the connection to PostgreSQL at \(primary) is lost, looking for the primary: \(error)"
-        state.report(.own(StoreNotice(.warning, text)))
     }
 
     private func take(
         _ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, since: MonotonicTime, _ search: inout Search
     ) {
         search.dialing[host] -= 1
+        state.metrics.pendingConnections.subtract(1, ordering: .relaxed)
         switch result {
         case .success(let ready):
             (search.refusals[host], search.notPrimaryAt[host]) = (nil, nil)
-            if search.primary != host || search.isLost {
-                let text = "connected to PostgreSQL at \(ready.server.address)"
-                state.report(.own(StoreNotice(.note, text)))
+            if let last = search.server, last != ready.server {
+                state.metrics.noteFailover(at: Int64(time(nil)))
             }
-            (search.primary, search.isLost) = (host, false)
-            currentPrimary.withLock { $0 = ready.server.address }
+            (search.primary, search.server) = (host, ready.server)
+            state.hosts.notePrimary(host)
             // Without an order it is closed, as it goes out of scope.
             guard !search.orders.isEmpty else { return }
             search.orders.removeFirst().deliver(.connection(ready))
@@ -179,7 +171,11 @@ final class PrimaryFinder: Sendable {
             if search.primary == host { search.othersFrom = .now }
             search.notBefore[host] = .now + Nanoseconds(.milliseconds(Int64.random(in: 100...200)))
             tellOfEvidence(search)
-            if case .failed(let error) = refusal { state.noteNotFound(error) }
+            switch refusal {
+            case .standby: break
+            case .unproven: state.hosts.note(host, isReachable: true)
+            case .failed(let error): state.hosts.note(host, isReachable: error.isFromServer)
+            }
         }
     }
 
@@ -200,12 +196,13 @@ final class PrimaryFinder: Sendable {
             let most = isLikely ? min(search.orders.count, Self.dialsAtOnce) : 1
             while search.dialing[host] < most {
                 search.dialing[host] += 1
+                state.metrics.pendingConnections.add(1, ordering: .relaxed)
                 let evidence = search.noOtherPrimary(than: host)
                 // Its commits do not return, but it is the only primary that there can be: tokens can be read.
                 let proves =
                     search.refusals[host]?.isUnproven != true
                     || evidence.map { (now - $0).count > Fence.validity.count } ?? true
-                let dial = dial(target.hosts[host], proves)
+                let dial = dial(host, proves)
                 NamedThread.start("pg-dial") {
                     self.post(
                         .dialed(host: host, since: now, dial.run().map { $0.proven(at: proves ? nil : evidence) }))
@@ -217,20 +214,16 @@ final class PrimaryFinder: Sendable {
     /// Tells operators, and those who still have a connection, when no host is a primary.
     private func giveUpIfAllRefuse(_ search: inout Search) {
         guard !search.orders.isEmpty, search.refusals.allSatisfy({ $0 != nil }) else { return }
-        let now = MonotonicTime.now
-        if (now - search.lastReport).count > Nanoseconds(.seconds(30)).count {
-            search.lastReport = now
-            let reasons = zip(target.hosts, search.refusals).map { host, refusal in
-                switch refusal {
-                case .standby?: "\(host) is a standby"
-                case .unproven?: "\(host) answers, but its commits wait for a standby"
-                case .failed(let error)?: "\(host): \(error)"
-                case nil: "\(host)"
-                }
+        let reasons = zip(target.hosts, search.refusals).map { host, refusal in
+            switch refusal {
+            case .standby?: "\(host) is a standby"
+            case .unproven?: "\(host) answers, but its commits wait for a standby (see pg_stat_replication there)"
+            case .failed(.timedOut(let text))?: "\(host) \(text)"
+            case .failed(let error)?: "\(host): \(error)"
+            case nil: "\(host)"
             }
-            let text = "no primary of PostgreSQL was found, trying again: \(reasons.joined(separator: "; "))"
-            state.report(.own(StoreNotice(.fault, text)))
         }
+        state.noteNotFound(reasons.joined(separator: "; "))
         let stalled = search.orders.filter { if case .stalled = $0.reason { true } else { false } }
         search.orders.removeAll { if case .stalled = $0.reason { true } else { false } }
         for order in stalled { order.deliver(.nothing) }

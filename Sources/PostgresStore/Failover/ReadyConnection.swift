@@ -5,6 +5,8 @@ internal import System
 struct ReadyConnection: Sendable {
     let connection: PostgresConnection
     let server: ServerIdentity
+    /// The server for people, such as `PostgreSQL 15.18 at db1:5432 (timeline 1)`.
+    let description: String
     /// Whether commits have to prove that the server is still the primary; see Fence.
     let needsProof: Bool
     /// When what has proven it began.
@@ -20,8 +22,8 @@ extension ReadyConnection {
     func proven(at evidence: MonotonicTime?) -> ReadyConnection {
         guard let evidence else { return self }
         return ReadyConnection(
-            connection: connection, server: server, needsProof: needsProof, provenAt: evidence, canCommit: false,
-            sharesCommits: sharesCommits)
+            connection: connection, server: server, description: description, needsProof: needsProof,
+            provenAt: evidence, canCommit: false, sharesCommits: sharesCommits)
     }
 }
 

@@ -29,6 +29,11 @@ final class Pipeline {
         fileprivate(set) var hasWritten = false
 
         var isWrite: Bool { operations.contains(where: \.isWrite) }
+
+        /// Whether it is a fence that was acknowledged.
+        var hasProven: Bool { isFence && failure == nil && warning == nil }
+
+        var kind: PostgresMetrics.GroupKind { isFence ? .proof : isWrite ? .write : .read }
     }
 
     init(_ ready: ReadyConnection, _ proof: Proof) {
@@ -83,7 +88,7 @@ final class Pipeline {
             case .synchronized:
                 groups[0].warning = connection.takeWarning()
                 ended.append(groups.removeFirst())
-                if let last = ended.last, last.isFence, last.failure == nil, last.warning == nil {
+                if let last = ended.last, last.hasProven {
                     proof.note(last.sentAt)
                 }
             }

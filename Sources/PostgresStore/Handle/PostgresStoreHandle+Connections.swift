@@ -37,8 +37,8 @@ extension PostgresStoreHandle {
                 slot.searchAgainAt = .now + Nanoseconds(.seconds(1))
                 return
             }
-            state.metrics.failovers.add(1, ordering: .relaxed)
-            lose(index, .timedOut("\(present.ready.server.address) does not answer"))
+            let error = PostgresError.timedOut("\(present.ready.server.address) does not answer")
+            lose(index, error, isExpected: present.ready.server != found.server)
             slot.isOrdered = false
         }
         do throws(SystemError) {
@@ -47,7 +47,8 @@ extension PostgresStoreHandle {
             return order(index, because: .missing)
         }
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
-        state.noteConnected()
+        if found.needsProof, found.canCommit { state.metrics.noteProof(begunAt: found.provenAt) }
+        state.noteConnected(found.server.address, found.description)
         // What waits where there is no connection is sent here.
         let waiting = slots.flatMap { $0.pipeline == nil ? $0.queue : [] }
         for other in slots where other.pipeline == nil { other.queue = [] }
@@ -105,10 +106,7 @@ extension PostgresStoreHandle {
         guard slot.queue.contains(where: { $0.deadline <= now }) else { return }
         let late = slot.queue.filter { $0.deadline <= now }
         slot.queue.removeAll { $0.deadline <= now }
-        for operation in late {
-            state.noteFailure(state.lastFault, isWrite: operation.isWrite)
-            giveUp(operation)
-        }
+        for operation in late { giveUp(operation) }
     }
 }
 #endif

@@ -26,17 +26,6 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     var reads: [[UInt8]: FetchOperation] = [:]
     private var operationCount: UInt64 = 0
 
-    /// The most that is sent as one transaction, and that may wait for answers on one connection.
-    private enum Most {
-        static let writesTogether = 128
-        static let bytesTogether = 4 << 20
-        static let statementsUnderWay = 1_024
-        /// Shared commits on one connection: while the server works on one, the next one gathers or is on its way.
-        static let commitsUnderWay = 2
-        /// Commits of one write each.
-        static let separateCommitsUnderWay = 64
-    }
-
     init(
         _ state: PostgresState, _ options: PostgresOptions, _ finder: PrimaryFinder,
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
@@ -50,6 +39,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let count = max(1, options.connections)
         slots = (0..<count).map { _ in ConnectionSlot() }
         firstWritingSlot = count / 2
+        state.metrics.wantedConnections.add(count, ordering: .relaxed)
         for slot in slots.indices { order(slot, because: .missing) }
     }
 
@@ -68,10 +58,12 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         if state.isClosed.load(ordering: .acquiring) { return .closed }
         guard state.waitingRequests.add(1, ordering: .relaxed).newValue <= options.requestLimit else {
             state.waitingRequests.subtract(1, ordering: .relaxed)
+            state.metrics.refusedByCount.add(1, ordering: .relaxed)
             return .overloaded(.requests(options.requestLimit))
         }
         guard state.waitingBytes.add(bytes, ordering: .relaxed).newValue <= state.queueLimit else {
             release(bytes)
+            state.metrics.refusedByBytes.add(1, ordering: .relaxed)
             return .overloaded(.queue(bytes: state.queueLimit))
         }
         return nil
@@ -117,11 +109,11 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         do throws(PostgresError) {
             let sharesCommits = pipeline.ready.sharesCommits
             var writes = pipeline.groups.count(where: \.isWrite)
-            let mostWrites = sharesCommits ? Most.commitsUnderWay : Most.separateCommitsUnderWay
+            let mostWrites = sharesCommits ? OperationGroup.commitsUnderWay : OperationGroup.separateCommitsUnderWay
             var left = slot.queue[...]
-            while !left.isEmpty, pipeline.statementCount < Most.statementsUnderWay {
+            while !left.isEmpty, pipeline.statementCount < OperationGroup.statementsUnderWay {
                 guard writes < mostWrites || !left.contains(where: \.isWrite) else { break }
-                let group = take(from: &left, sharesCommits)
+                let group = OperationGroup.next(from: &left, sharesCommits: sharesCommits)
                 slot.queue = Array(left)
                 if group.contains(where: \.isWrite) {
                     writes += 1
@@ -134,26 +126,6 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             lose(index, error)
         }
         setTimer()
-    }
-
-    /// The operations of the next group, in the order in which they lock their rows.
-    private func take(from left: inout ArraySlice<Operation>, _ sharesCommits: Bool) -> [Operation] {
-        guard sharesCommits || left.first?.isWrite != true else { return [left.removeFirst()] }
-        var (group, bytes) = ([Operation](), 0)
-        while let next = left.first, group.count < Most.writesTogether, bytes < Most.bytesTogether {
-            if !sharesCommits, next.isWrite { break }
-            group.append(next)
-            bytes += next.bytes
-            left.removeFirst()
-        }
-        guard group.contains(where: \.isWrite) else { return group }
-        // Sorted stably: two writes of one token keep their order.
-        return group.enumerated()
-            .sorted { one, other in
-                let (first, second) = (one.element.lockOrder, other.element.lockOrder)
-                return first == second ? one.offset < other.offset : first.lexicographicallyPrecedes(second)
-            }
-            .map(\.element)
     }
 
     private func flush(_ pipeline: Pipeline, _ index: Int) throws(PostgresError) {
@@ -200,12 +172,15 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         _ group: Pipeline.Group, of pipeline: Pipeline, _ index: Int
     ) throws(PostgresError) {
         let now = MonotonicTime.now
-        state.metrics.noteRoundTrip((now - group.sentAt).count)
-        if let failure = group.failure { return try repeatOrFail(group, failure) }
+        state.metrics.noteRoundTrip(group.kind, (now - group.sentAt).count)
+        if group.isFence { state.metrics.noteProof(begunAt: group.sentAt, isProven: group.hasProven) }
+        if let failure = group.failure { return try repeatOrFail(group, failure, at: pipeline.ready.server.address) }
         if let warning = group.warning, !group.isFence, group.isWrite {
             // Stored on this server, and maybe on no other one.
+            let fault = StoreFault(unacknowledged: warning, at: pipeline.ready.server.address)
             for operation in group.operations {
-                finish(operation) { operation.fail(.write(StoreFault(unacknowledged: warning))) }
+                state.metrics.unacknowledged.add(1, ordering: .relaxed)
+                fail(operation, fault)
             }
             return
         }
@@ -215,6 +190,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             succeed(group)
         } else {
             slots[index].held.append((group, now))
+            state.metrics.heldReads.add(UInt64(group.operations.count), ordering: .relaxed)
             sendFence(to: pipeline.ready.server)
             setTimer(soon: true)
         }
@@ -249,7 +225,6 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     private func sendFence(to server: ServerIdentity) {
         let candidates = slots.indices.filter { slots[$0].pipeline?.ready.server == server }
         guard let index = candidates.last, let pipeline = slots[index].pipeline, !pipeline.hasFence else { return }
-        state.metrics.fences.add(1, ordering: .relaxed)
         do throws(PostgresError) {
             try pipeline.sendFence(at: .now)
             try flush(pipeline, index)
@@ -288,7 +263,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// A transaction was rolled back: one of its statements has failed, or the commit.
     private func repeatOrFail(
-        _ group: Pipeline.Group, _ failure: (operation: Int, error: PostgresError)
+        _ group: Pipeline.Group, _ failure: (operation: Int, error: PostgresError), at host: String
     ) throws(PostgresError) {
         let (number, error) = failure
         if error.endsConnection {
@@ -298,7 +273,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
         guard !group.isFence else { throw error }
         if error.state?.isTransient == true {
-            state.metrics.noteRetry(error.state?.code ?? "lost")
+            state.metrics.noteRetry(error.state)
             delayed += group.operations
             return setTimer(soon: true)
         }
@@ -306,9 +281,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let isOfOne = ["21", "22", "23"].contains(error.state?.errorClass ?? "")
         for (index, operation) in group.operations.enumerated() {
             if index == number || !isOfOne {
-                let fault = StoreFault(error)
-                state.noteFailure(fault, isWrite: operation.isWrite)
-                finish(operation) { operation.fail(operation.isWrite ? .write(fault) : .read(fault)) }
+                fail(operation, StoreFault(error, at: host, isOfOneToken: isOfOne))
             } else {
                 gather(operation)
             }
@@ -320,7 +293,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let now = MonotonicTime.now
         for operation in operations where !operation.isOver {
             if operation.deadline > now {
-                state.metrics.noteRetry(error.state?.code ?? "lost")
+                state.metrics.noteRetry(error.state)
                 gather(operation)
             } else {
                 giveUp(operation)
@@ -328,20 +301,34 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
+    /// Ends an operation that the database has failed.
+    private func fail(_ operation: Operation, _ fault: StoreFault) {
+        guard !operation.isOver else { return }
+        // Otherwise it is logged with its request.
+        if !fault.isOfOneToken { state.noteFailure(fault, isWrite: operation.isWrite) }
+        finish(operation) { operation.fail(operation.isWrite ? .write(fault) : .read(fault)) }
+    }
+
     func giveUp(_ operation: Operation) {
+        guard !operation.isOver else { return }
+        let fault = StoreFault(unansweredBy: state.hosts.primary?.name, within: options.timeout, operation.isWrite)
+        state.noteFailure(fault, isWrite: operation.isWrite, after: options.timeout)
         finish(operation) { operation.timeOut(after: options.timeout) }
     }
 
     /// Drops a connection, and orders another one.
-    func lose(_ index: Int, _ error: PostgresError) {
+    ///
+    /// - Parameter isExpected: Another server is the primary.
+    func lose(_ index: Int, _ error: PostgresError, isExpected: Bool = false) {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
+        if pipeline.hasFence { state.metrics.failedProofs.add(1, ordering: .relaxed) }
         let unfinished = slot.takeUnfinished()
         for operation in unfinished { operation.mayHaveLanded = operation.isWrite }
         ready.remove(pipeline.connection.socket)
         slot.pipeline = nil
-        state.noteLost(error)
-        finder.noteLost(pipeline.ready.server, error)
+        state.noteLost(pipeline.ready.server.address, error, isExpected: isExpected)
+        finder.noteLoss()
         order(index, because: .lost(pipeline.ready.server))
         // Those that wait in this slot may be sent on another one.
         let waiting = slot.queue

@@ -8,7 +8,7 @@ internal import TokenStore
 ///
 /// Any thread, except `noteBusy` and `noteResting`, which the writer's thread calls.
 final class WriteAdmission: Sendable {
-    private let byteLimit: Int
+    let byteLimit: Int
     private let timeLimit: Duration
     private let waiting = Atomic<Int>(0)
     /// When the writer began its present step, in nanoseconds on the monotonic clock; 0 while it waits for work.

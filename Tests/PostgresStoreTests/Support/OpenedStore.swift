@@ -9,6 +9,7 @@ extension PostgresTokenStore {
     /// Opens a store of a test's database, with a ring that is the same each time.
     convenience init(
         _ database: TestDatabase, isSealed: Bool = true, versions: VersionClock? = nil,
+        report: @escaping @Sendable (StoreEvent) -> Void = { _ in },
         change: (inout StoreOptions) -> Void = { _ in },
         changePostgres: (inout PostgresOptions) -> Void = { _ in }
     ) throws {
@@ -18,16 +19,15 @@ extension PostgresTokenStore {
             url: database.url, password: { nil }, connections: 2, timeout: .seconds(60), requestLimit: 10_000,
             durability: .local, serverName: "test", softwareVersion: "0")
         changePostgres(&postgres)
+        let target = try ConnectionTarget(url: postgres.url, password: { nil })
         let index = SecretKey([UInt8](repeating: 7, count: 32).span)
         let ring = KeyRing(
             index: index,
             keys: [.init(number: 1, createdAt: 1_700_000_000, key: SecretKey([UInt8](repeating: 9, count: 32).span))])
         let state = PostgresState(
             sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try versions ?? VersionClock(),
-            options: options, report: { _ in })
-        self.init(
-            postgres, try ConnectionTarget(url: postgres.url, password: { nil }), state,
-            id: try RandomBytes.published(16))
+            hosts: target.hosts.map(\.description), options: options, report: report)
+        self.init(postgres, target, state, id: try RandomBytes.published(16))
     }
 }
 #endif

@@ -42,7 +42,7 @@ struct TestAdministration {
         options.retention = retention
         state = PostgresState(
             sealing: Sealing(try keys ?? .sealed(try KeyRing.random(createdAt: 1))), versions: versions,
-            options: options
+            hosts: ["test"], options: options
         ) { events.add($0) }
         administrator = PostgresAdministrator(sessions, state, keyRing: nil)
     }

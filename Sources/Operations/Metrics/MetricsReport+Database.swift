@@ -1,0 +1,102 @@
+internal import Metrics
+internal import TokenStore
+
+extension MetricsReport {
+    /// Writes what only a store in a database on other machines has.
+    mutating func write(_ remote: RemoteStoreMetrics) {
+        writeConnections(remote)
+        writeQueue(remote)
+        let time = "token_cache_database_round_trip_duration_seconds"
+        text.begin(
+            time, .histogram,
+            """
+            From sending statements to their answer, by kind: groups of reads, and proofs that the server is the primary. \
+            Writes are in token_cache_store_commit_duration_seconds.
+            """
+        )
+        text.addHistogram(time, [("kind", "read")], remote.readTime)
+        text.addHistogram(time, [("kind", "proof")], remote.proofTime)
+        let retries = "token_cache_database_retries_total"
+        text.begin(retries, .counter, "Requests that were sent again, by SQLSTATE, or connection if one was lost.")
+        for (cause, count) in remote.retries { text.add(retries, ["cause": cause], count) }
+        text.single(
+            "token_cache_database_unacknowledged_writes_total", .counter,
+            "Writes that were committed with a warning, such as without a standby; clients got 50001.",
+            remote.unacknowledged
+        )
+        writeFailovers(remote)
+        writeProofs(remote)
+    }
+
+    private mutating func writeConnections(_ remote: RemoteStoreMetrics) {
+        let connections = "token_cache_database_connections"
+        text.begin(connections, .gauge, "Connections for requests: open, attempts under way, and how many are wanted.")
+        text.add(connections, ["state": "open"], UInt64(max(0, remote.connections.open)))
+        text.add(connections, ["state": "pending"], UInt64(max(0, remote.connections.pending)))
+        text.add(connections, ["state": "wanted"], UInt64(max(0, remote.connections.wanted)))
+        let hosts = "token_cache_database_host_connections"
+        text.begin(
+            hosts, .gauge,
+            "Open connections to each host; the labels are what it was when it was last asked: role, engine, version."
+        )
+        for host in remote.hosts {
+            text.add(
+                hosts,
+                ["host": host.name, "role": host.role.rawValue, "engine": host.engine, "version": host.version],
+                UInt64(max(0, host.connections))
+            )
+        }
+    }
+
+    private mutating func writeQueue(_ remote: RemoteStoreMetrics) {
+        text.single(
+            "token_cache_database_waiting_requests", .gauge, "Requests that wait for the database.",
+            UInt64(max(0, remote.waitingRequests))
+        )
+        text.single(
+            "token_cache_database_waiting_requests_limit", .gauge, "How many requests may wait for the database.",
+            UInt64(max(0, remote.requestLimit))
+        )
+        let refusals = "token_cache_database_refusals_total"
+        text.begin(refusals, .counter, "Requests that were refused because too many waited, or too many bytes.")
+        text.add(refusals, ["limit": "requests"], remote.refusedByCount)
+        text.add(refusals, ["limit": "bytes"], remote.refusedByBytes)
+    }
+
+    private mutating func writeFailovers(_ remote: RemoteStoreMetrics) {
+        text.single(
+            "token_cache_database_failovers_total", .counter, "How often another server has become the primary.",
+            remote.failovers
+        )
+        if let timeline = remote.timeline {
+            text.single(
+                "token_cache_database_timeline", .gauge,
+                "Timeline of the primary, which grows with each promotion and never goes back.",
+                UInt64(max(0, timeline))
+            )
+        }
+        if let difference = remote.clockDifference {
+            text.single(
+                "token_cache_database_clock_difference_seconds", .gauge,
+                "By how much the primary's clock is ahead of this machine's.", difference
+            )
+        }
+    }
+
+    private mutating func writeProofs(_ remote: RemoteStoreMetrics) {
+        let proofs = "token_cache_database_proofs_total"
+        text.begin(proofs, .counter, "Commits that show that a server is still the primary, by outcome.")
+        text.add(proofs, ["outcome": "proven"], remote.proofs)
+        text.add(proofs, ["outcome": "failed"], remote.failedProofs)
+        if let age = remote.proofAge {
+            text.single(
+                "token_cache_database_proof_age_seconds", .gauge,
+                "Since the last proof that succeeded; it grows while there are no requests.", age
+            )
+        }
+        text.single(
+            "token_cache_database_held_reads_total", .counter, "Reads that were held back until there was a proof.",
+            remote.heldReads
+        )
+    }
+}

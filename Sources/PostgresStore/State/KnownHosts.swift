@@ -1,0 +1,93 @@
+#if PostgreSQL
+internal import Synchronization
+internal import TokenStore
+
+/// What is known of the hosts of the database, for operators.
+///
+/// Any thread.
+final class KnownHosts: Sendable {
+    typealias Role = RemoteStoreMetrics.Host.Role
+
+    /// What a host has said of itself.
+    struct Description: Hashable, Sendable {
+        var engine: String
+        var version: String
+        /// 0 if the engine has none.
+        var timeline: Int64
+        /// By how much its clock is ahead of this machine's, in microseconds.
+        var clockDifference: Int64
+        var usesTLS: Bool
+
+        /// Such as `PostgreSQL 15.18`.
+        var software: String { engine.isEmpty ? version : "\(engine) \(version)" }
+    }
+
+    private struct Host {
+        /// As in the settings; nil for the part that a connection has told instead.
+        var name: String
+        var role = Role.unknown
+        var description: Description?
+    }
+
+    private let hosts: Mutex<[Host]>
+
+    /// - Parameter names: Of the hosts, in the order of the settings.
+    init(_ names: [String]) {
+        hosts = Mutex(names.map { Host(name: $0) })
+    }
+
+    /// All names, for example `db1:5432, db2:5432`.
+    var names: String { hosts.withLock { $0.map(\.name).joined(separator: ", ") } }
+
+    /// A host has told what it is.
+    ///
+    /// - Parameters:
+    ///   - index: In the order of the settings.
+    ///   - name: The host and the port that a connection to it has.
+    ///   - isWritable: Whether it takes writes, and so may be the primary.
+    func note(_ index: Int, name: String, _ description: Description, isWritable: Bool) {
+        hosts.withLock { hosts in
+            (hosts[index].name, hosts[index].description) = (name, description)
+            if !isWritable { hosts[index].role = .standby }
+        }
+    }
+
+    /// A host has turned out to be the primary.
+    func notePrimary(_ index: Int) {
+        hosts.withLock { hosts in
+            for other in hosts.indices where hosts[other].role == .primary { hosts[other].role = .former }
+            hosts[index].role = .primary
+        }
+    }
+
+    /// A host could not be used.
+    func note(_ index: Int, isReachable: Bool) {
+        hosts.withLock { hosts in
+            // It may still be the primary of other connections.
+            guard hosts[index].role != .primary || !isReachable else { return }
+            hosts[index].role = isReachable ? .refused : .unreachable
+        }
+    }
+
+    /// The present primary with what it has said of itself; nil before there was one.
+    var primary: (name: String, description: Description)? {
+        hosts.withLock { hosts in
+            hosts.first { $0.role == .primary }.flatMap { host in host.description.map { (host.name, $0) } }
+        }
+    }
+
+    /// - Parameter connections: Open ones, by the names of their hosts.
+    func list(_ connections: [String: Int]) -> [RemoteStoreMetrics.Host] {
+        hosts.withLock { hosts in
+            hosts.map { host in
+                var listed = RemoteStoreMetrics.Host(name: host.name)
+                listed.role = host.role
+                listed.engine = host.description?.engine ?? ""
+                listed.version = host.description?.version ?? ""
+                listed.connections = connections[host.name] ?? 0
+                return listed
+            }
+        }
+    }
+}
+#endif

@@ -1,0 +1,194 @@
+#if PostgreSQL
+internal import System
+internal import TokenStore
+
+/// Whether clients' requests can be carried out, and what operators are told when that changes.
+///
+/// Trouble is told of when it begins and when it is over, however many requests it concerns. Decides by what it is told and
+/// when, and has no clock of its own; the events that it returns are for the log.
+struct StoreHealth: Sendable {
+    /// How long the server counts as ready in spite of trouble, so that a short failover takes it out of no load balancer.
+    static let grace = Nanoseconds(.seconds(3))
+    /// Trouble with requests is over when none has failed for this long, and one has succeeded.
+    static let calm = Nanoseconds(.seconds(2))
+    /// The least time between two lines about connections that were lost and made again at once, and between two reasons why
+    /// no primary is found.
+    static let quiet = Nanoseconds(.seconds(10))
+
+    /// Open connections, by the names of their hosts.
+    private(set) var connections: [String: Int] = [:]
+    private var outage: Outage?
+    private var failures: [Failure.Kind: Failure] = [:]
+    private var wasConnected = false
+    /// When a line about a lost connection was written, and how often there was none since.
+    private var lastLoss: (told: MonotonicTime, untold: Int)?
+    private let places: String
+
+    /// The time from the loss of a connection until there is one again.
+    private struct Outage {
+        let since: MonotonicTime
+        /// From when on there was no connection at all; nil while others work.
+        var withoutSince: MonotonicTime?
+        var isTold = false
+        /// Why no primary is found, as of the last search, and as operators were told, and when.
+        var reasons: String?
+        var told: (reasons: String, at: MonotonicTime)?
+        /// Requests that have failed for want of a connection.
+        var failedReads = 0
+        var failedWrites = 0
+    }
+
+    /// Requests fail although there are connections.
+    private struct Failure {
+        enum Kind: Hashable {
+            case reads, writes
+        }
+
+        let since: MonotonicTime
+        var last: MonotonicTime
+        var count: Int
+        var fault: StoreFault
+    }
+
+    /// - Parameters:
+    ///   - places: The names of the hosts, for texts.
+    ///   - now: When the store is opened.
+    init(places: String, at now: MonotonicTime) {
+        self.places = places
+        outage = Outage(since: now, withoutSince: now)
+    }
+
+    // MARK: - What is to be told
+
+    var connectionCount: Int { connections.values.reduce(0, +) }
+
+    /// Whether something is to be found out by `noteSuccess` or `noteConnected`.
+    var isTroubled: Bool { outage != nil || !failures.isEmpty }
+
+    /// Whether requests fail although there are connections, so that only further requests can show that they do not any more.
+    var hasFailures: Bool { !failures.isEmpty }
+
+    /// Why requests fail; nil while they do not, or have only begun to.
+    func fault(at now: MonotonicTime) -> StoreError? {
+        if let outage, let since = outage.withoutSince, !wasConnected || (now - since).count > Self.grace.count {
+            let reasons = outage.reasons ?? "none of \(places) has answered yet"
+            return .unavailable(StoreFault("PostgreSQL has no primary: \(reasons)", mayRetry: true))
+        }
+        func lasting(_ kind: Failure.Kind) -> StoreFault? {
+            failures[kind].flatMap { (now - $0.since).count > Self.grace.count ? $0.fault : nil }
+        }
+        return lasting(.writes).map { .write($0) } ?? lasting(.reads).map { .read($0) }
+    }
+
+    // MARK: - Connections
+
+    /// A connection can be used.
+    ///
+    /// - Parameters:
+    ///   - host: Its name.
+    ///   - server: What it leads to, such as `PostgreSQL 15.18 at db1:5432 (timeline 1)`.
+    mutating func noteConnected(_ host: String, _ server: String, at now: MonotonicTime) -> [StoreEvent] {
+        connections[host, default: 0] += 1
+        defer { (outage, wasConnected) = (nil, true) }
+        guard let outage else { return [] }
+        let (reads, writes) = (outage.failedReads, outage.failedWrites)
+        guard outage.isTold || !wasConnected || reads + writes > 0 else { return [] }
+        var text = "connected to \(server)"
+        if outage.isTold || wasConnected {
+            text += ", after \(Self.text(now - outage.since))"
+            text += reads + writes == 0 ? " in which no request failed" : " in which \(Self.text(reads, writes)) failed"
+        }
+        return [.own(StoreNotice(.note, text))]
+    }
+
+    /// A connection cannot be used any more.
+    ///
+    /// - Parameter isExpected: It was given up, as another server is the primary.
+    mutating func noteLost(
+        _ host: String, _ error: PostgresError, isExpected: Bool = false, at now: MonotonicTime
+    ) -> [StoreEvent] {
+        connections[host] = connections[host].flatMap { $0 > 1 ? $0 - 1 : nil }
+        let isLast = connectionCount == 0
+        if outage != nil {
+            if isLast, outage?.withoutSince == nil { outage?.withoutSince = now }
+            return []
+        }
+        guard !isExpected || isLast else { return [] }
+        outage = Outage(since: now, withoutSince: isLast ? now : nil)
+        if let last = lastLoss, (now - last.told).count < Self.quiet.count {
+            lastLoss?.untold += 1
+            return []
+        }
+        let more = lastLoss.map { $0.untold > 0 ? " (and \($0.untold) times more since the last such line)" : "" } ?? ""
+        lastLoss = (now, 0)
+        outage?.isTold = true
+        let text = "the connection to PostgreSQL at \(host) is lost, looking for the primary: \(error)\(more)"
+        return [.own(StoreNotice(.warning, text))]
+    }
+
+    /// All hosts were asked, and none is a primary.
+    ///
+    /// - Parameter reasons: For each host, as text.
+    mutating func noteNotFound(_ reasons: String, at now: MonotonicTime) -> [StoreEvent] {
+        guard outage?.withoutSince != nil, let since = outage?.since else { return [] }
+        outage?.reasons = reasons
+        if let told = outage?.told {
+            guard told.reasons != reasons, (now - told.at).count >= Self.quiet.count else { return [] }
+        } else if wasConnected, (now - since).count < Self.grace.count {
+            return []
+        }
+        outage?.told = (reasons, now)
+        outage?.isTold = true
+        let time = wasConnected ? " for \(Self.text(now - since))" : ""
+        let text = """
+            PostgreSQL has no primary\(time), clients are told that tokens can be neither stored nor read; this server \
+            goes on by itself as soon as there is one: \(reasons)
+            """
+        return [.own(StoreNotice(.fault, text))]
+    }
+
+    // MARK: - Requests
+
+    /// A request has failed because of the database or the way to it.
+    ///
+    /// - Parameter began: When it was begun.
+    mutating func noteFailure(
+        _ fault: StoreFault, isWrite: Bool, since began: MonotonicTime, at now: MonotonicTime
+    ) -> [StoreEvent] {
+        if outage?.withoutSince != nil {
+            if isWrite { outage?.failedWrites += 1 } else { outage?.failedReads += 1 }
+            return []
+        }
+        let kind = isWrite ? Failure.Kind.writes : .reads
+        guard failures[kind] == nil else {
+            failures[kind]?.count += 1
+            failures[kind]?.last = now
+            failures[kind]?.fault = fault
+            return []
+        }
+        failures[kind] = Failure(since: began, last: now, count: 1, fault: fault)
+        let what = isWrite ? "stored" : "read"
+        return [.own(StoreNotice(.fault, "tokens cannot be \(what), clients are told so: \(fault)"))]
+    }
+
+    /// Requests were answered, or a trial was.
+    mutating func noteSuccess(isWrite: Bool, at now: MonotonicTime) -> [StoreEvent] {
+        let kind = isWrite ? Failure.Kind.writes : .reads
+        guard let failure = failures[kind], (now - failure.last).count >= Self.calm.count else { return [] }
+        failures[kind] = nil
+        return [isWrite ? .writesRecovered(failed: failure.count) : .readsRecovered(failed: failure.count)]
+    }
+
+    // MARK: - Texts
+
+    private static func text(_ time: Nanoseconds) -> String {
+        let tenths = (time.count + 50_000_000) / 100_000_000
+        return tenths < 600 ? "\(tenths / 10).\(tenths % 10) s" : "\(tenths / 600) min \(tenths / 10 % 60) s"
+    }
+
+    private static func text(_ reads: Int, _ writes: Int) -> String {
+        func count(_ number: Int, _ word: String) -> String { "\(number) \(word)\(number == 1 ? "" : "s")" }
+        return [(reads, "read"), (writes, "write")].filter { $0.0 > 0 }.map(count).joined(separator: " and ")
+    }
+}
+#endif

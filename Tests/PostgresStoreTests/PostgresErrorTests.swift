@@ -1,0 +1,55 @@
+#if PostgreSQL
+import Testing
+
+@testable import PostgresStore
+
+struct PostgresErrorTests {
+    @Test func `the code of an error that comes while connecting is found`() {
+        let error = PostgresError(
+            refusal: """
+                connection to server at "127.0.0.1", port 5432 failed: FATAL:  28P01: password authentication failed for user "app"
+                LOCATION:  auth_failed, auth.c:335
+
+                """)
+        #expect(error.state == .wrongPassword)
+        let text = """
+            connection to server at "127.0.0.1", port 5432 failed: FATAL: password authentication failed for user "app" \
+            (SQLSTATE 28P01); check the password
+            """
+        #expect("\(error)".hasPrefix(text))
+        #expect(!"\(error)".contains("auth.c"))
+        #expect(!error.mayRetry)
+    }
+
+    @Test func `of several attempts the last one's code counts`() {
+        let error = PostgresError(
+            refusal: """
+                connection to server at "db1" (10.0.0.1), port 5432 failed: FATAL:  28000: no pg_hba.conf entry, SSL encryption
+                LOCATION:  ClientAuthentication, auth.c:540
+                connection to server at "db1" (10.0.0.1), port 5432 failed: FATAL:  57P03: the database system is starting up
+                LOCATION:  ProcessStartupPacket, postmaster.c:2360
+                """)
+        #expect(error.state == .cannotConnectNow)
+        #expect(error.mayRetry)
+    }
+
+    @Test(arguments: [
+        "connection to server at \"127.0.0.1\", port 1 failed: Connection refused\n\tIs the server running on that host?\n",
+        "could not translate host name \"db1\" to address: Name or service not known\n",
+        "connection failed:  THIS: is no code", "",
+    ])
+    func `what the library says itself has no code`(message: String) {
+        let error = PostgresError(refusal: message)
+        #expect(error.state == nil)
+        #expect(error.mayRetry)
+        #expect(!"\(error)".isEmpty)
+    }
+
+    @Test func `a role that does not exist is refused with its code`() throws {
+        let database = try TestDatabase()
+        let error = #expect(throws: PostgresError.self) { _ = try database.cluster.session(to: "no_such_database") }
+        #expect(error?.state == .missingDatabase)
+        #expect("\(error!)".contains("make it"))
+    }
+}
+#endif

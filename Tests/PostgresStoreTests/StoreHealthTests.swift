@@ -1,0 +1,165 @@
+#if PostgreSQL
+import System
+import Testing
+import TokenStore
+
+@testable import PostgresStore
+
+/// What operators are told, and when the server is not ready; times are in milliseconds.
+struct StoreHealthTests {
+    private static let start: UInt64 = 1_000_000
+    private let server = "PostgreSQL 15.18 at db1:5432 (timeline 1)"
+    private let refusal = PostgresError.connection("connection refused")
+    private let diskFull = StoreFault("PostgreSQL at db1:5432: no room (SQLSTATE 53100)", cause: .diskFull)
+
+    private func at(_ milliseconds: UInt64) -> MonotonicTime {
+        MonotonicTime(nanoseconds: (Self.start + milliseconds) * 1_000_000)
+    }
+
+    /// One that has a connection.
+    private func connected(_ count: Int = 1) -> StoreHealth {
+        var health = StoreHealth(places: "db1:5432, db2:5432", at: at(0))
+        for _ in 0..<count { _ = health.noteConnected("db1:5432", server, at: at(0)) }
+        return health
+    }
+
+    private func texts(_ events: [StoreEvent]) -> [String] { events.map(\.description) }
+
+    // MARK: - Before the first connection
+
+    @Test func `before the first connection the server is not ready, and one line says why`() {
+        var health = StoreHealth(places: "db1:5432, db2:5432", at: at(0))
+        #expect("\(health.fault(at: at(0))!)".contains("none of db1:5432, db2:5432 has answered yet"))
+        let told = texts(health.noteNotFound("db1:5432: connection refused", at: at(10)))
+        #expect(told.count == 1 && told[0].hasSuffix(": db1:5432: connection refused"))
+        #expect(health.noteNotFound("db1:5432: connection refused", at: at(60_000)).isEmpty)
+        #expect("\(health.fault(at: at(60_000))!)".contains("db1:5432: connection refused"))
+        let line = texts(health.noteConnected("db1:5432", server, at: at(60_000)))
+        #expect(line == ["connected to \(server), after 1 min 0 s in which no request failed"])
+        #expect(health.fault(at: at(60_000)) == nil)
+    }
+
+    @Test func `a connection that is made at once is one line`() {
+        var health = StoreHealth(places: "db1:5432", at: at(0))
+        #expect(texts(health.noteConnected("db1:5432", server, at: at(100))) == ["connected to \(server)"])
+        #expect(health.noteConnected("db1:5432", server, at: at(110)).isEmpty)
+        #expect(health.connections == ["db1:5432": 2])
+    }
+
+    @Test func `another reason is told, though not at once`() {
+        var health = StoreHealth(places: "db1:5432", at: at(0))
+        #expect(health.noteNotFound("a", at: at(0)).count == 1)
+        #expect(health.noteNotFound("b", at: at(9_000)).isEmpty)
+        // Readiness has the present one.
+        #expect("\(health.fault(at: at(9_000))!)".hasSuffix(": b"))
+        #expect(health.noteNotFound("b", at: at(10_000)).count == 1)
+        #expect(health.noteNotFound("b", at: at(30_000)).isEmpty)
+    }
+
+    // MARK: - Failovers
+
+    @Test func `a failover of two seconds is two lines, and the server stays ready`() {
+        var health = connected(2)
+        let lost = health.noteLost("db1:5432", refusal, at: at(1_000))
+        #expect(
+            texts(lost) == [
+                "the connection to PostgreSQL at db1:5432 is lost, looking for the primary: connection refused"
+            ])
+        #expect(lost[0].severity == .warning)
+        #expect(health.noteLost("db1:5432", refusal, at: at(1_001)).isEmpty)
+        #expect(health.noteNotFound("db2:5432 is a standby", at: at(1_500)).isEmpty)
+        _ = health.noteFailure(diskFull, isWrite: true, since: at(1_000), at: at(1_600))
+        _ = health.noteFailure(diskFull, isWrite: false, since: at(1_000), at: at(1_600))
+        _ = health.noteFailure(diskFull, isWrite: false, since: at(1_000), at: at(1_600))
+        #expect(health.fault(at: at(2_999)) == nil)
+        let found = health.noteConnected("db2:5432", "PostgreSQL 15.18 at db2:5432 (timeline 2)", at: at(3_100))
+        #expect(
+            texts(found) == [
+                """
+                connected to PostgreSQL 15.18 at db2:5432 (timeline 2), after 2.1 s in which 2 reads and 1 write failed
+                """
+            ])
+        #expect(found[0].severity == .note)
+        #expect(health.connections == ["db2:5432": 1])
+    }
+
+    @Test func `without a primary for three seconds the server is not ready, and one line more says why`() {
+        var health = connected()
+        _ = health.noteLost("db1:5432", refusal, at: at(0))
+        #expect(health.fault(at: at(3_000)) == nil)
+        #expect(health.fault(at: at(3_001)) != nil)
+        let told = health.noteNotFound("db1:5432: connection refused; db2:5432 is a standby", at: at(3_100))
+        #expect(told.count == 1 && told[0].severity == .fault)
+        #expect("\(health.fault(at: at(4_000))!)".contains("db2:5432 is a standby"))
+        #expect(health.noteNotFound("db1:5432: connection refused; db2:5432 is a standby", at: at(60_000)).isEmpty)
+    }
+
+    @Test func `a lost connection beside others does not make the server unready`() {
+        var health = connected(2)
+        #expect(health.noteLost("db1:5432", refusal, at: at(0)).count == 1)
+        #expect(health.fault(at: at(60_000)) == nil)
+        #expect(health.noteNotFound("nothing", at: at(60_000)).isEmpty)
+        #expect(health.noteConnected("db1:5432", server, at: at(60_100)).count == 1)
+    }
+
+    @Test func `connections that are lost all the time are two lines in ten seconds`() {
+        var health = connected(4)
+        var lines: [String] = []
+        for second in UInt64(0)..<20 {
+            lines += texts(health.noteLost("db1:5432", refusal, at: at(second * 1_000)))
+            lines += texts(health.noteConnected("db1:5432", server, at: at(second * 1_000 + 100)))
+        }
+        #expect(lines.count == 4)
+        #expect(lines[2].hasSuffix("(and 9 times more since the last such line)"))
+    }
+
+    @Test func `a connection that is given up for a better one is no trouble`() {
+        var health = connected(2)
+        _ = health.noteConnected("db2:5432", server, at: at(0))
+        #expect(health.noteLost("db1:5432", refusal, isExpected: true, at: at(0)).isEmpty)
+        #expect(!health.isTroubled)
+    }
+
+    // MARK: - Requests
+
+    @Test func `requests that fail on a connection are one line, and one when they do not any more`() {
+        var health = connected()
+        let first = health.noteFailure(diskFull, isWrite: true, since: at(0), at: at(0))
+        #expect(texts(first) == ["tokens cannot be stored, clients are told so: \(diskFull)"])
+        #expect(first[0].severity == .fault)
+        for time in UInt64(1)..<100 {
+            #expect(health.noteFailure(diskFull, isWrite: true, since: at(time), at: at(time * 10)).isEmpty)
+            // Small writes may still find room.
+            #expect(health.noteSuccess(isWrite: true, at: at(time * 10 + 5)).isEmpty)
+            #expect(health.noteSuccess(isWrite: false, at: at(time * 10 + 5)).isEmpty)
+        }
+        #expect(health.hasFailures)
+        #expect(health.noteSuccess(isWrite: true, at: at(2_989)).isEmpty)
+        #expect(health.noteSuccess(isWrite: true, at: at(2_990)) == [.writesRecovered(failed: 100)])
+        #expect(!health.isTroubled)
+        #expect(health.noteSuccess(isWrite: true, at: at(4_000)).isEmpty)
+    }
+
+    @Test func `a server whose writes fail is not ready after the grace, until they do not`() {
+        var health = connected()
+        _ = health.noteFailure(diskFull, isWrite: true, since: at(0), at: at(0))
+        #expect(health.fault(at: at(3_000)) == nil)
+        #expect(health.fault(at: at(3_001)) == .write(diskFull))
+        _ = health.noteSuccess(isWrite: true, at: at(4_000))
+        #expect(health.fault(at: at(4_000)) == nil)
+    }
+
+    @Test func `a request that was waited for counts from its beginning`() {
+        var health = connected()
+        _ = health.noteFailure(diskFull, isWrite: false, since: at(0), at: at(5_000))
+        #expect(health.fault(at: at(5_000)) == .read(diskFull))
+    }
+
+    @Test func `requests that fail without a connection are part of that trouble`() {
+        var health = connected()
+        _ = health.noteLost("db1:5432", refusal, at: at(0))
+        #expect(health.noteFailure(diskFull, isWrite: true, since: at(0), at: at(1_000)).isEmpty)
+        #expect(!health.hasFailures)
+    }
+}
+#endif

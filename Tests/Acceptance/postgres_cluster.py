@@ -161,10 +161,10 @@ class Postgres:
         if self.is_frozen:
             self.process.send_signal(signal.SIGHUP)
             return
-        before, position = self.value("SELECT pg_conf_load_time()"), self.log_file.stat().st_size
+        before, position = self.value("SELECT pg_conf_load_time()"), self.log_size()
         self.process.send_signal(signal.SIGHUP)
         until(lambda: self.value("SELECT pg_conf_load_time()") != before, SECONDS)
-        said = self.log()[position:]
+        said = self.log(position)
         assert "contains errors" not in said and "was not reloaded" not in said, said
 
     def use_certificate(self, certificate, key):
@@ -271,8 +271,12 @@ class Postgres:
             self.disk.close()
         remove_folder(self.room)
 
-    def log(self):
-        return self.log_file.read_text(errors="replace")
+    def log(self, position=0):
+        """What it has logged from a position in bytes on."""
+        return self.log_file.read_bytes()[position:].decode(errors="replace")
+
+    def log_size(self):
+        return self.log_file.stat().st_size
 
     # SQL
 

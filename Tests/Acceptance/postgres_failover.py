@@ -35,6 +35,7 @@ from server_process import until
 from small_disk import SmallDisk
 
 SECONDS = 60
+STUCK = "is ahead of the WAL flush position"
 FAULTS = ("kill", "freeze", "cut", "full")
 SETTINGS = {
     "synchronous_commit": "on",
@@ -62,6 +63,11 @@ class Failover:
     promoted: float
     # When it had acknowledged a synchronous write: the promotion is complete.
     completed: float
+
+
+def wal_files(node, first):
+    """The files of a server's WAL from the one with this name on, on whatever timeline, which is the first part of a name."""
+    return sorted(file for file in (node.data / "pg_wal").glob("[0-9A-F]" * 24) if file.name[8:] >= first[8:])
 
 
 class ReplicatedPostgres:
@@ -125,6 +131,10 @@ class ReplicatedPostgres:
         """All servers but the primary, whatever their state; after a failover also the old primary."""
         return [node for node in self.nodes if node is not self.primary]
 
+    def node(self, name):
+        """The server with this name."""
+        return next(node for node in self.nodes if node.name == name)
+
     def followers(self):
         """The names of the standbys that receive WAL from the primary and are synchronous."""
         return {name for name, in self.primary.sql(
@@ -176,9 +186,9 @@ class ReplicatedPostgres:
         until(lambda: not self.writes_without_standby(), SECONDS, 0.001)
 
     def writes_without_standby(self):
-        """Whether the primary can still write; uses up what is left of its current WAL file."""
+        """Whether the primary can still write; uses up its current WAL file, so that it needs room for another one."""
         try:
-            self.primary.sql("SET synchronous_commit = local; SELECT pg_logical_emit_message(true, 'test', repeat('x', 4000000))")
+            self.primary.sql(f"SET synchronous_commit = local; {WRITE}; SELECT pg_switch_wal()")
             return True
         except SQLError:
             return False
@@ -211,11 +221,30 @@ class ReplicatedPostgres:
         self.primary = chosen
         others = [node for node in running if node is not chosen]
         for node in others:
+            position = node.log_size()
             node.follow(chosen)
+            self._wait_until_following(node, position)
         if not others and not alone:
             return promoted, None
         chosen.sql(WRITE)
         return promoted, time.monotonic()
+
+    def _wait_until_following(self, standby, position):
+        """Waits until a standby receives from a new primary, and helps one that cannot.
+
+        If the old primary ended in the middle of a record, and its WAL up to the border of a file had been sent, then a standby
+        asks the new primary for the next file, which that never had, again and again, also after a restart. What is left of the
+        record has to be removed from the standby (seen with PostgreSQL 15.18). position: in its log, before it was told to.
+        """
+        until(lambda: standby.name in self.all_followers() or STUCK in standby.log(position), SECONDS, 0.005)
+        if STUCK in standby.log(position):
+            replayed = standby.value("SELECT pg_last_wal_replay_lsn()")
+            # The function that names the file does not work on a standby.
+            first = self.primary.value(f"SELECT pg_walfile_name('{replayed}')")
+            standby.stop()
+            for file in wal_files(standby, first):
+                file.unlink()
+            standby.start()
 
     @staticmethod
     def detach(standby):
@@ -242,7 +271,7 @@ class ReplicatedPostgres:
     def repair(self, node, by="rewind"):
         """Ends a server's fault and makes it a standby of the primary, by `rewind` (pg_rewind) or by `copy` (pg_basebackup).
 
-        Waits until it is synchronous.
+        Waits until it is synchronous. pg_rewind fails if the server has removed WAL since the last point that both have.
         """
         node.kill()
         self.end_fault(node)

@@ -1,5 +1,4 @@
 """A small disk in memory that a test can fill and empty."""
-import errno
 import os
 import subprocess
 import tempfile
@@ -8,47 +7,49 @@ from pathlib import Path
 import pytest
 
 import caretaker
+from server_process import until
+
+SECONDS = 60
+FULL_SECONDS = 10
 
 
 class SmallDisk:
-    """A tmpfs(5) of its own; only root can make one, so the test is skipped for others."""
+    """A tmpfs(5) of its own; only root can make one, so the test is skipped for others. It uses no more memory than its files."""
 
-    def __init__(self, megabytes=512):
+    def __init__(self, megabytes=4096):
         if os.geteuid() != 0:
             pytest.skip("only root can mount a small disk")
+        self.size = megabytes << 20
         self.folder = Path(tempfile.mkdtemp(prefix="small-disk-", dir="/tmp"))
         self.unmount = ["umount", "--lazy", str(self.folder)]
         caretaker.remember(folder=self.folder)
-        self.ballast = self.folder / "ballast"
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0777", "tmpfs", str(self.folder)],
-            capture_output=True, text=True, check=False, timeout=60)
+        done = self._mount(f"size={self.size},mode=0777")
         if done.returncode != 0:
             self.close()
             pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
-
         caretaker.remember(command=self.unmount)
 
+    def _mount(self, options):
+        return subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.folder)], capture_output=True, text=True, check=False,
+            timeout=SECONDS)
+
     def fill(self):
-        """Fills it to the last page, so that the next write that needs room fails with ENOSPC."""
-        with open(self.ballast, "ab") as file:
-            size = os.statvfs(self.folder).f_bavail * os.statvfs(self.folder).f_frsize
-            while size >= 4096:
-                try:
-                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
-                except OSError as error:
-                    if error.errno != errno.ENOSPC:
-                        raise
-                    # Others wrote meanwhile.
-                    size //= 2
+        """Makes it as small as what is on it, so that the next write that needs room fails with ENOSPC."""
+        def is_full():
+            used = os.statvfs(self.folder)
+            # Refused if somebody has written more meanwhile.
+            self._mount(f"remount,size={(used.f_blocks - used.f_bfree) * used.f_frsize}")
+            return os.statvfs(self.folder).f_bfree == 0
+        until(is_full, FULL_SECONDS, 0)
 
     def empty(self):
         """Ends the fault."""
-        self.ballast.unlink(missing_ok=True)
+        self._mount(f"remount,size={self.size}")
 
     def close(self):
         """Unmounts it, also while files on it are open."""
-        subprocess.run(self.unmount, capture_output=True, check=False, timeout=60)
+        subprocess.run(self.unmount, capture_output=True, check=False, timeout=SECONDS)
         if self.folder.is_dir() and not os.path.ismount(self.folder):
             self.folder.rmdir()
             caretaker.forget(command=self.unmount)

@@ -6,7 +6,7 @@ import pytest
 
 from certificates import make_certificate
 from postgres_cluster import Postgres
-from postgres_failover import FAULTS, WRITE
+from postgres_failover import FAULTS, STUCK, WRITE, wal_files
 from process_tree import family, state
 from psql import SQLError
 from server_process import until
@@ -182,6 +182,30 @@ def test_what_only_the_old_primary_wrote_is_gone_when_it_is_repaired(replicated_
     databases.repair(old, way)
     databases.wait_until_equal(old)
     assert {node.name: notes(node) for node in databases.nodes} == dict.fromkeys(("node0", "node1", "node2"), {1, 3})
+
+
+def test_a_standby_with_half_a_record_follows_the_new_primary(replicated_postgres):
+    databases = replicated_postgres(2)
+    databases.sql(TABLE)
+    first = databases.primary.value("SELECT pg_walfile_name(pg_current_wal_lsn())")
+    # One record of several WAL files.
+    databases.sql("SELECT pg_logical_emit_message(true, 'test', repeat('x', 60000000))")
+    for standby in databases.standbys:
+        databases.wait_until_equal(standby)
+    databases.primary.kill()
+    for standby in databases.standbys:
+        # As if the primary had ended after it had sent the first file.
+        standby.stop("immediate")
+        for file in wal_files(standby, first):
+            if file.name != first:
+                file.unlink()
+        standby.start()
+    databases.promote()
+    assert any(STUCK in node.log() for node in databases.nodes)
+    databases.sql("INSERT INTO notes VALUES (2)")
+    follower, = (node for node in databases.standbys if node.is_running())
+    databases.wait_until_equal(follower)
+    assert notes(follower) == {1, 2}
 
 
 def test_a_primary_alone_acknowledges_nothing_unless_it_is_told_to(replicated_postgres):

@@ -1,0 +1,53 @@
+-- The database of token-cache and its two roles, for PostgreSQL 13 and later. Run it with psql on the primary, as a superuser or
+-- as a role with CREATEROLE and CREATEDB; it may be run again, and changes nothing that is there:
+--
+--     psql -d postgres -f roles.sql
+--     psql -d postgres -c '\password token_cache_owner' -c '\password token_cache'
+--
+-- Then make the tables, which also grants the servers' role what it needs on each of them:
+--
+--     token-cache migrate --url postgresql://token_cache_owner@db1,db2/tokens --server-role token_cache
+--
+-- Other names: psql -v database=logins -v owner=logins_owner -v server=logins -d postgres -f roles.sql
+
+\set ON_ERROR_STOP on
+\if :{?database}
+\else
+    \set database tokens
+\endif
+\if :{?owner}
+\else
+    \set owner token_cache_owner
+\endif
+\if :{?server}
+\else
+    \set server token_cache
+\endif
+
+-- Owns the tables. Used by `token-cache migrate` and nothing else, so its password is on no server.
+SELECT format('CREATE ROLE %I LOGIN', :'owner')
+WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = :'owner') \gexec
+
+-- Used by `token-cache serve` and the other commands: reads, writes and deletes rows, and cannot change a table.
+SELECT format('CREATE ROLE %I LOGIN', :'server')
+WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = :'server') \gexec
+
+SELECT format('CREATE DATABASE %I', :'database')
+WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = :'database') \gexec
+
+\connect :"database"
+
+-- Nobody else connects.
+REVOKE ALL ON DATABASE :"database" FROM PUBLIC;
+GRANT CONNECT ON DATABASE :"database" TO :"owner", :"server";
+
+-- The tables have a schema of their own, in which only their owner makes any.
+SELECT format('CREATE SCHEMA %I', :'server')
+WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = :'server') \gexec
+GRANT USAGE, CREATE ON SCHEMA :"server" TO :"owner";
+GRANT USAGE ON SCHEMA :"server" TO :"server";
+ALTER ROLE :"owner" IN DATABASE :"database" SET search_path = :"server";
+ALTER ROLE :"server" IN DATABASE :"database" SET search_path = :"server";
+
+-- Whatever postgresql.conf says: a commit waits for the disk, and for the standby if there is a synchronous one.
+ALTER ROLE :"server" IN DATABASE :"database" SET synchronous_commit = on;

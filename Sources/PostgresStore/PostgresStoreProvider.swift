@@ -1,6 +1,5 @@
 #if PostgreSQL
 internal import Cryptography
-internal import Glibc
 internal import System
 package import TokenStore
 
@@ -33,49 +32,66 @@ package struct PostgresStoreProvider: StoreProvider {
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any TokenStore {
+        try open(registryTimes: nil, report: report)
+    }
+
+    /// - Parameter registryTimes: Shorter ones for tests.
+    func open(
+        registryTimes: ServerRegistry.Times?, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> PostgresTokenStore {
+        let target = try target()
+        let sessions = PrimarySessions(target, postgres.durability)
+        let alarm = Alarm()
+        let seals = SealCounts { _ in alarm.ring() }
+        let (keys, ring) = try keys(sessions, report)
+        let sealing = Sealing(keys, seals: seals)
+        let (versions, id) = try identity()
+        let state = PostgresState(
+            sealing: sealing, versions: versions, hosts: target.hosts.map(\.description), options: options,
+            report: report)
+        let shared = ring.map { _ in SharedKeyRing(options.keyRing, sealing, report: report) }
+        let registry = ServerRegistry(
+            id: id, postgres, sessions, state, keyRing: shared, alarm: alarm, times: registryTimes)
+        // So that the first writes have numbers of seals; the registry's thread goes on trying.
+        try? registry.enter()
+        registry.start()
+        return PostgresTokenStore(postgres, target, state, sessions, registry)
+    }
+
+    private func target() throws(StoreOpenError) -> ConnectionTarget {
         do throws(PostgresError) {
-            let target = try ConnectionTarget(url: postgres.url, password: postgres.password)
-            let state = PostgresState(
-                sealing: Sealing(try keys(report)), versions: try versions(), hosts: target.hosts.map(\.description),
-                options: options, report: report)
-            return PostgresTokenStore(postgres, target, state, id: try processID())
+            return try ConnectionTarget(url: postgres.url, password: postgres.password)
         } catch {
             throw StoreOpenError(error)
+        }
+    }
+
+    private func keys(
+        _ sessions: PrimarySessions, _ report: @escaping (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> (keys: StoreKeys, ring: KeyRing?) {
+        let claim = StoreClaim(sessions, options, report: report)
+        guard let ring = try claim.ring() else {
+            return (.clear(index: try random { () throws(CryptographyError) in try .random() }), nil)
+        }
+        let chosen = ring.activating(try claim.activeKey(of: ring))
+        return (.sealed(chosen), chosen)
+    }
+
+    /// What tells this process from all others that use the database.
+    private func identity() throws(StoreOpenError) -> (versions: VersionClock, id: [UInt8]) {
+        try random { () throws(CryptographyError) in (try VersionClock(), try RandomBytes.published(16)) }
+    }
+
+    private func random<Value>(_ body: () throws(CryptographyError) -> Value) throws(StoreOpenError) -> Value {
+        do throws(CryptographyError) {
+            return try body()
+        } catch {
+            throw .store(StoreFault("\(error)"))
         }
     }
 
     package func takeOffline(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> (any OfflineStore)? { nil }
-
-    private func versions() throws(PostgresError) -> VersionClock {
-        do throws(CryptographyError) {
-            return try VersionClock()
-        } catch {
-            throw .unexpected("\(error)")
-        }
-    }
-
-    /// 16 random bytes, which tell this process from all others that use the database.
-    private func processID() throws(PostgresError) -> [UInt8] {
-        do throws(CryptographyError) {
-            return try RandomBytes.published(16)
-        } catch {
-            throw .unexpected("\(error)")
-        }
-    }
-
-    private func keys(_ report: (StoreEvent) -> Void) throws(PostgresError) -> StoreKeys {
-        do {
-            guard options.isSealed else { return .clear(index: try .random()) }
-            if let ring = try options.keyRing.load() { return .sealed(ring) }
-            let ring = try KeyRing.random(createdAt: Int64(time(nil)))
-            try options.keyRing.save(ring)
-            report(.madeKeyRing(path: options.keyRing.path))
-            return .sealed(ring)
-        } catch {
-            throw .unexpected("\(error)")
-        }
-    }
 }
 #endif

@@ -12,12 +12,21 @@ package final class PostgresTokenStore: TokenStore {
     private let finder: PrimaryFinder
     private let sessions: PrimarySessions
     private let sweeper: Sweeper
+    private let registry: ServerRegistry
     /// A command makes no handle, and leaves to servers what they do for all.
     private let isServing = Mutex(false)
 
-    /// - Parameter id: Random bytes that tell this process from others.
-    init(_ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState, id: [UInt8]) {
-        (self.options, self.state) = (options, state)
+    /// - Parameters:
+    ///   - options: What the operator has decided.
+    ///   - target: Where the hosts are.
+    ///   - state: Has the keys.
+    ///   - sessions: For administration.
+    ///   - registry: Was started.
+    init(
+        _ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState, _ sessions: PrimarySessions,
+        _ registry: ServerRegistry
+    ) {
+        (self.options, self.state, self.sessions, self.registry) = (options, state, sessions, registry)
         let warnings = OnceEach()
         let warn: @Sendable (String) -> Void = { text in
             if warnings.isNew(text) { state.report(.own(StoreNotice(.warning, text))) }
@@ -31,8 +40,7 @@ package final class PostgresTokenStore: TokenStore {
             }
         }
         finder.start()
-        sessions = PrimarySessions(target, options.durability)
-        sweeper = Sweeper(sessions, state, holder: id)
+        sweeper = Sweeper(sessions, state, holder: registry.id)
     }
 
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
@@ -48,7 +56,10 @@ package final class PostgresTokenStore: TokenStore {
 
     package var fault: StoreError? { state.fault }
 
-    package var administrator: any StoreAdministrator { PostgresAdministrator(sessions, state, keyRing: nil) }
+    package var administrator: any StoreAdministrator {
+        PostgresAdministrator(
+            sessions, state, keyRing: registry.keyRing.map { PostgresKeyRing(sessions, state, registry, $0) })
+    }
 
     package var preloader: (any StorePreloader)? { nil }
 
@@ -83,6 +94,7 @@ package final class PostgresTokenStore: TokenStore {
         state.isClosed.store(true, ordering: .releasing)
         finder.close()
         if isServing.withLock(\.self) { sweeper.stop() }
+        registry.stop()
         sessions.close()
     }
 }

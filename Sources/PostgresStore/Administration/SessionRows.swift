@@ -102,6 +102,24 @@ struct SessionRows {
             """, parameters, until: deadline)
     }
 
+    /// Replaces what another key has sealed of a session, if the session is still there.
+    ///
+    /// - Parameters:
+    ///   - row: The session, sealed again.
+    ///   - former: The number of the key that had sealed it.
+    func replaceUser(of row: SessionRow, sealedWith former: Int) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(row.key)
+        parameters.append(Int64(row.keyNumber))
+        parameters.append(row.user)
+        parameters.append(Int64(former))
+        try session.run(
+            """
+            UPDATE session SET key_number = $2::bigint, user_value = $3::bytea
+            WHERE key = $1::bytea AND key_number = $4::bigint
+            """, parameters, until: deadline)
+    }
+
     /// The keys of a user's sessions, except the newest ones.
     ///
     /// - Parameter count: How many are left out.

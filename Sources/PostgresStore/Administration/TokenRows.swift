@@ -194,6 +194,27 @@ struct TokenRows {
         return (count, newer)
     }
 
+    /// Replaces the values of rows, which another key has sealed, unless a later write has; in a transaction of the caller's.
+    ///
+    /// - Parameter rows: With the versions that they had when they were read.
+    func replaceSeals(of rows: [StoredToken]) throws(PostgresError) {
+        var keys = Parameters()
+        keys.append(rows.map(\.key))
+        // Locked in the order of their keys, as by all who write several rows.
+        try session.run(
+            "SELECT 1 FROM token WHERE key = ANY ($1::bytea[]) ORDER BY key FOR UPDATE", keys, until: deadline)
+        var parameters = keys
+        parameters.append(rows.map(\.version.rawValue))
+        parameters.append(rows.map { Int64($0.keyNumber) })
+        parameters.append(rows.map(\.value))
+        try session.run(
+            """
+            UPDATE token SET key_number = sealed.key_number, value = sealed.value
+            FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bytea[]) AS sealed (key, version, key_number, value)
+            WHERE token.key = sealed.key AND token.version = sealed.version AND token.value IS NOT NULL
+            """, parameters, until: deadline)
+    }
+
     /// Removes rows without a trace.
     func delete(_ keys: [[UInt8]]) throws(PostgresError) {
         var parameters = Parameters()

@@ -12,6 +12,8 @@ struct RegisteredServer: Sendable, Hashable {
     var schemaVersion: Int
     /// The numbers of the keys that it has; empty in the clear.
     var keyNumbers: [Int]
+    /// Those of them that it seals with, or has sealed rows with that are on their way to the database.
+    var sealingNumbers: [Int] = []
     /// Seconds since 1970, by its own clock.
     var startedAt: Int64
     /// The same: it notes this every few seconds.
@@ -23,6 +25,9 @@ struct RegisteredServer: Sendable, Hashable {
     /// - Parameter now: In seconds since 1970.
     func isRunning(at now: Int64) -> Bool { seenAt > now - Self.silence }
 
+    /// Follows the numbers of keys that seal, such as `1*,2`.
+    private static let sealingMark: Character = "*"
+
     private static let columns = "id, name, version, schema_version, key_numbers, started_at, seen_at"
 
     /// All rows, in the order of the servers' names.
@@ -32,10 +37,12 @@ struct RegisteredServer: Sendable, Hashable {
         try session.run("SELECT \(columns) FROM server ORDER BY name, started_at", until: deadline) {
             (result) throws(PostgresError) in
             (0..<result.rowCount).map { row in
-                RegisteredServer(
+                let keys = result.text(row, 4).split(separator: ",")
+                return RegisteredServer(
                     id: result.bytes(row, 0), name: result.text(row, 1), version: result.text(row, 2),
                     schemaVersion: Int(result.integer(row, 3)),
-                    keyNumbers: result.text(row, 4).split(separator: ",").compactMap { Int($0) },
+                    keyNumbers: keys.compactMap { Int($0.prefix { $0 != sealingMark }) },
+                    sealingNumbers: keys.filter { $0.last == sealingMark }.compactMap { Int($0.dropLast()) },
                     startedAt: result.integer(row, 5), seenAt: result.integer(row, 6))
             }
         }
@@ -48,7 +55,8 @@ struct RegisteredServer: Sendable, Hashable {
         parameters.append(name)
         parameters.append(version)
         parameters.append(Int64(schemaVersion))
-        parameters.append(keyNumbers.map(String.init).joined(separator: ","))
+        let keys = keyNumbers.map { "\($0)\(sealingNumbers.contains($0) ? String(Self.sealingMark) : "")" }
+        parameters.append(keys.joined(separator: ","))
         parameters.append(startedAt)
         parameters.append(seenAt)
         try session.run(
@@ -61,12 +69,17 @@ struct RegisteredServer: Sendable, Hashable {
     }
 
     /// Removes the row.
+    ///
+    /// - Parameter time: Nil, or what `seenAt` must still be.
     static func remove(
-        _ id: [UInt8], from session: BlockingSession, until deadline: MonotonicTime
+        _ id: [UInt8], ifSeenAt time: Int64? = nil, from session: BlockingSession, until deadline: MonotonicTime
     ) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(id)
-        try session.run("DELETE FROM server WHERE id = $1::bytea", parameters, until: deadline)
+        parameters.append(time)
+        try session.run(
+            "DELETE FROM server WHERE id = $1::bytea AND ($2::bigint IS NULL OR seen_at = $2::bigint)", parameters,
+            until: deadline)
     }
 }
 #endif

@@ -21,8 +21,9 @@ enum SchemaCheck {
         }
     }
 
-    private static func look(
-        _ session: BlockingSession, known: Int, until deadline: MonotonicTime
+    /// The same, with errors of the database apart from what is wrong with the tables.
+    static func look(
+        _ session: BlockingSession, known: Int = Migration.current, until deadline: MonotonicTime
     ) throws(PostgresError) -> Result<StoreRow, SchemaFault> {
         let (role, database) = try session.run("SELECT current_user::text, current_database()::text", until: deadline) {
             (result) throws(PostgresError) in (result.text(0, 0), result.text(0, 1))

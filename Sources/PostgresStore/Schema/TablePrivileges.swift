@@ -9,7 +9,8 @@ enum TablePrivileges {
         // DELETE for the retention.
         ("token", changing),
         ("session", changing),
-        ("seal", ["SELECT", "INSERT", "UPDATE"]),
+        // DELETE for a key that is retired.
+        ("seal", changing),
         ("server", changing),
         ("lease", ["SELECT", "INSERT", "UPDATE"]),
         ("store", ["SELECT", "UPDATE"]),

@@ -3,7 +3,8 @@ package protocol KeyRingAdministrator: Sendable {
     /// The numbered keys, the oldest first.
     func keys() async throws(StoreError) -> [SealingKey]
 
-    /// Makes a new key, which seals from now on; what the older ones have sealed stays readable.
+    /// Makes a new key, which seals from now on, or as soon as all servers that share the store have it; what the older ones have
+    /// sealed stays readable.
     func addKey() async throws(StoreError) -> SealingKey
 
     /// Takes a key out of the ring, for good.
@@ -11,7 +12,7 @@ package protocol KeyRingAdministrator: Sendable {
     /// The newest key stays, and so does a key that a row is still sealed with.
     func retireKey(numbered number: Int) async throws(StoreError)
 
-    /// Seals every row with the newest key, a few at a time, while the store is in use.
+    /// Seals every row with the key that seals, a few at a time, while the store is in use.
     ///
     /// It may be interrupted at any point: each row opens before and after, and the next run goes on with the rest.
     ///
@@ -24,20 +25,25 @@ package struct SealingKey: Codable, Hashable, Sendable {
     package var number: Int
     /// Seconds since 1970.
     package var createdAt: Int64
-    /// Whether it seals what is written.
+    /// Whether it seals what is written; a newer one may wait until all servers have it.
     package var isNewest: Bool
     /// How often it has sealed, of the `sealLimit` times that it may; up to 65,536 too many after a crash.
     package var seals: Int64
     /// False for a key of an earlier version: rows that it has sealed may not be bound to their times, and it should be
     /// replaced.
     package var bindsTimes: Bool
+    /// The running servers that lack a key that is to seal when they have it; nil for every other key.
+    package var missingOn: [String]?
 
-    package init(number: Int, createdAt: Int64, isNewest: Bool, seals: Int64, bindsTimes: Bool) {
+    package init(
+        number: Int, createdAt: Int64, isNewest: Bool, seals: Int64, bindsTimes: Bool, missingOn: [String]? = nil
+    ) {
         self.number = number
         self.createdAt = createdAt
         self.isNewest = isNewest
         self.seals = seals
         self.bindsTimes = bindsTimes
+        self.missingOn = missingOn
     }
 
     /// How often a key may seal.

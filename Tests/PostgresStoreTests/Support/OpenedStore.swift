@@ -27,7 +27,11 @@ extension PostgresTokenStore {
         let state = PostgresState(
             sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try versions ?? VersionClock(),
             hosts: target.hosts.map(\.description), options: options, report: report)
-        self.init(postgres, target, state, id: try RandomBytes.published(16))
+        let sessions = PrimarySessions(target, postgres.durability)
+        // Not started: the ring is not in a file, and its seals need not be granted.
+        let registry = ServerRegistry(
+            id: try RandomBytes.published(16), postgres, sessions, state, keyRing: nil, alarm: Alarm())
+        self.init(postgres, target, state, sessions, registry)
     }
 }
 #endif

@@ -1,0 +1,337 @@
+#if PostgreSQL
+internal import Dispatch
+internal import Glibc
+internal import Synchronization
+internal import System
+internal import TokenStore
+
+/// This process among all that use the database: its row in the table `server`, the numbers of seals that it has been granted,
+/// and which key seals.
+///
+/// Every few seconds it writes its row, with the keys that it has, and reads those of the others. The newest key that all running
+/// servers have seals, so that none of them gets a token to read that it cannot open. In its row a key is marked as long as
+/// the process seals with it, or rows are under way that it has sealed with it: such a key cannot be retired.
+///
+/// Any thread.
+final class ServerRegistry: Sendable {
+    struct Times: Sendable {
+        /// The time between two beats.
+        var beat = Duration.seconds(5)
+        /// How long another server may go without one.
+        var silence = Duration.seconds(RegisteredServer.silence)
+        /// After how long the row of a server that has crashed is removed.
+        var forgetting = Duration.seconds(600)
+        /// How long the statements of a beat may take, and a new primary may be looked for.
+        var step = Duration.seconds(4)
+        /// How long a row may be under way to the database after it was sealed.
+        var underWay: Duration
+    }
+
+    let id: [UInt8]
+    private let name: String
+    private let version: String
+    private let startedAt = Int64(time(nil))
+    private let sessions: PrimarySessions
+    private let state: PostgresState
+    /// Nil in the clear.
+    let keyRing: SharedKeyRing?
+    private let times: Times
+    private let alarm: Alarm
+    private let said = OnceEach()
+    private let isStarted = Atomic<Bool>(false)
+    private let isStopped = Atomic<Bool>(false)
+    private let finished = DispatchSemaphore(value: 0)
+    /// One beat at a time.
+    private let turn = DispatchSemaphore(value: 1)
+    private let memory: Mutex<Memory>
+
+    private struct Memory {
+        var watch: ServerWatch
+        /// The other servers that run.
+        var others: [RegisteredServer] = []
+        /// The keys that the store names.
+        var named: Set<Int> = []
+        /// Keys that have sealed, and until when rows may be under way that they have sealed; nil for the one that seals.
+        var sealing: [Int: MonotonicTime?] = [:]
+        var nextBeat = MonotonicTime.now
+    }
+
+    /// - Parameters:
+    ///   - id: 16 random bytes.
+    ///   - options: The names under which operators see this process.
+    ///   - sessions: Used one at a time.
+    ///   - state: Has the keys.
+    ///   - keyRing: Nil in the clear.
+    ///   - alarm: Rings when numbers of seals are needed.
+    ///   - times: Shorter ones for tests.
+    init(
+        id: [UInt8], _ options: PostgresOptions, _ sessions: PrimarySessions, _ state: PostgresState,
+        keyRing: SharedKeyRing?, alarm: Alarm, times: Times? = nil
+    ) {
+        let times = times ?? Times(underWay: options.timeout + .seconds(5))
+        (self.id, name, version) = (id, options.serverName, options.softwareVersion)
+        (self.sessions, self.state, self.keyRing, self.alarm) = (sessions, state, keyRing, alarm)
+        self.times = times
+        var memory = Memory(watch: ServerWatch(silence: times.silence))
+        if let ring = keyRing?.ring { memory.sealing[ring.active.number] = .some(nil) }
+        self.memory = Mutex(memory)
+    }
+
+    // MARK: - The thread
+
+    /// Registers this process and has the first seals granted; before `start`.
+    func enter() throws(StoreError) {
+        try beat()
+        try grantSeals()
+    }
+
+    /// Begins, on a thread of its own.
+    func start() {
+        isStarted.store(true, ordering: .releasing)
+        NamedThread.start("pg-registry") { [self] in
+            while !isStopped.load(ordering: .acquiring) {
+                let pause = run()
+                if !isStopped.load(ordering: .acquiring) { alarm.wait(atMost: pause) }
+            }
+            leave()
+            finished.signal()
+        }
+    }
+
+    /// Ends it; gives back what it has, and waits for that, though not for a database that does not answer.
+    func stop() {
+        guard isStarted.load(ordering: .acquiring) else { return }
+        isStopped.store(true, ordering: .releasing)
+        alarm.ring()
+        _ = finished.wait(timeout: .now() + .seconds(3))
+    }
+
+    /// Does what is due; returns how long to wait until the next round.
+    private func run() -> Duration {
+        do throws(StoreError) {
+            // First, as nothing may be sealed before this process is registered.
+            if memory.withLock(\.nextBeat) <= .now { try beat() }
+            try grantSeals()
+        } catch {
+            // Otherwise it is the database that cannot be reached, of which clients' requests tell.
+            if !error.mayRetry {
+                sayOnce(
+                    .warning,
+                    "this server cannot register in the database, and so not take part in changes of keys: \(error)")
+            }
+            // Numbers of seals may be waited for.
+            return .milliseconds(Int64.random(in: 100...300))
+        }
+        let next = memory.withLock(\.nextBeat)
+        return .nanoseconds(Int64(clamping: (next - .now).count))
+    }
+
+    private func sayOnce(_ severity: StoreEvent.Severity, _ text: String) {
+        if said.isNew(text) { state.report(.own(StoreNotice(severity, text))) }
+    }
+
+    // MARK: - A beat
+
+    /// What a beat has read.
+    private struct Reading: Sendable {
+        var servers: [RegisteredServer]
+        var seals: [Int: Int64]
+        var store: StoreRow?
+    }
+
+    /// Registers this process, takes notice of the others, and has a new key seal if all have it.
+    func beat() throws(StoreError) {
+        turn.wait()
+        defer { turn.signal() }
+        keyRing?.refresh(named: memory.withLock(\.named))
+        let began = MonotonicTime.now
+        let row = row(began)
+        let reading = try sessions.perform(within: times.step, repeats: true) {
+            (session, deadline) throws(PostgresError) in
+            try row.write(to: session, until: deadline)
+            return Reading(
+                servers: try RegisteredServer.all(from: session, until: deadline),
+                seals: try SealRows(session, until: deadline).all(),
+                store: try StoreRow.read(from: session, until: deadline))
+        }
+        let forgotten = memory.withLock { memory in
+            let now = MonotonicTime.now
+            memory.watch.look(at: reading.servers, now)
+            let others = reading.servers.filter { $0.id != id }
+            memory.others = others.filter { memory.watch.isRunning($0, now) }
+            memory.named = Set(reading.seals.keys)
+            memory.nextBeat = began + Nanoseconds(times.beat)
+            return others.filter {
+                (memory.watch.unchanged($0, now)?.count ?? 0) >= Nanoseconds(times.forgetting).count
+            }
+        }
+        judge(reading)
+        if keyRing != nil { try activateKey() }
+        if !forgotten.isEmpty { try forget(forgotten) }
+    }
+
+    /// This process's row.
+    private func row(_ now: MonotonicTime) -> RegisteredServer {
+        let unixTime = Int64(time(nil))
+        var row = RegisteredServer(
+            id: id, name: name, version: version, schemaVersion: Migration.current, keyNumbers: [],
+            startedAt: startedAt,
+            seenAt: unixTime)
+        guard let ring = keyRing?.ring else { return row }
+        row.keyNumbers = ring.keys.map(\.number)
+        row.sealingNumbers = memory.withLock { memory in
+            memory.sealing = memory.sealing.filter { _, end in end.map { now < $0 } ?? true }
+            return memory.sealing.keys.sorted()
+        }
+        return row
+    }
+
+    /// Tells operators what is wrong in the database.
+    private func judge(_ reading: Reading) {
+        guard let store = reading.store else {
+            return sayOnce(.fault, "the tables of token-cache are gone from the database; restore them from a backup")
+        }
+        if let fault = SchemaCheck.fault(of: store) { sayOnce(.fault, "\(fault)") }
+        guard let ring = keyRing?.ring else {
+            if store.isSealed { sayOnce(.fault, Self.changedRing) }
+            return
+        }
+        if store.keyRing != (try? ring.identity()) { sayOnce(.fault, Self.changedRing) }
+        for (number, seals) in reading.seals {
+            state.sealing.seals.count(of: number).raise(to: seals)
+            if ring.numberedKey(number) == nil { sayOnce(.warning, missing(number)) }
+            if number == ring.active.number, seals >= SealCounts.concern, said.isNew("many seals of key \(number)") {
+                state.report(.manySeals(keyNumber: number, count: seals))
+            }
+        }
+    }
+
+    private static let changedRing = """
+        the database is sealed with another key ring now, or not at all: somebody has changed or replaced it. Stop the servers, and \
+        restore the database or the key ring
+        """
+
+    private func missing(_ number: Int) -> String {
+        """
+        the key ring \(keyRing?.file.path ?? "") lacks key \(number), with which tokens of the store are sealed; they cannot be read \
+        here (50002), and the others are served. Copy the key ring from a server that has it; this one takes it over without \
+        a restart
+        """
+    }
+
+    private func forget(_ servers: [RegisteredServer]) throws(StoreError) {
+        try sessions.perform(within: times.step, repeats: true) { (session, deadline) throws(PostgresError) in
+            for server in servers {
+                try RegisteredServer.remove(server.id, ifSeenAt: server.seenAt, from: session, until: deadline)
+            }
+        }
+    }
+
+    // MARK: - Keys
+
+    /// The running servers that lack a key, by their names.
+    func servers(lacking keyNumber: Int) -> [String] {
+        memory.withLock(\.others).filter { !$0.keyNumbers.contains(keyNumber) }.map(\.name)
+    }
+
+    /// The running servers that seal with a key, or may have rows under way that they have sealed with it.
+    func servers(sealingWith keyNumber: Int) -> [String] {
+        memory.withLock { memory in
+            memory.others.filter { $0.sealingNumbers.contains(keyNumber) }.map(\.name)
+                + (memory.sealing.keys.contains(keyNumber) ? [name] : [])
+        }
+    }
+
+    /// How often a key has sealed on all servers, as far as this one knows.
+    func seals(of keyNumber: Int) -> Int64 { state.sealing.seals.count(of: keyNumber).value }
+
+    /// Has the newest key seal that all running servers have.
+    private func activateKey() throws(StoreError) {
+        guard let keyRing else { return }
+        let (ring, others) = (keyRing.ring, memory.withLock(\.others))
+        let later = ring.keys.reversed().prefix { $0.number > ring.active.number }
+        for key in later {
+            let lacking = others.filter { !$0.keyNumbers.contains(key.number) }
+            guard lacking.isEmpty else {
+                let names = lacking.map(\.name).joined(separator: ", ")
+                sayOnce(
+                    .note, "key \(key.number) seals as soon as all running servers have it; these have not: \(names)")
+                continue
+            }
+            // Before it seals, so that no write has to wait for numbers.
+            guard try grantSeals(of: key.number) else { continue }
+            let former = ring.active.number
+            keyRing.activate(key.number)
+            memory.withLock { memory in
+                memory.sealing[key.number] = .some(nil)
+                memory.sealing[former] = .now + Nanoseconds(times.underWay)
+            }
+            return sayOnce(.note, "key \(key.number) seals from now on, as all running servers have it")
+        }
+    }
+
+    // MARK: - Numbers of seals
+
+    /// Has more numbers granted for the key that seals, if it needs them.
+    private func grantSeals() throws(StoreError) {
+        guard let ring = keyRing?.ring else { return }
+        _ = try grantSeals(of: ring.active.number)
+    }
+
+    /// Waits until a number of seals can be made without a further grant.
+    ///
+    /// - Parameter count: Not more than a third of a block.
+    func prepareSeals(_ count: Int) throws(StoreError) {
+        guard let granted = state.sealing.activeCount?.granted, granted.left < count else { return }
+        try grantSeals()
+    }
+
+    /// - Returns: Whether the key has numbers now.
+    private func grantSeals(of keyNumber: Int) throws(StoreError) -> Bool {
+        turnOfGrants.wait()
+        defer { turnOfGrants.signal() }
+        let count = state.sealing.seals.count(of: keyNumber)
+        guard let granted = count.granted, granted.needsBlock else { return true }
+        let reservation = try sessions.perform(within: times.step, repeats: true) {
+            (session, deadline) throws(PostgresError) in
+            try SealRows(session, until: deadline).reserve(keyNumber)
+        }
+        switch reservation {
+        case .block(let number):
+            granted.grant(after: number)
+            count.raise(to: number + SealCounts.step)
+            return true
+        case .exhausted:
+            count.raise(to: SealCounts.limit)
+            return false
+        case .retired:
+            sayOnce(
+                .fault,
+                """
+                key \(keyNumber) was retired, and the key ring \(keyRing?.file.path ?? "") has no later one, so nothing can be \
+                stored; copy the key ring from a server that has it
+                """)
+            return false
+        }
+    }
+
+    /// One grant at a time.
+    private let turnOfGrants = DispatchSemaphore(value: 1)
+
+    /// Gives back what is left of the granted numbers, and removes the row.
+    private func leave() {
+        let rests = state.sealing.seals.all.flatMap { count in
+            (count.granted?.takeRest() ?? []).map { (count.keyNumber, $0) }
+        }
+        // The last first, as each is given back only if nothing was granted after it. What fails stays granted to nobody.
+        for (keyNumber, rest) in rests.reversed() {
+            try? sessions.perform(within: .seconds(1), repeats: false) { (session, deadline) throws(PostgresError) in
+                try SealRows(session, until: deadline).giveBack(keyNumber, rest)
+            }
+        }
+        try? sessions.perform(within: .seconds(1), repeats: true) { (session, deadline) throws(PostgresError) in
+            try RegisteredServer.remove(id, from: session, until: deadline)
+        }
+    }
+}
+#endif

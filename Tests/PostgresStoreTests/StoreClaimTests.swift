@@ -1,0 +1,124 @@
+#if PostgreSQL
+import Foundation
+import TestSupport
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+/// How servers agree on whether the store is sealed, and with which ring.
+@Suite struct StoreClaimTests {
+    private func refusal(
+        _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true
+    ) throws -> StoreOpenError? {
+        let folder = try folder ?? TemporaryDirectory()
+        defer { withExtendedLifetime(folder) {} }
+        let provider = TestServer.provider(database, "b", folder, isSealed: isSealed)
+        do throws(StoreOpenError) {
+            try provider.open(registryTimes: TestServer.times) { _ in }.close()
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test func `the first server makes a ring, and others need a copy of it`() async throws {
+        let database = try TestDatabase()
+        let first = try TestServer(database)
+        defer { first.store.close() }
+        #expect(first.events.all.first == .madeKeyRing(path: first.folder.path + "/keys"))
+        try await first.put("token", under: "id")
+
+        let without = try TemporaryDirectory()
+        #expect(
+            try refusal(database, folder: without) == .keyRing(.missing(path: without.path + "/keys")))
+        let other = try TemporaryDirectory()
+        try TestServer.ringFile(other).save(try KeyRing.random(createdAt: 1))
+        #expect(try refusal(database, folder: other) == .keyRing(.ofAnotherStore(path: other.path + "/keys")))
+        let error = try #require(try refusal(database, isSealed: false))
+        #expect("\(error)".hasPrefix("the tokens in the database are sealed, and sealing is off"))
+
+        let second = try TestServer(database, "b", folder: try first.copyOfRing())
+        defer { second.store.close() }
+        #expect(try await second.get("id") == "token")
+        #expect(!second.said("made the key ring"))
+    }
+
+    @Test func `of several servers that start at once one makes the ring, and the others say that they lack it`()
+        async throws
+    {
+        let database = try TestDatabase()
+        let folders = try (0..<4).map { _ in try TemporaryDirectory() }
+        let outcomes = await withTaskGroup(of: (PostgresTokenStore?, StoreOpenError?).self) { group in
+            for folder in folders {
+                group.addTask {
+                    do throws(StoreOpenError) {
+                        let provider = TestServer.provider(database, "a", folder)
+                        return (try provider.open(registryTimes: TestServer.times) { _ in }, nil)
+                    } catch {
+                        return (nil, error)
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        let opened = outcomes.compactMap(\.0)
+        #expect(opened.count == 1)
+        for error in outcomes.compactMap(\.1) {
+            guard case .keyRing(.missing) = error else { throw error }
+        }
+        // What the others had made is gone, as nothing was sealed with it.
+        #expect(folders.count { FileManager.default.fileExists(atPath: $0.path + "/keys") } == 1)
+        for store in opened { store.close() }
+    }
+
+    @Test func `servers with copies of one ring may start at once`() async throws {
+        let database = try TestDatabase()
+        let ring = try KeyRing.random(createdAt: 1)
+        let folders = try (0..<4).map { _ in
+            let folder = try TemporaryDirectory()
+            try TestServer.ringFile(folder).save(ring)
+            return folder
+        }
+        let servers = try await withThrowingTaskGroup(of: TestServer.self) { group in
+            for folder in folders { group.addTask { try TestServer(database, folder: folder) } }
+            return try await group.reduce(into: [TestServer]()) { $0.append($1) }
+        }
+        for (number, server) in servers.enumerated() { try await server.put("token \(number)", under: "\(number)") }
+        for number in 0..<4 { #expect(try await servers[3 - number].get("\(number)") == "token \(number)") }
+        for server in servers { server.store.close() }
+    }
+
+    @Test func `a store in the clear stays in the clear`() async throws {
+        let database = try TestDatabase()
+        let server = try TestServer(database, isSealed: false)
+        try await server.put("token", under: "id")
+        #expect(try database.sql("SELECT convert_from(value, 'UTF8') FROM token") == [["token"]])
+        #expect(server.store.administrator.keyRing == nil)
+        let error = try #require(try refusal(database))
+        #expect("\(error)".hasPrefix("the database holds tokens in the clear, and sealing is on"))
+        let second = try TestServer(database, "b", isSealed: false)
+        #expect(try await second.get("id") == "token")
+        server.store.close()
+        second.store.close()
+    }
+
+    @Test func `an empty database takes another ring, unless another server runs`() throws {
+        let database = try TestDatabase()
+        let first = try TestServer(database)
+        #expect(try refusal(database) != nil)
+        first.store.close()
+        #expect(try refusal(database) == nil)
+        #expect(try refusal(database, isSealed: false) == nil)
+        #expect(try refusal(database) == nil)
+        try database.sql("INSERT INTO token VALUES ('a', 1, 1, NULL, 0, NULL)")
+        #expect(try refusal(database) != nil)
+    }
+
+    @Test func `a database without tables is refused with what to do`() throws {
+        let error = try #require(try refusal(try TestDatabase(isEmpty: true)))
+        #expect("\(error)".contains("has no tables of token-cache"))
+        #expect("\(error)".contains("token-cache migrate"))
+    }
+}
+#endif

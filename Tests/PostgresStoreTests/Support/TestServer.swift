@@ -1,0 +1,92 @@
+#if PostgreSQL
+import Foundation
+import System
+import TestSupport
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+/// A server's store, opened as the program opens it, with a key ring in a folder of its own.
+final class TestServer: Sendable {
+    let database: TestDatabase
+    let folder: TemporaryDirectory
+    let events = TestAdministration.Events()
+    let store: PostgresTokenStore
+
+    /// Some beats of the registry take a few tenths of a second.
+    static let times = ServerRegistry.Times(
+        beat: .milliseconds(250), silence: .seconds(60), forgetting: .seconds(600), step: .seconds(20), underWay: .zero)
+
+    /// - Parameters:
+    ///   - database: Shared with other servers.
+    ///   - name: As operators see it.
+    ///   - folder: With a key ring; nil for a new one.
+    ///   - isSealed: Whether the settings ask for sealing.
+    ///   - times: Of the registry.
+    init(
+        _ database: TestDatabase, _ name: String = "a", folder: TemporaryDirectory? = nil, isSealed: Bool = true,
+        times: ServerRegistry.Times = TestServer.times
+    ) throws {
+        let folder = try folder ?? TemporaryDirectory()
+        let events = events
+        self.database = database
+        self.folder = folder
+        store = try Self.provider(database, name, folder, isSealed: isSealed).open(registryTimes: times) {
+            events.add($0)
+        }
+    }
+
+    static func provider(
+        _ database: TestDatabase, _ name: String, _ folder: TemporaryDirectory, isSealed: Bool = true
+    ) -> PostgresStoreProvider {
+        var options = StoreOptions(keyRing: ringFile(folder))
+        options.isSealed = isSealed
+        return PostgresStoreProvider(
+            PostgresOptions(
+                url: database.url, password: { nil }, connections: 1, timeout: .seconds(30), requestLimit: 1_000,
+                durability: .local, serverName: name, softwareVersion: "0.1"), options: options)
+    }
+
+    static func ringFile(_ folder: TemporaryDirectory) -> KeyRingFile {
+        KeyRingFile(path: "", credentials: nil, directory: folder.path)
+    }
+
+    /// A folder with a copy of this server's key ring.
+    func copyOfRing() throws -> TemporaryDirectory {
+        let copy = try TemporaryDirectory()
+        try copyRing(to: copy)
+        return copy
+    }
+
+    func copyRing(to folder: TemporaryDirectory) throws {
+        let ring = try #require(try Self.ringFile(self.folder).load())
+        try Self.ringFile(folder).save(ring)
+    }
+
+    var keys: any KeyRingAdministrator {
+        get throws { try #require(store.administrator.keyRing) }
+    }
+
+    func put(_ info: String, under id: String) async throws {
+        let token = Token(id: Array(id.utf8), info: Array(info.utf8))
+        for outcome in await store.administrator.store([(token, nil)], keepsNewer: false) { try outcome.get() }
+    }
+
+    func get(_ id: String) async throws -> String? {
+        try await store.administrator.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// The number of the key that sealed the row of an id.
+    func keyNumber(of id: String) async throws -> Int64? {
+        let coder = try TestAdministration(database, .sealed(try #require(try Self.ringFile(folder).load())))
+        let key = try coder.key(of: id).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        return try database.number("SELECT key_number FROM token WHERE key = '\\x\(key)'")
+    }
+
+    /// What was reported as a text that begins so.
+    func said(_ beginning: String) -> Bool {
+        events.all.contains { $0.description.hasPrefix(beginning) }
+    }
+}
+#endif

@@ -29,6 +29,8 @@ package struct PostgresStoreProvider: StoreProvider {
 
     package var examiner: (any StoreExaminer)? { nil }
 
+    package var inspector: (any StoreInspector)? { DatabaseInspector(postgres) }
+
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any TokenStore {

@@ -32,6 +32,8 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     package var examiner: (any StoreExaminer)? { SQLiteExaminer(directory: directory) }
 
+    package var inspector: (any StoreInspector)? { nil }
+
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any TokenStore {

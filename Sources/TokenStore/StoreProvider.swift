@@ -21,6 +21,9 @@ package protocol StoreProvider: Sendable {
     /// Looks at the store without opening it.
     var examiner: (any StoreExaminer)? { get }
 
+    /// Looks at the store from outside, whether or not a server has it open; nil for a store on this machine.
+    var inspector: (any StoreInspector)? { get }
+
     /// Opens the store, creating it if it is missing.
     ///
     /// - Parameters:

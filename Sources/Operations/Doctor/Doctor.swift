@@ -71,9 +71,9 @@ package struct Doctor: Sendable {
         findings += server.findings(version: version)
         findings += ListenerCheck.findings(settings, server)
         findings += AccessCheck.findings(settings, now: Int64(time(nil)))
-        findings += FolderCheck.findings(directory, storeFiles: provider?.fileNames ?? [])
+        findings += FolderCheck.findings(directory, provider)
         if let provider {
-            findings += await StoreCheck(settings, provider.examiner, directory: directory, server: server).findings()
+            findings += await StoreCheck(settings, provider, directory: directory, server: server).findings()
         }
         findings += CertificateCheck.findings(settings, now: Int64(time(nil)))
         findings += KeySetCheck.findings(settings)

@@ -12,12 +12,13 @@ enum FolderCheck {
     /// Less free space than this is a warning.
     private static let littleRoom = 1 << 30
 
-    static func findings(_ directory: String, storeFiles: [String]) -> [Finding] {
+    /// - Parameter provider: Nil if it is not known where tokens are stored.
+    static func findings(_ directory: String, _ provider: (any StoreProvider)?) -> [Finding] {
         let place = Folder.nearest(to: directory)
         var findings: [Finding] = []
         if let status = FileStatus(directory) {
             guard status.isFolder else { return [.problem(topic, DataDirectoryError.notADirectory(path: directory))] }
-            findings += permissions(status, directory, storeFiles)
+            findings += permissions(status, directory, provider?.fileNames ?? [])
         } else if unsafe access(directory, F_OK) != 0 && errno == EACCES {
             findings.append(inaccessible(directory))
         } else if unsafe access(place, W_OK | X_OK) == 0 {
@@ -32,6 +33,8 @@ enum FolderCheck {
                 )
             )
         }
+        // Otherwise there are only a key ring and a socket, and no tokens.
+        guard provider?.fileNames.isEmpty != true else { return findings }
         let disk = FileSystem(of: place)
         findings.append(fileSystem(disk.type, place))
         if let bytes = disk.freeBytes { findings.append(room(bytes, place)) }

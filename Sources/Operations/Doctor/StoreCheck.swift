@@ -11,16 +11,19 @@ struct StoreCheck {
     private let directory: String
     /// Nil for a store that cannot be examined while it is closed.
     private let examiner: (any StoreExaminer)?
+    /// Nil for a store on this machine.
+    private let inspector: (any StoreInspector)?
     private let server: RunningServer
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
     /// How long to wait for the server's answer: counting the tokens of a large store takes long.
     private static let timeoutInSeconds = 60
 
-    init(_ settings: Settings, _ examiner: (any StoreExaminer)?, directory: String, server: RunningServer) {
+    init(_ settings: Settings, _ provider: any StoreProvider, directory: String, server: RunningServer) {
         self.settings = settings
         self.directory = directory
-        self.examiner = examiner
+        examiner = provider.examiner
+        inspector = provider.inspector
         self.server = server
     }
 
@@ -41,11 +44,24 @@ struct StoreCheck {
         let file = StoreSelection.keyRing(settings)
         let permissions = file.isCredential ? [] : FileCheck.secret(file.path, Self.ringTopic)
         switch server {
-        case .running: return askServer() + permissions
+        case .running: return askServer() + permissions + (inspector.map { DatabaseCheck($0).findings } ?? [])
         case .hidden, .silent:
             return [.warning(Self.topic, "the store could not be checked", "see the finding about the server above")]
-        case .none: return examineFiles(file, permissions)
+                + (inspector.map { DatabaseCheck($0).findings } ?? [])
+        case .none:
+            return inspector.map { inspect(DatabaseCheck($0), file, permissions) } ?? examineFiles(file, permissions)
         }
+    }
+
+    // MARK: - On other machines
+
+    private func inspect(_ check: DatabaseCheck, _ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
+        let isSealed = settings.sealing.isEnabled
+        // `ring` reports a key ring that cannot be read.
+        let numbers = isSealed ? (try? KeyRingExamination.examine(file))?.numbers : nil
+        return check.findings + ring(file, permissions, of: check.keyRing, hasStore: check.keyRing != nil)
+            + check.keyFindings(isSealed: isSealed, numbers: numbers)
+            + (numbers?.last.map { Self.seals(of: $0, check.seals(of: $0)) } ?? [])
     }
 
     // MARK: - Running
@@ -93,10 +109,7 @@ struct StoreCheck {
     // MARK: - Files
 
     private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
-        guard let examiner else {
-            return [.ok(Self.topic, "this store can be checked only while a server runs")]
-                + ring(file, permissions, of: nil, hasStore: false)
-        }
+        guard let examiner else { return ring(file, permissions, of: nil, hasStore: false) }
         let found: StoreExamination?
         do throws(StoreOpenError) {
             found = try examiner.examine()

@@ -1,0 +1,185 @@
+#if PostgreSQL
+internal import System
+internal import TokenStore
+
+/// What one host of the database has answered to the doctor.
+struct HostInspection: Sendable {
+    /// As in the settings.
+    let name: String
+    let outcome: Result<Answer, PostgresError>
+
+    struct Answer: Sendable {
+        var facts: HostFacts
+        var role: String
+        var isSuperuser = false
+        var pooler = Pooler.none
+        /// Of the primary: where its log ends; of a standby: up to where it shows what was committed. In bytes.
+        var logPosition: Int64?
+        /// Whether a standby is connected to the server that it follows.
+        var isFollowing = false
+        /// Standbys that are connected; empty for engines that replicate in another way.
+        var standbys: [Standby] = []
+        /// Of the primary.
+        var tables: Result<StoreRow, SchemaFault>?
+        var servers: [RegisteredServer] = []
+        /// How often keys may have sealed, by their numbers.
+        var seals: [Int: Int64] = [:]
+    }
+
+    /// A standby as the primary sees it.
+    struct Standby: Hashable, Sendable {
+        var name: String
+        /// nil if the server's role may not see it, as are the following.
+        var isSynchronous: Bool?
+        /// Bytes of the log that the primary has written and the standby does not show yet.
+        var bytesBehind: Int64?
+    }
+
+    /// A program between us and the server.
+    enum Pooler: Hashable, Sendable {
+        case none
+        /// Prepared statements work behind it.
+        case usable
+        /// It shares connections among clients, and does not know of their prepared statements.
+        case withoutPreparedStatements
+        /// There was no second connection to find that out with.
+        case unknown
+    }
+
+    /// Whether it takes writes.
+    var isPrimary: Bool { if case .success(let answer) = outcome { answer.facts.isWritable } else { false } }
+}
+
+extension HostInspection {
+    /// Asks a host.
+    ///
+    /// - Parameters:
+    ///   - target: Where the hosts are.
+    ///   - host: One of them.
+    ///   - limit: For each step.
+    init(_ target: ConnectionTarget, _ host: ConnectionTarget.Host, within limit: Duration) {
+        name = host.description
+        do throws(PostgresError) {
+            outcome = .success(try Questions(target, host, limit).ask())
+        } catch {
+            outcome = .failure(error)
+        }
+    }
+}
+
+/// The statements of an inspection.
+private struct Questions {
+    private let target: ConnectionTarget
+    private let host: ConnectionTarget.Host
+    private let limit: Duration
+
+    init(_ target: ConnectionTarget, _ host: ConnectionTarget.Host, _ limit: Duration) {
+        (self.target, self.host, self.limit) = (target, host, limit)
+    }
+
+    private var deadline: MonotonicTime { .now + Nanoseconds(limit) }
+
+    private func connect() throws(PostgresError) -> BlockingSession {
+        try BlockingSession(
+            connectingWith: target.parameters(for: host, unanswered: max(1, Int(limit.components.seconds))),
+            until: deadline)
+    }
+
+    func ask() throws(PostgresError) -> HostInspection.Answer {
+        let session = try connect()
+        let facts = try HostFacts(of: session, until: deadline)
+        let (role, isSuperuser) = try session.run(
+            """
+            SELECT current_user::text, coalesce((SELECT rolsuper FROM pg_roles WHERE rolname = current_user), false)
+            """, until: deadline
+        ) { (result) throws(PostgresError) in (result.text(0, 0), result.integer(0, 1) != 0) }
+        var answer = HostInspection.Answer(facts: facts, role: role, isSuperuser: isSuperuser)
+        if facts.isPooled { answer.pooler = try pooler() }
+        if facts.engine.hasSynchronousStandbys, facts.timeline != nil || facts.isInRecovery {
+            try askOfLog(session, &answer)
+        }
+        if facts.isWritable { try askOfTables(session, &answer) }
+        return answer
+    }
+
+    private func askOfLog(_ session: BlockingSession, _ answer: inout HostInspection.Answer) throws(PostgresError) {
+        guard answer.facts.isWritable else {
+            (answer.logPosition, answer.isFollowing) = try session.run(
+                """
+                SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint, (SELECT count(*) FROM pg_stat_wal_receiver)
+                """, until: deadline
+            ) { (result) throws(PostgresError) in (result.optionalInteger(0, 0), result.integer(0, 1) > 0) }
+            return
+        }
+        answer.logPosition = try session.run(
+            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint", until: deadline
+        ) { (result) throws(PostgresError) in result.optionalInteger(0, 0) }
+        answer.standbys = try session.run(
+            """
+            SELECT application_name::text, sync_state::text, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint
+            FROM pg_stat_replication ORDER BY 1
+            """, until: deadline
+        ) { (result) throws(PostgresError) in
+            (0..<result.rowCount).map { row in
+                HostInspection.Standby(
+                    name: result.text(row, 0), isSynchronous: result.optionalText(row, 1).map { $0 != "async" },
+                    bytesBehind: result.optionalInteger(row, 2))
+            }
+        }
+    }
+
+    private func askOfTables(
+        _ session: BlockingSession, _ answer: inout HostInspection.Answer
+    ) throws(PostgresError) {
+        let tables = try SchemaCheck.look(session, until: deadline)
+        answer.tables = tables
+        guard case .success = tables else { return }
+        answer.servers = try RegisteredServer.all(from: session, until: deadline)
+        answer.seals = try SealRows(session, until: deadline).all()
+    }
+
+    /// Finds out whether prepared statements work behind a pooler.
+    ///
+    /// One that shares connections has a statement prepared on a server's connection that it then gives to a transaction of
+    /// somebody else, here of ourselves.
+    private func pooler() throws(PostgresError) -> HostInspection.Pooler {
+        let (first, second) = (try connect(), try connect())
+        try prepare(first)
+        do throws(PostgresError) {
+            try second.run("BEGIN", until: deadline)
+        } catch {
+            return .unknown
+        }
+        defer { try? second.run("ROLLBACK", until: deadline) }
+        do throws(PostgresError) {
+            try first.connection.send(Self.probe, Parameters())
+            try finish(first)
+            return .usable
+        } catch {
+            if error.state == .missingStatement { return .withoutPreparedStatements }
+            guard case .timedOut = error else { throw error }
+            return .unknown
+        }
+    }
+
+    private static let probe = "token_cache_probe"
+
+    private func prepare(_ session: BlockingSession) throws(PostgresError) {
+        try session.connection.sendPrepare(Self.probe, "SELECT 1")
+        try finish(session)
+    }
+
+    /// Takes the answer to a statement.
+    private func finish(_ session: BlockingSession) throws(PostgresError) {
+        let deadline = deadline
+        try session.flush(until: deadline)
+        var failure: PostgresError?
+        while true {
+            try session.awaitResult(until: deadline)
+            guard let result = session.connection.nextResult() else { break }
+            if case .failed(let error) = result.kind { failure = failure ?? error }
+        }
+        if let failure { throw failure }
+    }
+}
+#endif

@@ -1,0 +1,236 @@
+#if PostgreSQL
+internal import TokenStore
+
+/// What the hosts' answers mean, and what an operator should do about it.
+struct InspectionRules: Sendable {
+    private let hosts: [HostInspection]
+    private let durability: StoreDurability
+    /// In seconds since 1970.
+    private let now: Int64
+
+    /// Clocks that differ by more are told of, in seconds: tokens and sessions live shorter or longer by as much.
+    private static let clockConcern = 1.0
+    /// A standby that is further behind is told of.
+    private static let lagConcern: Int64 = 64 << 20
+
+    init(_ hosts: [HostInspection], _ durability: StoreDurability, now: Int64) {
+        (self.hosts, self.durability, self.now) = (hosts, durability, now)
+    }
+
+    private var primaries: [HostInspection.Answer] {
+        hosts.filter(\.isPrimary).compactMap { try? $0.outcome.get() }
+    }
+
+    var inspection: StoreInspection {
+        var inspection = StoreInspection()
+        inspection.findings = hosts.map(judge) + judgePrimaries()
+        guard let primary = primaries.max(by: { $0.facts.timeline ?? 0 < $1.facts.timeline ?? 0 }) else {
+            return inspection
+        }
+        inspection.findings +=
+            judgeDurability(primary) + judgeSoftware(primary.facts) + judgeClock(primary.facts)
+            + judgeRole(primary) + judgePooler(primary) + judgeTables(primary)
+        if case .success(let row)? = primary.tables, row.isDecided {
+            inspection.sealing = StoreInspection.Sealing(
+                keyRing: row.keyRing.map(KeyRingExamination.fingerprint), seals: primary.seals)
+        }
+        return inspection
+    }
+
+    // MARK: - Hosts
+
+    private func judge(_ host: HostInspection) -> StoreFinding {
+        switch host.outcome {
+        case .failure(let error): judge(host.name, error)
+        case .success(let answer): answer.facts.isWritable ? judgePrimary(answer) : judgeStandby(answer)
+        }
+    }
+
+    private func judge(_ name: String, _ error: PostgresError) -> StoreFinding {
+        let text =
+            switch error {
+            case .statement(let state, let text): "\(name) is of no use: \(text) (SQLSTATE \(state))"
+            case .connection(let text), .timedOut(let text), .unexpected(let text): "\(name) is of no use: \(text)"
+            }
+        let advice =
+            error.state?.advice
+            ?? (error.isFromServer
+                ? "read the log of PostgreSQL on that host"
+                : "check that PostgreSQL runs there, listens on this port, and can be reached from this machine")
+        return primaries.isEmpty ? .problem(text, advice) : .warning(text, advice)
+    }
+
+    private func judgePrimary(_ answer: HostInspection.Answer) -> StoreFinding {
+        let timeline = answer.facts.timeline.map { ", timeline \($0)" } ?? ""
+        return .fine("\(answer.facts.address) is the primary: \(answer.facts.software)\(timeline)\(encryption(answer))")
+    }
+
+    private func judgeStandby(_ answer: HostInspection.Answer) -> StoreFinding {
+        let facts = answer.facts
+        guard facts.isInRecovery else {
+            return .warning(
+                "\(facts.address) takes no writes: default_transaction_read_only is on there, or for this role or database",
+                "set it to off, if this host is to be the primary")
+        }
+        guard answer.isFollowing else {
+            return .warning(
+                "\(facts.address) is a standby that is not connected to a primary",
+                "check primary_conninfo there, and read the log of PostgreSQL on that host")
+        }
+        let behind = zip(primaries.first?.logPosition, answer.logPosition).map { max(0, $0 - $1) }
+        let text = "\(facts.address) is a standby: \(facts.software)\(encryption(answer))"
+        guard let behind else { return .fine(text) }
+        let lag = "\(text), \(behind >> 10) KiB behind the primary"
+        return behind > Self.lagConcern
+            ? .warning(lag, "if that does not get less, check the network and the disk of that host") : .fine(lag)
+    }
+
+    private func encryption(_ answer: HostInspection.Answer) -> String { answer.facts.usesTLS ? ", with TLS" : "" }
+
+    private func zip(_ first: Int64?, _ second: Int64?) -> (Int64, Int64)? {
+        guard let first, let second else { return nil }
+        return (first, second)
+    }
+
+    private func judgePrimaries() -> [StoreFinding] {
+        let names = primaries.map(\.facts.address)
+        if names.isEmpty {
+            return [
+                .problem(
+                    "no host of store.url takes writes, so tokens can be neither stored nor read",
+                    "mend what is said of the hosts, or promote a standby")
+            ]
+        }
+        guard names.count > 1, primaries[0].facts.engine.hasSynchronousStandbys else { return [] }
+        return [
+            .problem(
+                "\(names.joined(separator: " and ")) take writes, each for itself",
+                """
+                the one with the lower timeline was replaced: shut it down before somebody reads from it, and make it a standby of \
+                the other one (pg_rewind)
+                """)
+        ]
+    }
+
+    // MARK: - The primary
+
+    private func judgeDurability(_ primary: HostInspection.Answer) -> [StoreFinding] {
+        let rules = DurabilityRules(primary.facts, durability)
+        let findings =
+            rules.refusals.map { StoreFinding(sentence: $0, isProblem: true) }
+            + rules.warnings.map { StoreFinding(sentence: $0, isProblem: false) }
+        guard primary.facts.engine.hasSynchronousStandbys else { return findings }
+        let isSynchronous = durability == .synchronous && rules.refusals.isEmpty
+        return findings + judgeStandbys(primary, areNeeded: isSynchronous)
+    }
+
+    private func judgeStandbys(_ primary: HostInspection.Answer, areNeeded: Bool) -> [StoreFinding] {
+        let (standbys, address) = (primary.standbys, primary.facts.address)
+        guard !standbys.isEmpty else {
+            guard areNeeded else {
+                return [.fine("no standby is connected to \(address), and store.durability asks for none")]
+            }
+            return [
+                .problem(
+                    "no standby is connected to \(address), so its commits do not return, and no token can be stored",
+                    "attach a standby, or set store.durability: local and empty synchronous_standby_names there")
+            ]
+        }
+        let count = standbys.count == 1 ? "1 standby is" : "\(standbys.count) standbys are"
+        guard !standbys.contains(where: { $0.isSynchronous == nil }) else {
+            return [
+                .fine(
+                    """
+                    \(count) connected to \(address); what they do, only members of pg_read_all_stats may see, which \
+                    \(primary.role) is not
+                    """)
+            ]
+        }
+        let synchronous = standbys.count { $0.isSynchronous == true }
+        let names = standbys.map { "\($0.name)\($0.isSynchronous == true ? "" : " (not synchronous)")" }
+        let text = "\(count) connected to \(address): \(names.joined(separator: ", "))"
+        guard areNeeded, synchronous == 0 else { return [.fine(text)] }
+        return [
+            .problem(
+                "\(text); none of them is synchronous, so no token can be stored",
+                "name them in synchronous_standby_names there")
+        ]
+    }
+
+    private func judgeSoftware(_ facts: HostFacts) -> [StoreFinding] {
+        guard let warning = VersionSupport.warning(facts.engine, facts.version, now: now) else { return [] }
+        return [warning]
+    }
+
+    private func judgeClock(_ facts: HostFacts) -> [StoreFinding] {
+        let seconds = Double(facts.clockDifference) / 1e6
+        let rounded = (abs(seconds) * 10).rounded() / 10
+        let text = "the clock of \(facts.address) is \(rounded) s \(seconds < 0 ? "behind" : "ahead of") this machine's"
+        guard abs(seconds) > Self.clockConcern else {
+            return [.fine("the clock of \(facts.address) agrees with this machine's")]
+        }
+        return [.warning(text, "check on both machines that timedatectl shows the clock as synchronized")]
+    }
+
+    private func judgeRole(_ primary: HostInspection.Answer) -> [StoreFinding] {
+        guard primary.isSuperuser else { return [] }
+        return [
+            .warning(
+                "the role \(primary.role) is a superuser, and may do far more than a server needs",
+                "make a role for the servers with deploy/postgresql/roles.sql, and name it in store.url")
+        ]
+    }
+
+    private func judgePooler(_ primary: HostInspection.Answer) -> [StoreFinding] {
+        let text = "between this machine and \(primary.facts.address) is a pooler, such as PgBouncer"
+        switch primary.pooler {
+        case .none: return []
+        case .usable: return [.fine("\(text), behind which prepared statements work")]
+        case .unknown:
+            return [
+                .warning(
+                    "\(text), which did not give two connections to find out whether prepared statements work",
+                    "raise its default_pool_size, and run the doctor again")
+            ]
+        case .withoutPreparedStatements:
+            return [
+                .problem(
+                    """
+                    \(text), which shares connections among clients without knowing of their prepared statements: requests fail \
+                    (SQLSTATE 26000)
+                    """, SQLState.missingStatement.advice ?? "")
+            ]
+        }
+    }
+
+    private func judgeTables(_ primary: HostInspection.Answer) -> [StoreFinding] {
+        switch primary.tables {
+        case nil: return []
+        case .failure(let fault): return [StoreFinding(fault)]
+        case .success(let row):
+            var text = "the database has schema \(row.schemaVersion), and \(primary.role) may do what a server does"
+            let running = primary.servers.filter { $0.isRunning(at: now) }
+            if !running.isEmpty {
+                text += "; servers: \(running.map { "\($0.name) (\($0.version))" }.joined(separator: ", "))"
+            }
+            return [.fine(text)]
+        }
+    }
+}
+
+extension StoreFinding {
+    /// Of a sentence that says after a colon what to do.
+    fileprivate init(sentence: String, isProblem: Bool, separator: String = ": ") {
+        let parts = sentence.split(separator: separator, maxSplits: 1).map(String.init)
+        let advice = parts.count == 2 ? parts[1] : "correct that, and run the doctor again"
+        self = isProblem ? .problem(parts[0], advice) : .warning(parts[0], advice)
+    }
+
+    fileprivate init(_ fault: SchemaFault) {
+        switch fault {
+        case .privileges: self.init(sentence: "\(fault)", isProblem: true, separator: "; ")
+        default: self.init(sentence: "\(fault)", isProblem: true)
+        }
+    }
+}
+#endif

@@ -75,3 +75,30 @@ struct DoctorTests {
         #expect(StoreCheck.credential(in: folders) == folder.path + "/token-cache.keys")
     }
 }
+
+extension DoctorTests {
+    private func check(_ keyRing: String?, seals: [Int: Int64] = [:]) -> DatabaseCheck {
+        var inspection = StoreInspection()
+        inspection.sealing = .init(keyRing: keyRing, seals: seals)
+        inspection.findings = [.fine("a"), .warning("b", "c"), .problem("d", "e")]
+        return DatabaseCheck(inspection)
+    }
+
+    @Test func `what is found in a database is told with its advice`() {
+        let findings = check(nil).findings
+        #expect(findings.map(\.state) == [.ok, .warning, .problem])
+        #expect(findings.map(\.text) == ["a", "b", "d"] && findings.map(\.advice) == ["", "c", "e"])
+        #expect(findings.allSatisfy { $0.topic == "Database" })
+    }
+
+    @Test func `keys and settings that do not fit the database are problems`() {
+        #expect(check("ring", seals: [1: 4, 2: 1]).keyFindings(isSealed: true, numbers: [1, 2, 3]).isEmpty)
+        let lacking = check("ring", seals: [1: 4, 2: 1]).keyFindings(isSealed: true, numbers: [1])
+        #expect(lacking.map(\.state) == [.problem] && lacking[0].text.contains("key 2 is missing"))
+        #expect(check("ring").keyFindings(isSealed: false, numbers: nil)[0].advice == "set sealing.enabled to on")
+        #expect(check(nil).keyFindings(isSealed: true, numbers: [1])[0].text.contains("in the clear"))
+        #expect(check(nil).keyFindings(isSealed: false, numbers: nil).isEmpty)
+        // Before the first server has started.
+        #expect(DatabaseCheck(StoreInspection()).keyFindings(isSealed: true, numbers: [1]).isEmpty)
+    }
+}

@@ -13,7 +13,7 @@ struct HostInspection: Sendable {
         var role: String
         var isSuperuser = false
         var pooler = Pooler.none
-        /// Of the primary: where its log ends; of a standby: up to where it shows what was committed. In bytes.
+        /// Where the primary's log ends, or up to where a standby shows what was committed, in bytes.
         var logPosition: Int64?
         /// Whether a standby is connected to the server that it follows.
         var isFollowing = false

@@ -149,6 +149,15 @@ struct StoreHealthTests {
         #expect(health.fault(at: at(4_000)) == nil)
     }
 
+    @Test func `a server that gets no requests any more is ready again, and unready as soon as one fails`() {
+        var health = connected()
+        _ = health.noteFailure(diskFull, isWrite: true, since: at(0), at: at(5_000))
+        #expect(health.fault(at: at(15_000)) == .write(diskFull))
+        #expect(health.fault(at: at(15_001)) == nil)
+        #expect(health.noteFailure(diskFull, isWrite: true, since: at(20_000), at: at(20_000)).isEmpty)
+        #expect(health.fault(at: at(20_000)) == .write(diskFull))
+    }
+
     @Test func `a request that was waited for counts from its beginning`() {
         var health = connected()
         _ = health.noteFailure(diskFull, isWrite: false, since: at(0), at: at(5_000))

@@ -11,6 +11,8 @@ struct StoreHealth: Sendable {
     static let grace = Nanoseconds(.seconds(3))
     /// Trouble with requests is over when none has failed for this long, and one has succeeded.
     static let calm = Nanoseconds(.seconds(2))
+    /// How long a failed request keeps the server unready: then others are let in, which show whether they fail as well.
+    static let memory = Nanoseconds(.seconds(10))
     /// The least time between two lines about connections that were lost and made again at once, and between two reasons why
     /// no primary is found.
     static let quiet = Nanoseconds(.seconds(10))
@@ -75,7 +77,10 @@ struct StoreHealth: Sendable {
             return .unavailable(StoreFault("PostgreSQL has no primary: \(reasons)", mayRetry: true))
         }
         func lasting(_ kind: Failure.Kind) -> StoreFault? {
-            failures[kind].flatMap { (now - $0.since).count > Self.grace.count ? $0.fault : nil }
+            failures[kind].flatMap { failure in
+                let isLasting = (now - failure.since).count > Self.grace.count
+                return isLasting && (now - failure.last).count <= Self.memory.count ? failure.fault : nil
+            }
         }
         return lasting(.writes).map { .write($0) } ?? lasting(.reads).map { .read($0) }
     }

@@ -34,6 +34,24 @@ const facts = [
     ["failures", status => number(status.store.failures)],
     ["rows that cannot be decrypted", status => number(status.store.unreadable)],
   ]],
+  ["Database", [
+    ["primary", ({ database }) => {
+      const primary = database.hosts.find(({ role }) => role === "primary");
+      return primary ? `${primary.name}, ${primary.software}` : "none";
+    }],
+    ["other hosts", ({ database }) => {
+      const others = database.hosts.filter(({ role }) => role !== "primary");
+      return others.length === 0 ? "none" : others.map(({ name, role }) => `${name} ${role}`).join(", ");
+    }],
+    ["connections, of wanted", ({ database }) =>
+      `${number(database.connections.open)} of ${number(database.connections.wanted)}`],
+    ["waiting, of at most", ({ database }) => `${number(database.waiting_requests)} of ${number(database.request_limit)}`],
+    ["durability, TLS", ({ database }) => `${database.durability}, ${database.encrypted ? "with TLS" : "without TLS"}`],
+    ["failovers", ({ database }) => database.last_failover
+      ? `${number(database.failovers)}, last ${new Date(database.last_failover * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`
+      : number(database.failovers)],
+    ["sent again, unacknowledged", ({ database }) => `${number(database.retries)}, ${number(database.unacknowledged)}`],
+  ], status => status.database],
   ["Connections", [
     ["open, of at most", status => `${number(status.connections.open)} of ${number(status.connections.limit)}`],
     ["accepted", status => number(status.connections.accepted)],
@@ -66,13 +84,13 @@ const facts = [
     ["started", status => new Date(status.started_at * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
     ["store, OpenSSL", status => `${status.store_software}, ${status.openssl}`],
   ]],
-].map(([title, rows]) => {
+].map(([title, rows, concerns = () => true]) => {
   const fact = element(byID("facts"), "section", { class: "fact" });
   element(fact, "h2", {}, title);
   const list = element(fact, "dl");
   return rows.map(([label, show]) => {
     element(list, "dt", {}, label);
-    return { show, value: element(list, "dd", {}, nothing) };
+    return { show, concerns, fact, value: element(list, "dd", {}, nothing) };
   });
 }).flat();
 
@@ -117,7 +135,11 @@ function update(status) {
     for (const panel of panels) panel.show(points.at(-1).figures);
   }
   statuses = [...statuses.filter(({ time }) => time > status.time - 2 * LATENCY_WINDOW), status];
-  for (const { show, value } of facts) value.textContent = show(status);
+  for (const { show, concerns, fact, value } of facts) {
+    // A store on this machine has no database elsewhere.
+    fact.hidden = !concerns(status);
+    if (!fact.hidden) value.textContent = show(status);
+  }
   document.querySelector('[data-figure="version"]').textContent = status.version;
   document.querySelector('[data-figure="uptime"]').textContent = span(status.time - status.started_at);
   setState(status.ready ? "ready" : "unready", status.ready ? "Ready" : "Not ready");

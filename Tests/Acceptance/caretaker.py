@@ -55,6 +55,19 @@ def processes_of(folder):
                 yield int(entry.name)
 
 
+def remove_shared_memory(data):
+    """Removes the segment by which PostgreSQL knows that a data folder is in use.
+
+    A killed server leaves it behind, and only its next start would remove it.
+    """
+    try:
+        fields = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[6].split()
+    except (FileNotFoundError, IndexError):
+        # It had not started yet.
+        return
+    subprocess.run(["ipcrm", "--shmem-id", fields[1]], capture_output=True, check=False, timeout=SECONDS)
+
+
 def clean_up(folder=None, command=None):
     """Does what one note says."""
     if command:
@@ -63,6 +76,8 @@ def clean_up(folder=None, command=None):
     # With their children, which hide their arguments, and are frozen when their parent was.
     for process in list(processes_of(folder)):
         process_tree.kill(process)
+    for file in Path(folder).rglob("postmaster.pid"):
+        remove_shared_memory(file.parent)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -24,10 +24,11 @@ import subprocess
 import urllib.parse
 from pathlib import Path
 
+import caretaker
 import process_tree
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,
-    programs, remove_folder, remove_shared_memory, run_as_owner,
+    programs, remove_folder, run_as_owner,
 )
 from proxies import free_ports
 from psql import Session, SQLError, run_sql
@@ -250,7 +251,7 @@ class Postgres:
         if self.is_running():
             process_tree.kill(self.process.pid)
             self.process.wait(SECONDS)
-            remove_shared_memory(self.data)
+            caretaker.remove_shared_memory(self.data)
         self.is_frozen = False
 
     def freeze(self):

@@ -111,16 +111,3 @@ def template():
 def copy_template(target):
     """Copies the first data folder."""
     subprocess.run(["cp", "--archive", "--reflink=auto", str(template()), str(target)], check=True, timeout=SECONDS)
-
-
-def remove_shared_memory(data):
-    """Removes the segment by which PostgreSQL knows that a data folder is in use.
-
-    A killed server leaves it behind, and only its next start would remove it.
-    """
-    try:
-        fields = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()[6].split()
-    except (FileNotFoundError, IndexError):
-        # It had not started yet.
-        return
-    subprocess.run(["ipcrm", "--shmem-id", fields[1]], capture_output=True, check=False, timeout=SECONDS)

@@ -19,10 +19,16 @@ import Testing
         Sweeper(store.sessions, store.state, holder: [UInt8](repeating: number, count: 16), times: times)
     }
 
+    /// As `migrate` does.
+    private func makeIndexes(_ store: TestAdministration, _ retention: Retention) throws {
+        try Migrator(store.database.session(), .postgresql).makeIndexes(for: retention)
+    }
+
     @Test func `expired tokens and sessions and old tombstones are deleted, and nothing else`() async throws {
         let retention = Retention(
             sinceWritten: .seconds(3_600), sinceExpired: .seconds(60), sinceSessionUsed: .seconds(3_600))
         let store = try TestAdministration(nil, nil, retention)
+        try makeIndexes(store, retention)
         let began = now
         try await store.put((0..<600).map { ("old\($0)", "1") }, writtenAt: now - 4_000)
         try await store.put("1", under: "new")
@@ -63,6 +69,12 @@ import Testing
         #expect(try await store.get("a") == "1")
         store.state.change(Retention(sinceWritten: .seconds(60)))
         sweeper.wake()
+        // Without the index every look would read all tokens.
+        try await eventually { !store.events.all.isEmpty }
+        let texts = store.events.all.map(\.description)
+        #expect(texts.count == 1 && texts[0].contains("no index token_by_writing"), "\(texts)")
+        #expect(try store.database.number("SELECT count(*) FROM token") == 1)
+        try makeIndexes(store, Retention(sinceWritten: .seconds(60)))
         try await eventually { try store.database.number("SELECT count(*) FROM token") == 0 }
         sweeper.stop()
     }
@@ -112,6 +124,7 @@ import Testing
 
     @Test func `a role that may not delete is told of once, and tokens are hidden all the same`() async throws {
         let store = try TestAdministration(nil, nil, Retention(sinceWritten: .seconds(60)))
+        try makeIndexes(store, Retention(sinceWritten: .seconds(60)))
         try await store.put("1", under: "a", writtenAt: now - 4_000)
         let name = "nobody_\(store.database.name)"
         try store.database.sql(

@@ -54,9 +54,19 @@ enum ExpiredRows: Hashable, Sendable {
         switch self {
         case .tokensWritten(let moment): ("value IS NOT NULL AND written_at < $1::bigint", "written_at", moment)
         case .tokensExpired(let moment): ("value IS NOT NULL AND expires_at < $1::bigint", "expires_at", moment)
-        case .tombstones(let moment): ("value IS NULL AND written_at < $1::bigint", "written_at", moment)
+        case .tombstones(let moment):
+            ("key_number < 0 AND value IS NULL AND written_at < $1::bigint", "key_number", moment)
         case .sessionsExpired(let moment): ("expires_at <= $1::bigint", "expires_at", moment)
         case .sessionsUnused(let moment): ("used_at < $1::bigint", "used_at", moment)
+        }
+    }
+
+    /// The index that finds them, if `migrate` makes it only for those who delete such rows; see RetentionIndex.
+    var index: RetentionIndex? {
+        switch self {
+        case .tokensWritten: .written
+        case .tokensExpired: .expired
+        case .tombstones, .sessionsExpired, .sessionsUnused: nil
         }
     }
 

@@ -92,6 +92,9 @@ final class Sweeper: Sendable {
         var retention: Retention?
         /// Why the last round failed; nil if it has not.
         var fault: StoreError?
+        /// Those that are there, and those whose absence operators were told of.
+        var indexes: Set<RetentionIndex> = []
+        var missingIndexes: Set<RetentionIndex> = []
     }
 
     /// Does what is due.
@@ -150,9 +153,27 @@ final class Sweeper: Sendable {
         guard mayDelete(&work, clock, isExpiring: interval != nil) else { return }
         var count = 0
         defer { if count > 0 { state.report(.expired(count: count)) } }
-        for rows in ExpiredRows.all(retention, at: reading.wall) {
+        for rows in ExpiredRows.all(retention, at: reading.wall) where try hasIndex(for: rows, &work) {
             count += try delete(rows, &work)
         }
+    }
+
+    /// Whether rows can be found without reading all tokens; tells operators what to do if they cannot.
+    private func hasIndex(for rows: ExpiredRows, _ work: inout Work) throws(StoreError) -> Bool {
+        guard let index = rows.index, !work.indexes.contains(index) else { return true }
+        let isThere = try sessions.perform(.reading, within: times.step, repeats: true) {
+            (session, deadline) throws(PostgresError) in try index.isThere(session, until: deadline)
+        }
+        if isThere {
+            work.indexes.insert(index)
+        } else if work.missingIndexes.insert(index).inserted {
+            let text = """
+                expired tokens are hidden but not deleted, as the database has no index \(index.rawValue) to find them by: \
+                run token-cache migrate with this configuration, as the role that owns the tables
+                """
+            state.report(.own(StoreNotice(.warning, text)))
+        }
+        return isThere
     }
 
     /// Deletes all of a kind; returns how many tokens.

@@ -177,14 +177,16 @@ struct TokenRows {
         parameters.append(now)
         let count = try session.run(
             """
-            UPDATE token SET value = NULL, version = $2::bigint, written_at = $3::bigint, expires_at = NULL, key_number = 0
+            UPDATE token SET value = NULL, version = $2::bigint, written_at = $3::bigint, expires_at = NULL,
+                key_number = \(Statement.tombstoneKeyNumber)
             WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL AND version < $2::bigint
             """, parameters, until: deadline
         ) { (result) throws(PostgresError) in result.changedCount }
         try session.run(
             """
             INSERT INTO token (\(Self.columns))
-            SELECT key, $2::bigint, $3::bigint, NULL, 0, NULL FROM unnest($1::bytea[]) AS removed (key)
+            SELECT key, $2::bigint, $3::bigint, NULL, \(Statement.tombstoneKeyNumber), NULL
+            FROM unnest($1::bytea[]) AS removed (key)
             ON CONFLICT (key) DO NOTHING
             """, parameters, until: deadline)
         let newer = try session.run(

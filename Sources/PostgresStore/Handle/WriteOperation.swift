@@ -87,7 +87,7 @@ final class WriteOperation: Operation {
             rows.parameters.append(version.rawValue)
             rows.parameters.append(rows.unixTime)
             rows.parameters.append(nil as Int64?)
-            rows.parameters.append(0 as Int64)
+            rows.parameters.append(Statement.tombstoneKeyNumber)
             rows.parameters.append(nil as [UInt8]?)
         }
         let statement = statement

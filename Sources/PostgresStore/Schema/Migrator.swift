@@ -1,6 +1,7 @@
 #if PostgreSQL
 internal import Glibc
 internal import System
+internal import TokenStore
 
 /// Makes and changes the tables, on a session with the primary whose role owns them.
 ///
@@ -54,6 +55,20 @@ struct Migrator {
                 oldest: migration.worksWith)
         }
         if isNew { try contract() }
+    }
+
+    /// Makes the indexes that a retention needs; takes long on a large table, while servers go on writing.
+    func makeIndexes(for retention: Retention) throws(SchemaFault) {
+        do throws(PostgresError) {
+            for index in RetentionIndex.needed(by: retention)
+            where try !index.isThere(session, until: deadline) {
+                try session.run(index.removal(engine), until: deadline)
+                try session.run(index.creation(engine), until: deadline)
+            }
+        } catch {
+            if error.state == .noPrivilege { throw .owner(role: try role(), reason: "\(error)") }
+            throw .database(error)
+        }
     }
 
     /// Versions whose old form is still there.

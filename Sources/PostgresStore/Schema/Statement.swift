@@ -40,6 +40,9 @@ enum Statement: String, CaseIterable {
         """
     }
 
+    /// What a removed token has in the place of its key's number, so that an index finds it.
+    static let tombstoneKeyNumber: Int64 = -1
+
     private static let columns = "key, version, written_at, expires_at, key_number, value"
     private static let values = "$1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
     private static let assignments = """
@@ -123,7 +126,7 @@ enum Statement: String, CaseIterable {
         case .eraseToken:
             """
             UPDATE token SET version = greatest(token.version + 1, $2::bigint), written_at = $3::bigint, \
-            expires_at = NULL, key_number = 0, value = NULL WHERE key = $1::bytea
+            expires_at = NULL, key_number = \(Self.tombstoneKeyNumber), value = NULL WHERE key = $1::bytea
             """
         }
     }

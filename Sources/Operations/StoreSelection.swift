@@ -17,13 +17,20 @@ package enum StoreSelection {
     }
 
     /// The store that the settings describe.
-    static func provider(_ settings: Settings) throws(StoreOpenError) -> any StoreProvider {
+    ///
+    /// - Parameters:
+    ///   - settings: Name the store and how it is used.
+    ///   - ignoresCredential: Whether the credential with the database's password is left alone, as it is another role's.
+    static func provider(
+        _ settings: Settings, ignoresCredential: Bool = false
+    ) throws(StoreOpenError) -> any StoreProvider {
         guard let url = settings.storeURL else {
             precondition(settings.store.url.isEmpty, "store.url was not checked when it was read")
             return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options(settings))
         }
         #if PostgreSQL
-        return PostgresStoreProvider(try postgres(settings, url), options: options(settings))
+        return PostgresStoreProvider(
+            try postgres(settings, url, ignoresCredential: ignoresCredential), options: options(settings))
         #else
         _ = url
         throw .store(
@@ -41,7 +48,9 @@ package enum StoreSelection {
     /// The version of the library for databases.
     static var clientLibrary: String? { "libpq \(PostgresLibrary.version)" }
 
-    private static func postgres(_ settings: Settings, _ url: StoreURL) throws(StoreOpenError) -> PostgresOptions {
+    private static func postgres(
+        _ settings: Settings, _ url: StoreURL, ignoresCredential: Bool
+    ) throws(StoreOpenError) -> PostgresOptions {
         let known = PostgresLibrary.parameters
         if let unknown = url.parameters.keys.sorted().first(where: { !known.contains($0) }) {
             let suggestion = Suggestion.nearest(to: unknown, among: known.sorted())
@@ -55,7 +64,7 @@ package enum StoreSelection {
             )
         }
         let environment = ProcessInfo.processInfo.environment
-        let credential = PasswordCredential(environment)
+        let credential = ignoresCredential ? nil : PasswordCredential(environment)
         _ = try credential?.read()
         return PostgresOptions(
             url: settings.store.url, password: { try? credential?.read() }, connections: settings.store.connections,

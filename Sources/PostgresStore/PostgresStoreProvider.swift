@@ -31,6 +31,8 @@ package struct PostgresStoreProvider: StoreProvider {
 
     package var inspector: (any StoreInspector)? { DatabaseInspector(postgres) }
 
+    package var migrator: (any SchemaMigrator)? { PostgresMigrator(postgres) }
+
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any TokenStore {

@@ -34,6 +34,8 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     package var inspector: (any StoreInspector)? { nil }
 
+    package var migrator: (any SchemaMigrator)? { nil }
+
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any TokenStore {

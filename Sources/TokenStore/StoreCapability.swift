@@ -1,6 +1,6 @@
 /// What only some stores can do.
 package enum StoreCapability: CaseIterable, Sendable {
-    case backup, restore, conversion, keys, verification, limits, preloading, users
+    case backup, restore, conversion, keys, verification, limits, migration, preloading, users
 
     /// For an operator who asks for it, when the store at hand cannot do it.
     package var absence: String {
@@ -20,6 +20,11 @@ package enum StoreCapability: CaseIterable, Sendable {
         case .keys: "this store has no key ring that token-cache can change"
         case .verification:
             "this store cannot be verified by token-cache; use the tools of its database, for PostgreSQL pg_amcheck"
+        case .migration:
+            """
+            this store needs no migration: a start converts a database of an earlier version. For a PostgreSQL database set \
+            store.url, or name it with --url
+            """
         case .preloading:
             """
             store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm, which can also \

@@ -24,6 +24,9 @@ package protocol StoreProvider: Sendable {
     /// Looks at the store from outside, whether or not a server has it open; nil for a store on this machine.
     var inspector: (any StoreInspector)? { get }
 
+    /// Makes and changes the store's tables; nil for a store that does that by itself when it is opened.
+    var migrator: (any SchemaMigrator)? { get }
+
     /// Opens the store, creating it if it is missing.
     ///
     /// - Parameters:

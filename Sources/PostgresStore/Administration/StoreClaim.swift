@@ -56,11 +56,11 @@ struct StoreClaim {
 
     /// Runs statements that may be repeated.
     static func asking<Value>(
-        _ sessions: PrimarySessions, _ purpose: PrimarySessions.Purpose,
+        _ sessions: PrimarySessions, _ purpose: PrimarySessions.Purpose, within limit: Duration = stepTime,
         _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) throws(StoreOpenError) -> Value {
         do throws(StoreError) {
-            return try sessions.perform(purpose, within: stepTime, repeats: true, body)
+            return try sessions.perform(purpose, within: limit, repeats: true, body)
         } catch {
             switch error {
             case .read(let fault), .write(let fault), .unavailable(let fault): throw .store(fault)

@@ -7,7 +7,8 @@ struct Keys: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show and change the keys that seal tokens.",
         discussion: """
-            The newest key seals (encrypts) tokens; all keys open (decrypt) them. To replace a key: keys add, rekey, keys \
+            The newest key seals (encrypts) tokens; all keys open (decrypt) them. Where servers share a PostgreSQL database, a \
+            new key seals as soon as all running servers have it: copy the key ring to them; they need no restart. To replace a key: keys add, rekey, keys \
             retire. Back up the key ring after each change. A key seals at most 4294967296 times (NIST SP 800-38D, section \
             8.3); then tokens are refused until there is a new key. The log warns at a quarter of that.
 
@@ -31,30 +32,46 @@ struct Keys: AsyncParsableCommand {
             let lines = reply.keys.map { key in
                 """
                 \(key.number)  created \(Text.time(key.createdAt))  has sealed \(key.seals) \(key.seals == 1 ? "time" : "times")\
-                \(key.isNewest ? "  seals new tokens" : "")\(key.bindsTimes ? "" : "  of an earlier version: replace it")
+                \(key.isNewest ? "  seals new tokens" : "")\(Self.waiting(key))\(key.bindsTimes ? "" : "  of an earlier version: replace it")
                 """
             }
             try options.output.print(reply, lines.joined(separator: "\n"))
+        }
+
+        private static func waiting(_ key: SealingKey) -> String {
+            guard let servers = key.missingOn else { return "" }
+            return servers.isEmpty
+                ? "  is about to seal" : "  seals when these servers have it too: \(servers.joined(separator: ", "))"
         }
     }
 
     /// The command `token-cache keys add`.
     struct AddCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "add", abstract: "Create a new key, which seals from now on."
+            commandName: "add",
+            abstract: "Create a new key, which seals from now on, or when all servers of a PostgreSQL database have it."
         )
 
         @OptionGroup var options: StoreCommandOptions
 
         func run() async throws {
             let key = try await options.withStore { try await $0.perform(AddKey()) }
-            try options.output.print(
-                key,
+            try options.output.print(key, Self.text(key))
+        }
+
+        private static func text(_ key: SealingKey) -> String {
+            guard !key.isNewest else {
+                return """
+                    key \(key.number) seals from now on; back up the key ring, \
+                    and encrypt the stored tokens with it: token-cache rekey
+                    """
+            }
+            let servers = (key.missingOn ?? []).joined(separator: ", ")
+            return """
+                key \(key.number) is in the key ring, and seals when all running servers have it; back up the key ring, and copy it to \
+                \(servers.isEmpty ? "the others" : servers). When token-cache keys list shows that it seals, encrypt the stored \
+                tokens with it: token-cache rekey
                 """
-                key \(key.number) seals from now on; back up the key ring, \
-                and encrypt the stored tokens with it: token-cache rekey
-                """
-            )
         }
     }
 

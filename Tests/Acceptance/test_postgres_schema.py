@@ -1,0 +1,193 @@
+"""The tables in PostgreSQL: who makes them, what a server says of them, and a new version beside the one before."""
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import psql
+from contract import STORED, WRITE_FAILED, found, fresh_id
+from http_client import exchange, get, post
+from postgres_programs import SUPERUSER
+from server_process import run, until
+
+ROLES = Path(__file__).parents[2] / "deploy" / "postgresql" / "roles.sql"
+
+
+@pytest.fixture(autouse=True)
+def program(postgres_binary, monkeypatch):
+    """Has all of these tests use the program with PostgreSQL."""
+    monkeypatch.setenv("TOKEN_CACHE_BINARY", postgres_binary)
+
+
+@pytest.fixture
+def pass_file(postgres, tmp_path, monkeypatch):
+    """Gives commands and servers the passwords of all roles there are."""
+    path = tmp_path / "pass"
+    monkeypatch.setenv("PGPASSFILE", str(path))
+    postgres.server.pass_file(path)
+    return lambda: postgres.server.pass_file(path)
+
+
+@pytest.fixture
+def migrate(postgres, pass_file, tmp_path):
+    """A function that runs the command for the test's database, and returns what it prints."""
+    def run_it(*arguments, url=None):
+        done = run("migrate", "--url", url or postgres.url(), "--data-directory", str(tmp_path / "none"), *arguments)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+    return run_it
+
+
+def settings(url):
+    return {"store": {"url": url}}
+
+
+def refusal(*command):
+    done = run(*command)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    return done.stderr
+
+
+def served(server):
+    """Whether a server stores a token and finds it."""
+    name = fresh_id()
+    stored = exchange(server.address, post(name, "token")).body
+    return stored == STORED and exchange(server.address, get(name)).body == found("token")
+
+
+def test_a_start_without_tables_says_how_to_make_them_and_makes_none(postgres, migrate, serve, tmp_path):
+    message = refusal("serve", "--listen", "127.0.0.1:0", "--config", write(tmp_path, settings(postgres.url())))
+    assert "has no tables of token-cache" in message and "make them with token-cache migrate" in message
+    assert postgres.sql("SELECT 1 FROM pg_class WHERE relname IN ('store', 'token')") == []
+    assert migrate() == "the tables are made, with schema 1\n"
+    assert migrate() == "the tables have schema 1, as this version needs\n"
+    assert json.loads(migrate("--json")) == {
+        "former_version": 1, "version": 1, "program_version": 1, "uncontracted": [], "older_servers": []}
+    assert served(serve(settings(postgres.url())))
+
+
+def write(folder, values):
+    path = folder / "settings.yaml"
+    path.write_text(json.dumps({"data_directory": str(folder / "data"), "admin": {"listen": "off"}, **values}))
+    return str(path)
+
+
+def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, serve, tmp_path):
+    database, owner, server = (f"{postgres.name}_{part}" for part in ("tokens", "owner", "server"))
+    arguments, variables = psql.command(postgres.server, "postgres", SUPERUSER)
+    names = [f"--set={name}={value}" for name, value in (("database", database), ("owner", owner), ("server", server))]
+    try:
+        for _ in range(2):
+            done = subprocess.run(
+                [*arguments, *names, f"--file={ROLES}"], env=variables, cwd="/", capture_output=True, text=True, timeout=60,
+                check=False)
+            assert done.returncode == 0, done
+        for role in (owner, server):
+            postgres.server.create_role(role, f"password of {role}")
+        pass_file()
+        url = postgres.server.url(server, database)
+        config = write(tmp_path, settings(url))
+
+        message = refusal("migrate", "--config", config)
+        assert f"the role {server} may not make or change the tables (permission denied for schema {server}" in message
+        assert "roles.sql" in message
+        owner_url = postgres.server.url(owner, database)
+        done = run("migrate", "--url", owner_url)
+        assert done.stdout == "the tables are made, with schema 1\n", done
+        message = refusal("serve", "--listen", "127.0.0.1:0", "--config", config)
+        assert f"the role {server} lacks privileges: SELECT on token, INSERT on token, " in message
+        assert f"token-cache migrate --server-role {server}" in message
+
+        # The servers' role is that of their settings.
+        done = run("migrate", "--url", owner_url, "--config", config)
+        assert done.stdout.endswith(f"the role {server} has what servers need\n"), done
+        running = serve(settings(url))
+        assert served(running)
+        for statement in (
+                "DROP TABLE token", "TRUNCATE token", "ALTER TABLE token ADD COLUMN a int", "DELETE FROM store",
+                "INSERT INTO store VALUES (1, 1, 1, NULL, true, NULL)", "CREATE TABLE a (a int)", "CREATE SCHEMA a",
+                f"ALTER ROLE {server} CREATEROLE"):
+            with pytest.raises(psql.SQLError, match="42501"):
+                postgres.server.sql(statement, database, server)
+        # Nobody else comes in.
+        with pytest.raises(psql.SQLError, match="permission denied for database"):
+            postgres.server.sql("SELECT 1", database, postgres.user)
+        running.stop()
+    finally:
+        postgres.server.drop_database(database)
+
+
+def test_a_later_version_expands_the_tables_and_this_one_goes_on(postgres, migrate, serve):
+    migrate()
+    server = serve(settings(postgres.url()))
+    assert served(server)
+    # What `migrate` of a later version would do: a column that this one does not know, and one that may be NULL.
+    postgres.sql(
+        f'SET ROLE "{postgres.user}"; ALTER TABLE token ADD COLUMN device bytea; ALTER TABLE session ADD COLUMN device bytea; '
+        "UPDATE store SET schema_version = 2")
+    assert served(server)
+    # So does one that starts now.
+    server.stop()
+    restarted = serve(settings(postgres.url()), data=server.data)
+    assert served(restarted)
+    lines = migrate().splitlines()
+    assert lines[0] == (
+        "the tables have schema 2, which is later than the 1 of this version, and servers of this version work with them")
+    assert lines[1].startswith("running servers of an earlier version: ") and lines[1].endswith(", schema 1)")
+    assert postgres.value("SELECT schema_version FROM store") == "2"
+
+    # The later version's contraction, which this one does not survive; its own migrate would wait for its end.
+    postgres.sql("UPDATE store SET oldest_schema = 2")
+    text = "the database has schema 2, which only servers that know schema 2 can use, and this version of token-cache knows schema 1"
+    until(lambda: text in restarted.log())
+    assert text in refusal("migrate", "--url", postgres.url())
+    restarted.stop()
+    assert text in refusal("stats", "--config", str(restarted.folder / "token-cache.yaml"))
+
+
+def test_a_running_server_is_registered_and_leaves_nothing_behind(postgres, migrate, serve):
+    migrate()
+    server = serve(settings(postgres.url()))
+    rows = postgres.sql("SELECT schema_version, key_numbers, length(id) FROM server")
+    assert rows == [("1", "1*", "16")]
+    assert server.stop() == 0
+    assert postgres.sql("SELECT name FROM server") == []
+    # Numbers of seals that were not used are not lost.
+    assert postgres.sql("SELECT seals FROM seal") == [("0",)]
+
+
+def test_migrate_says_what_is_wrong_with_its_arguments(tmp_path, postgres, pass_file):
+    message = refusal("migrate", "--data-directory", str(tmp_path))
+    assert "this store needs no migration" in message and "store.url" in message
+    message = refusal("migrate", "--url", "postgresql://owner:s3cret@db/tokens")
+    assert "the URL of --url has a password in it" in message and "s3cret" not in message
+    message = refusal("migrate", "--url", postgres.url(), "--server-role", "nobody at all")
+    assert "there is no role nobody at all" in message
+
+
+def test_the_contraction_waits_for_servers_of_an_earlier_version(postgres, migrate):
+    migrate()
+    # A server of an earlier version than there ever was, which has just been seen.
+    postgres.sql(
+        "INSERT INTO server SELECT 'old', 'db-old', '0.0', 0, '1', 0, extract(epoch FROM clock_timestamp())::bigint")
+    assert migrate().splitlines() == [
+        "the tables have schema 1, as this version needs", "running servers of an earlier version: db-old (0.0, schema 0)"]
+    assert postgres.sql("DELETE FROM server") == []
+    assert migrate("--contract") == "the tables have schema 1, as this version needs\n"
+
+
+def test_writes_fail_while_no_seals_are_granted_and_go_on_afterwards(postgres, migrate, serve):
+    migrate()
+    server = serve(settings(postgres.url()))
+    assert served(server)
+    assert server.stop() == 0
+    limit = 1 << 32
+    postgres.sql(f"UPDATE seal SET seals = {limit}")
+    server = serve(settings(postgres.url()), data=server.data)
+    name = fresh_id()
+    assert exchange(server.address, post(name, "token")).body == WRITE_FAILED
+    assert f"key 1 has sealed {limit} times" in server.log()
+    done = run("keys", "add", "--config", str(server.folder / "token-cache.yaml"))
+    assert done.returncode == 0, done
+    assert exchange(server.address, post(name, "token")).body == STORED

@@ -41,6 +41,8 @@ extension PostgresTokenStore {
         remote.unacknowledged = counted.unacknowledged.load(ordering: .relaxed)
         remote.clockDifference = primary.map { Double($0.clockDifference) / 1e6 }
         remote.usesTLS = primary?.usesTLS
+        remote.isSweeper = counted.isSweeper.load(ordering: .relaxed)
+        remote.missingKeys = counted.missingKeys.load(ordering: .relaxed)
         return remote
     }
 }

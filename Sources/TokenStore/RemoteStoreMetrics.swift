@@ -78,6 +78,10 @@ package struct RemoteStoreMetrics: Sendable {
     /// Whether connections to the primary use TLS; nil before the first one.
     package var usesTLS: Bool?
     package var durability: StoreDurability
+    /// Whether this server is the one that deletes what has expired, for all.
+    package var isSweeper = false
+    /// Keys with which tokens in the database are sealed, and which this server lacks.
+    package var missingKeys = 0
 
     package init(durability: StoreDurability, readTime: Histogram.Reading, proofTime: Histogram.Reading) {
         self.durability = durability

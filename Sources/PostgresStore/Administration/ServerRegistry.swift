@@ -197,6 +197,8 @@ final class ServerRegistry: Sendable {
             return
         }
         if store.keyRing != (try? ring.identity()) { sayOnce(.fault, Self.changedRing) }
+        let missingKeys = reading.seals.keys.count { ring.numberedKey($0) == nil }
+        state.metrics.missingKeys.store(missingKeys, ordering: .relaxed)
         for (number, seals) in reading.seals {
             state.sealing.seals.count(of: number).raise(to: seals)
             if ring.numberedKey(number) == nil { sayOnce(.warning, missing(number)) }

@@ -52,10 +52,13 @@ final class Sweeper: Sendable {
         NamedThread.start("sweeper") { [self] in
             var work = Work(lease: Lease(Self.leaseName, holder: holder, patience: times.patience))
             while !isStopped.load(ordering: .acquiring) {
-                wait(run(&work))
+                let pause = run(&work)
+                state.metrics.isSweeper.store(work.isHolder, ordering: .relaxed)
+                wait(pause)
             }
             if work.isHolder { try? work.lease.release(sessions, within: .seconds(1)) }
             state.metrics.isExpiryHeld.store(false, ordering: .relaxed)
+            state.metrics.isSweeper.store(false, ordering: .relaxed)
             finished.signal()
         }
     }

@@ -10,6 +10,10 @@ final class PostgresMetrics: Sendable {
     let expired = Atomic<UInt64>(0)
     /// Whether this server would delete what has expired, and does not, as its clock has jumped.
     let isExpiryHeld = Atomic<Bool>(false)
+    /// Whether this server is the one that deletes what has expired.
+    let isSweeper = Atomic<Bool>(false)
+    /// Keys that the store names and this server lacks.
+    let missingKeys = Atomic<Int>(0)
     /// Requests that were refused because too many waited, or too many bytes.
     let refusedByCount = Atomic<UInt64>(0)
     let refusedByBytes = Atomic<UInt64>(0)

@@ -5,9 +5,11 @@ internal import TokenStore
 /// Makes and changes the tables in the database that a URL names.
 struct PostgresMigrator: SchemaMigrator {
     private let postgres: PostgresOptions
+    /// Which indexes are needed.
+    private let retention: Retention
 
-    init(_ postgres: PostgresOptions) {
-        self.postgres = postgres
+    init(_ postgres: PostgresOptions, _ retention: Retention) {
+        (self.postgres, self.retention) = (postgres, retention)
     }
 
     /// How long the primary is looked for.
@@ -50,6 +52,7 @@ struct PostgresMigrator: SchemaMigrator {
             if case .newer = fault { throw fault }
         }
         try migrator.expand()
+        try migrator.makeIndexes(for: retention)
         if contracts { try migrator.contract() }
         var grantedTo: String?
         if let serverRole, try migrator.grant(to: serverRole) { grantedTo = serverRole }

@@ -31,7 +31,7 @@ package struct PostgresStoreProvider: StoreProvider {
 
     package var inspector: (any StoreInspector)? { DatabaseInspector(postgres) }
 
-    package var migrator: (any SchemaMigrator)? { PostgresMigrator(postgres) }
+    package var migrator: (any SchemaMigrator)? { PostgresMigrator(postgres, options.retention) }
 
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void

@@ -157,6 +157,16 @@ def test_a_running_server_is_registered_and_leaves_nothing_behind(postgres, migr
     assert postgres.sql("SELECT seals FROM seal") == [("0",)]
 
 
+def test_migrate_makes_the_indexes_that_the_retention_needs(postgres, migrate, tmp_path):
+    def indexes():
+        return postgres.sql("SELECT indexname FROM pg_indexes WHERE indexname IN ('token_by_writing', 'token_by_expiration')")
+
+    migrate()
+    assert indexes() == []
+    migrate("--config", write(tmp_path, {**settings(postgres.url()), "retention": {"after_written": "30d"}}))
+    assert indexes() == [("token_by_writing",)]
+
+
 def test_migrate_says_what_is_wrong_with_its_arguments(tmp_path, postgres, pass_file):
     message = refusal("migrate", "--data-directory", str(tmp_path))
     assert "this store needs no migration" in message and "store.url" in message

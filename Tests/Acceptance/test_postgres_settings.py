@@ -211,6 +211,7 @@ def test_the_password_comes_from_where_it_is_not_shown(postgres_binary, postgres
         "passfile": {},
     }[source]
     url = postgres.url(passfile=str(file)) if source == "passfile" else postgres.url()
+    assert run("migrate", "--url", postgres.url(passfile=str(file)), program=postgres_binary).returncode == 0
     before = sessions(postgres)
     server = serve({"store": {"url": url}, "log_level": "trace"}, program=postgres_binary, environment=given)
     until(lambda: sessions(postgres) > before)
@@ -220,19 +221,27 @@ def test_the_password_comes_from_where_it_is_not_shown(postgres_binary, postgres
 
 def test_a_credential_is_read_again_for_each_connection(postgres_binary, postgres, serve, tmp_path):
     file = tmp_path / "token-cache.postgresql-password"
-    file.write_text(SECRET)
-    before = sessions(postgres)
+    passwords = postgres.pass_file(tmp_path / "passwords")
+    assert run("migrate", "--url", postgres.url(passfile=passwords), program=postgres_binary).returncode == 0
+    file.write_text(postgres.password)
     server = serve(
         {"store": {"url": postgres.url()}}, program=postgres_binary, environment={"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    former = postgres.password
+    postgres.server.create_role(postgres.user, SECRET)
+    until(lambda: postgres.server.terminate(f"usename = '{postgres.user}'") == 0)
     until(lambda: "password authentication failed" in server.log())
-    assert sessions(postgres) == before
-    file.write_text(postgres.password)
+    before = sessions(postgres)
+    file.write_text(SECRET)
     until(lambda: sessions(postgres) > before)
-    assert SECRET not in server.log() and postgres.password not in server.log()
+    assert SECRET not in server.log() and former not in server.log()
 
 
-def test_a_start_warns_of_connections_that_others_can_read(postgres_binary, serve):
-    server = serve({"store": {"url": "postgresql://db.invalid/tokens"}}, program=postgres_binary)
+def test_a_start_warns_of_connections_that_others_can_read(postgres_binary, postgres, serve, tmp_path):
+    url = postgres.url(passfile=postgres.pass_file(tmp_path / "passwords"))
+    assert run("migrate", "--url", url, program=postgres_binary).returncode == 0
+    place = f"{postgres.server.address}:{postgres.server.port}"
+    url = url.replace(place, f"{place},db.invalid:5432")
+    server = serve({"store": {"url": url, "durability": "local"}}, program=postgres_binary)
     until(lambda: "connections to the database on db.invalid have sslmode prefer" in server.log())
     # Without a database, as with SQLite: what is on by default, and has no effect.
     assert "store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm" in server.log()

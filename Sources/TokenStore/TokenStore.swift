@@ -28,7 +28,7 @@ package protocol TokenStore: Sendable {
 
     /// Whether every change to the tokens passes through this process, so that an observer learns of each.
     ///
-    /// Without that, answers to clients are not cached.
+    /// Without that, neither answers to clients nor sessions are kept in memory.
     var seesAllWrites: Bool { get }
 
     /// Reports every change to an observer from now on.

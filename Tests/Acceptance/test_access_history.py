@@ -4,6 +4,7 @@ A read gives at least what was acknowledged before it began, at most what had be
 session whose end was acknowledged.
 """
 import concurrent.futures
+import contextlib
 import json
 import random
 import threading
@@ -43,19 +44,26 @@ class User:
 
 
 class History:
-    """The requests of writers and readers of some users."""
+    """The requests of writers and readers of some users, each to any of the servers, which share a store."""
 
-    def __init__(self, server, api, users, rounds):
-        self.server, self.api, self.rounds = server, api, rounds
+    def __init__(self, servers, key, users, rounds):
+        self.servers, self.key, self.rounds = servers, key, rounds
         self.users = [User(f"user-{number}") for number in range(users)]
         self.over = threading.Event()
         self.reads = self.refused = 0
 
+    @contextlib.contextmanager
+    def connections(self):
+        """Four connections to each server, which shares them out among its loops."""
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(Connection(server.address)) for server in self.servers for _ in range(4)]
+
     def write(self, user, seed):
         """Stores, revokes, logs out and erases; the only one who does that for this user."""
-        generator, api = random.Random(seed), API(self.server, self.api.key)
-        with Connection(self.server.address) as connection:
+        generator = random.Random(seed)
+        with self.connections() as connections:
             for _ in range(self.rounds):
+                api, connection = API(generator.choice(self.servers), self.key), generator.choice(connections)
                 if len(user.devices) < 3:
                     device = Device(api.make_session(user.name))
                     with user.lock:
@@ -98,14 +106,24 @@ class History:
     def read(self, seed):
         """Reads with sessions and with the API key until the writers are done."""
         generator = random.Random(seed)
-        # The server shares connections out among its loops.
-        connections = [Connection(self.server.address) for _ in range(4)]
-        try:
+        with self.connections() as connections:
             while not self.over.is_set():
                 self.read_once(generator.choice(self.users), generator, generator.choice(connections))
-        finally:
-            for connection in connections:
-                connection.close()
+
+    def run(self):
+        """Lets all writers write to their end while others read."""
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            readers = [pool.submit(self.read, seed) for seed in range(4)]
+            writers = [pool.submit(self.write, user, seed) for seed, user in enumerate(self.users)]
+            try:
+                for writer in concurrent.futures.as_completed(writers):
+                    writer.result()
+            finally:
+                self.over.set()
+            for reader in readers:
+                reader.result()
+        assert self.reads > 100
+        assert all(user.begun > 10 for user in self.users)
 
     def read_once(self, user, generator, connection):
         with user.lock:
@@ -113,7 +131,7 @@ class History:
             device = generator.choice(user.devices) if user.devices and generator.random() < 0.8 else None
             had_ended = device is not None and device.has_ended
         if device is None:
-            data = api_request(self.api.key, "GET", f"/v1/users/{user.name}/token")
+            data = api_request(self.key, "GET", f"/v1/users/{user.name}/token")
         else:
             data = fetch(bearer(device.session))
         response = connection.exchange(data)
@@ -136,16 +154,4 @@ def test_nothing_is_answered_after_an_acknowledged_revocation_or_erasure(serve, 
     access, key = session_settings(tmp_path / "keys")
     # A disk that is slow for a while is no failure here.
     server = serve({**access, **settings, "loops": 2, "store": {"queue": {"max_wait": "120s"}}})
-    history = History(server, API(server, key), users=4, rounds=600 if is_long else 80)
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        readers = [pool.submit(history.read, seed) for seed in range(4)]
-        writers = [pool.submit(history.write, user, seed) for seed, user in enumerate(history.users)]
-        try:
-            for writer in concurrent.futures.as_completed(writers):
-                writer.result()
-        finally:
-            history.over.set()
-        for reader in readers:
-            reader.result()
-    assert history.reads > 100
-    assert all(user.begun > 10 for user in history.users)
+    History([server], key, users=4, rounds=600 if is_long else 80).run()

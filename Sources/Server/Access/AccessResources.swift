@@ -21,11 +21,12 @@ package final class AccessResources: Sendable {
 
     /// - Parameters:
     ///   - settings: Those of the start.
+    ///   - keepsSessions: Whether the store reports the end of every session; otherwise each request asks the store.
     ///   - audit: Nil without `audit.file`.
-    init(_ settings: Settings, audit: AuditLog? = nil) throws(StartError) {
+    init(_ settings: Settings, keepsSessions: Bool = true, audit: AuditLog? = nil) throws(StartError) {
         self.audit = audit
         // A session takes a tenth of what an answer takes.
-        sessions = SessionCache(limit: settings.cacheLimit / 4)
+        sessions = SessionCache(limit: keepsSessions ? settings.cacheLimit / 4 : 0)
         failures = FailureLimiter(settings.access.failureRate)
         do throws(APIKeyFileError) {
             let path = settings.access.apiKeysFile

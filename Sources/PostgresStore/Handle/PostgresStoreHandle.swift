@@ -200,7 +200,6 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         state.noteSuccess(isWrite: group.isWrite)
         // In the order in which they were asked for.
         for operation in group.operations.sorted(by: { $0.number < $1.number }) where !operation.isOver {
-            operation.mayHaveLanded = false
             switch operation.finish() {
             case .done: finish(operation) {}
             case .goesOn: operation.deadline > .now ? gather(operation) : giveUp(operation)

@@ -7,7 +7,8 @@ internal import TokenStore
 ///
 /// If the statement has found no row that it may change, another one asks why: the condition does not hold, or a later version is
 /// there, as servers have different clocks. In the second case the write is repeated with a still later version, unless an
-/// earlier attempt may have been carried out: then nobody can tell whether it was, and what it wrote was replaced since.
+/// earlier attempt may have been carried out: then nobody can tell whether it was, and what it wrote was replaced since. Nor is a
+/// write repeated that has waited long: its client may have stored something else since, through another server.
 final class WriteOperation: Operation {
     /// What is written.
     enum Change {
@@ -20,10 +21,14 @@ final class WriteOperation: Operation {
     /// The key of the row of a session that must be there.
     private let session: [UInt8]?
     private var version: TokenVersion
+    private let begunAt = MonotonicTime.now
     /// Whether the next statement is the one that asks why nothing was changed.
     private var isExamining = false
     private var changedCount = 0
     private var found = Examination()
+
+    /// How long after its beginning a write may take a later version than that of its beginning.
+    private static let patience = Nanoseconds(.seconds(1))
 
     /// What is there instead of what the write was made for.
     private struct Examination {
@@ -148,6 +153,12 @@ final class WriteOperation: Operation {
             }
             if case .remove(_, let completion) = change, !found.isLive {
                 completion(.success(false))
+                return .done
+            }
+            // After this time, it was more likely written later than by a server whose clock is ahead.
+            guard (MonotonicTime.now - begunAt).count < Self.patience.count else {
+                let text = "it waited for the database, and meanwhile the token was stored by another request"
+                fail(.write(StoreFault(text, mayRetry: true)))
                 return .done
             }
             version = max(rows.state.versions.next(), TokenVersion(rawValue: seen.rawValue + 1))

@@ -84,8 +84,8 @@ final class PrimaryFinder: Sendable {
     /// What the thread knows.
     private struct Search {
         var orders: [Order] = []
-        /// Dials under way, and when the next one may begin, by host.
-        var dialing: [Int]
+        /// When the dials began that are under way, and when the next one may begin, by host.
+        var dialing: [[MonotonicTime]]
         var notBefore: [MonotonicTime]
         /// Why each host was not used at the last attempt; nil before it.
         var refusals: [Dial.Refusal?]
@@ -111,11 +111,13 @@ final class PrimaryFinder: Sendable {
     /// How long the last primary is asked alone.
     private static let headStart = Nanoseconds(.milliseconds(300))
     private static let dialsAtOnce = 8
+    /// How long a dial is the only one before another one is made beside it.
+    private static let patience = Nanoseconds(.seconds(1))
 
     private func run() {
         let count = target.hosts.count
         var search = Search(
-            dialing: Array(repeating: 0, count: count),
+            dialing: Array(repeating: [], count: count),
             notBefore: Array(repeating: MonotonicTime(nanoseconds: 0), count: count),
             refusals: Array(repeating: nil, count: count), notPrimaryAt: Array(repeating: nil, count: count))
         while true {
@@ -152,7 +154,7 @@ final class PrimaryFinder: Sendable {
     private func take(
         _ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, since: MonotonicTime, _ search: inout Search
     ) {
-        search.dialing[host] -= 1
+        search.dialing[host].firstIndex(of: since).map { _ = search.dialing[host].remove(at: $0) }
         state.metrics.pendingConnections.subtract(1, ordering: .relaxed)
         switch result {
         case .success(let ready):
@@ -194,8 +196,11 @@ final class PrimaryFinder: Sendable {
             guard isLikely || search.primary == nil || search.othersFrom <= now else { continue }
             // Of a host that is not known to be the primary, one connection is enough to find out.
             let most = isLikely ? min(search.orders.count, Self.dialsAtOnce) : 1
-            while search.dialing[host] < most {
-                search.dialing[host] += 1
+            // One whose packets were lost holds up no other for long.
+            var young = search.dialing[host].count { (now - $0).count < Self.patience.count }
+            while young < most, search.dialing[host].count < 2 * Self.dialsAtOnce {
+                young += 1
+                search.dialing[host].append(now)
                 state.metrics.pendingConnections.add(1, ordering: .relaxed)
                 let evidence = search.noOtherPrimary(than: host)
                 // Its commits do not return, but it is the only primary that there can be: tokens can be read.

@@ -24,7 +24,10 @@ extension PostgresStoreHandle {
             // Reads count although no standby acknowledges a commit.
             slots[index].pipeline?.proof.note(since)
             releaseHeld()
-        case .nothing: slots[index].isOrdered = false
+        case .nothing:
+            slots[index].isOrdered = false
+            // The connection may have been lost since it was ordered because it did not answer.
+            if slots[index].pipeline == nil { order(index, because: .missing) }
         }
         setTimer()
     }
@@ -56,16 +59,20 @@ extension PostgresStoreHandle {
         flush()
     }
 
-    /// Whether the connection's oldest request has waited for half of the time that it has.
+    /// Whether the connection's oldest request has waited for half of the time that it has, or a read for a second: a write may
+    /// wait for another transaction.
     private func isHopeless(_ pipeline: Pipeline) -> Bool {
         guard let since = pipeline.waitingSince else { return false }
-        return (MonotonicTime.now - since).count > Nanoseconds(options.timeout).count / 2
+        let half = Nanoseconds(options.timeout).count / 2
+        let isReading = !pipeline.groups.contains { $0.isWrite || $0.isFence }
+        return (MonotonicTime.now - since).count > (isReading ? min(half, Self.patienceWithReads.count) : half)
     }
 
     // MARK: - Time
 
     /// After this time without an answer, another primary is looked for.
     private static let patience = Nanoseconds(.milliseconds(500))
+    private static let patienceWithReads = Nanoseconds(.seconds(1))
 
     func setTimer(soon: Bool = false) {
         let isSoon = soon || !delayed.isEmpty || slots.contains { !$0.held.isEmpty }

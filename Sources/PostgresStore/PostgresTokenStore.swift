@@ -34,7 +34,7 @@ package final class PostgresTokenStore: TokenStore {
         finder = PrimaryFinder(target, state) { index, proves in
             Dial(
                 target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
-                proves: proves, warn: warn
+                proves: proves, proofs: state.proofs, warn: warn
             ) { facts in
                 state.hosts.note(index, name: facts.address, facts.description, isWritable: facts.isWritable)
             }

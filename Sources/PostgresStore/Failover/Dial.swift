@@ -1,4 +1,5 @@
 #if PostgreSQL
+internal import Glibc
 internal import System
 internal import TokenStore
 
@@ -10,6 +11,7 @@ struct Dial: Sendable {
     let durability: StoreDurability
     /// Whether a commit has to prove that the host is the primary, unless the engine makes sure of that.
     let proves: Bool
+    let proofs: Proofs
     /// Told of settings of the server that may lose writes, although it is used.
     let warn: @Sendable (String) -> Void
     /// Told of what the host is, whether or not it is used.
@@ -68,8 +70,9 @@ struct Dial: Sendable {
         learn(facts)
         guard facts.isWritable else { throw .statement(.readOnly, "the server takes no writes") }
         try check(facts)
+        if needsProof(facts) { try awaitUse(session, facts, until: deadline) }
         try saying("has not prepared the statements") { () throws(PostgresError) in
-            try prepare(session, facts, until: deadline)
+            try prepare(session, facts, until: .now + Nanoseconds(timeout))
         }
         let provenAt = MonotonicTime.now
         if proves, needsProof(facts), try !prove(session) { return nil }
@@ -104,6 +107,37 @@ struct Dial: Sendable {
         let rules = DurabilityRules(facts, durability)
         if !rules.refusals.isEmpty { throw .unexpected(rules.refusals.joined(separator: "; ")) }
         for warning in rules.warnings { warn(warning) }
+    }
+
+    /// Waits until what a server that was the primary before still gives does not count any more; see Fence.
+    private func awaitUse(
+        _ session: BlockingSession, _ facts: HostFacts, until deadline: MonotonicTime
+    ) throws(PostgresError) {
+        let proof = proofs.proof(of: ServerIdentity(facts))
+        guard proof.usableFrom > .now else { return }
+        if try hasLongBeenPrimary(session, facts, until: deadline) { return proof.allowUse() }
+        while case let left = proof.usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
+    }
+
+    /// Whether the server has certainly been the primary for some seconds: each promotion is followed by a checkpoint.
+    private func hasLongBeenPrimary(
+        _ session: BlockingSession, _ facts: HostFacts, until deadline: MonotonicTime
+    ) throws(PostgresError) -> Bool {
+        guard let timeline = facts.timeline else { return false }
+        var parameters = Parameters()
+        parameters.append(timeline)
+        do throws(PostgresError) {
+            return try session.run(
+                """
+                SELECT timeline_id = $1::bigint AND checkpoint_time < clock_timestamp() - interval '5 seconds'
+                FROM pg_control_checkpoint()
+                """, parameters, until: deadline
+            ) { (result) throws(PostgresError) in result.rowCount == 1 && result.integer(0, 0) != 0 }
+        } catch {
+            // The role may not ask for it.
+            if error.endsConnection { throw error }
+            return false
+        }
     }
 
     /// Prepares all statements in one round trip.

@@ -30,8 +30,8 @@ final class Pipeline {
 
         var isWrite: Bool { operations.contains(where: \.isWrite) }
 
-        /// Whether it is a fence that was acknowledged.
-        var hasProven: Bool { isFence && failure == nil && warning == nil }
+        /// Whether its commit was acknowledged by standbys.
+        var hasProven: Bool { (isFence || hasWritten) && failure == nil && warning == nil }
 
         var kind: PostgresMetrics.GroupKind { isFence ? .proof : isWrite ? .write : .read }
     }
@@ -121,10 +121,7 @@ final class Pipeline {
     ///   - answeredAt: When its answer came.
     func isProven(_ group: borrowing Group, answeredAt: MonotonicTime) -> Bool {
         if !ready.needsProof || group.hasWritten { return true }
-        let provenAt = proof.provenAt
-        if provenAt >= answeredAt { return true }
-        let (lateness, age) = (answeredAt - group.sentAt, group.sentAt - provenAt)
-        return lateness.count <= Fence.lateness.count && age.count <= Fence.validity.count
+        return (answeredAt - proof.provenAt).count <= Fence.validity.count
     }
 }
 #endif

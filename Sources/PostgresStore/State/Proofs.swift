@@ -13,7 +13,7 @@ final class Proofs: Sendable {
             if let proof = proofs[server] { return proof }
             // Each promotion makes one; connections keep theirs.
             if proofs.count > 64 { proofs = [:] }
-            let proof = Proof()
+            let proof = Proof(seenAt: .now)
             proofs[server] = proof
             return proof
         }
@@ -27,6 +27,20 @@ final class Proofs: Sendable {
 final class Proof: Sendable {
     private let proven = Atomic<UInt64>(0)
     private let asked = Atomic<UInt64>(0)
+    private let usable: Atomic<UInt64>
+
+    /// - Parameter seenAt: When this process has learned that the server is a primary; not before it has become one.
+    init(seenAt: MonotonicTime) {
+        usable = Atomic((seenAt + Fence.validity).nanoseconds)
+    }
+
+    /// When no other server that was the primary before can give anything that counts any more.
+    var usableFrom: MonotonicTime { MonotonicTime(nanoseconds: usable.load(ordering: .acquiring)) }
+
+    /// The server has been the primary for long.
+    func allowUse() {
+        usable.store(0, ordering: .releasing)
+    }
 
     /// When what has proven it began.
     var provenAt: MonotonicTime { MonotonicTime(nanoseconds: proven.load(ordering: .acquiring)) }
@@ -39,7 +53,7 @@ final class Proof: Sendable {
     func takesRenewal(at now: MonotonicTime) -> Bool {
         guard (now - provenAt).count > Fence.renewal.count else { return false }
         let before = asked.load(ordering: .relaxed)
-        guard (now - MonotonicTime(nanoseconds: before)).count > Fence.lateness.count else { return false }
+        guard (now - MonotonicTime(nanoseconds: before)).count > Fence.pause.count else { return false }
         return asked.compareExchange(expected: before, desired: now.nanoseconds, ordering: .relaxed).exchanged
     }
 }

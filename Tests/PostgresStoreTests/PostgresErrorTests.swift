@@ -45,6 +45,11 @@ struct PostgresErrorTests {
         #expect(!"\(error)".isEmpty)
     }
 
+    @Test func `a certificate that is refused is explained`() {
+        let message = "connection to server at \"db1\" (10.0.0.1), port 5432 failed: SSL error: certificate verify failed\n"
+        #expect("\(PostgresError(refusal: message))".contains("verify failed; the server's certificate has expired, or"))
+    }
+
     @Test func `a role that does not exist is refused with its code`() throws {
         let database = try TestDatabase()
         let error = #expect(throws: PostgresError.self) { _ = try database.cluster.session(to: "no_such_database") }

@@ -160,7 +160,32 @@ internal import CPostgres
     var isLost: Bool { unsafe PQstatus(handle) == CONNECTION_BAD }
 
     /// Why the last call failed.
-    private var lost: PostgresError { .connection(Self.cleaned(message)) }
+    private var lost: PostgresError {
+        // Before libpq adds to it.
+        let message = message
+        return farewell() ?? .connection(Self.cleaned(message))
+    }
+
+    /// What the server has said when it ended the connection: libpq does not look at that by itself if it has failed to read or
+    /// write since. Answers that have not been taken are lost.
+    private func farewell() -> PostgresError? {
+        guard isLost else { return nil }
+        // To a statement that was under way.
+        var isOver = false
+        while !isBusy {
+            guard let result = nextResult() else {
+                // One is between two answers.
+                if isOver { break }
+                isOver = true
+                continue
+            }
+            isOver = false
+            if case .failed(let error) = result.kind, error.state?.endsSession == true { return error }
+        }
+        // While it was idle.
+        if unsafe PQexitPipelineMode(handle) == 1 || PQpipelineStatus(handle) == PQ_PIPELINE_OFF { _ = isBusy }
+        return notices.end
+    }
 
     /// Why no connection was made.
     private var refusal: PostgresError { PostgresError(refusal: message) }
@@ -235,15 +260,20 @@ internal import CPostgres
 /// Belongs to its connection, in whose calls it is told.
 private final class Notices {
     var warning: PostgresError?
+    var end: PostgresError?
 
     func note(_ result: OpaquePointer) {
         func field(_ code: Int32) -> String? {
             unsafe PQresultErrorField(result, code).map { unsafe String(cString: $0) }
         }
-        // In English whatever the server's language is.
-        guard field(CPOSTGRES_SEVERITY) == "WARNING" else { return }
-        warning = .statement(
+        let said = PostgresError.statement(
             SQLState(field(CPOSTGRES_SQLSTATE) ?? "01000"), field(CPOSTGRES_MESSAGE) ?? "a warning without a text")
+        // In English whatever the server's language is.
+        switch field(CPOSTGRES_SEVERITY) {
+        case "WARNING": warning = said
+        case "FATAL", "PANIC": end = said
+        default: break
+        }
     }
 }
 #endif

@@ -78,7 +78,14 @@ extension PostgresError {
                 lines.append(line)
             }
         }
-        let text = PostgresConnection.cleaned(lines.joined(separator: "\n"))
+        var text = PostgresConnection.cleaned(lines.joined(separator: "\n"))
+        // The library does not say more (fe-secure-openssl.c).
+        if text.contains("certificate verify failed") {
+            text += """
+                ; the server's certificate has expired, or is not of the authority in sslrootcert: openssl s_client \
+                -starttls postgres -connect HOST:PORT shows it
+                """
+        }
         self = code.map { .statement(SQLState($0), text) } ?? .connection(text)
     }
 }

@@ -18,6 +18,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let readOnly = SQLState("25006")
     static let tooManyConnections = SQLState("53300")
     static let diskFull = SQLState("53100")
+    static let canceled = SQLState("57014")
     static let adminShutdown = SQLState("57P01")
     static let crashShutdown = SQLState("57P02")
     static let cannotConnectNow = SQLState("57P03")
@@ -39,6 +40,9 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
 
     /// Whether the same statement may succeed when it is repeated on the same server.
     var isTransient: Bool { self == .serializationFailure || self == .deadlock }
+
+    /// Whether the server ends the session with it.
+    var endsSession: Bool { errorClass == "57" && self != .canceled || self == .idleInTransaction }
 
     /// Whether another connection is needed: the server ends, is starting, is no primary, or the connection is lost.
     var needsOtherConnection: Bool {

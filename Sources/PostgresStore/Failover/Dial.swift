@@ -52,7 +52,7 @@ struct Dial: Sendable {
         do throws(PostgresError) {
             found = try connect(until: .now + Nanoseconds(timeout))
         } catch {
-            throw error.state == .readOnly ? .standby : .failed(error)
+            throw error == Self.isStandby ? .standby : .failed(error)
         }
         guard let found else { throw .unproven }
         return found
@@ -68,7 +68,11 @@ struct Dial: Sendable {
             try HostFacts(of: session, until: deadline)
         }
         learn(facts)
-        guard facts.isWritable else { throw .statement(.readOnly, "the server takes no writes") }
+        if facts.isInRecovery { throw Self.isStandby }
+        if facts.isReadOnly {
+            let text = "it takes no writes, as default_transaction_read_only is on there or for the role of this server"
+            throw .statement(.readOnly, text)
+        }
         try check(facts)
         if needsProof(facts) { try awaitUse(session, facts, until: deadline) }
         try saying("has not prepared the statements") { () throws(PostgresError) in
@@ -81,6 +85,8 @@ struct Dial: Sendable {
             needsProof: needsProof(facts), provenAt: provenAt, canCommit: proves,
             sharesCommits: facts.engine.sharesCommits)
     }
+
+    private static let isStandby = PostgresError.statement(.readOnly, "it is a standby")
 
     /// Says what a host has not done when the time is over.
     private func saying<Value>(

@@ -310,7 +310,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     func giveUp(_ operation: Operation) {
         guard !operation.isOver else { return }
-        let fault = StoreFault(unansweredBy: state.hosts.primary?.name, within: options.timeout, operation.isWrite)
+        let fault =
+            state.missingPrimary.map { StoreFault("PostgreSQL has no primary: \($0)", mayRetry: true) }
+            ?? StoreFault(unansweredBy: state.hosts.primary?.name, within: options.timeout, operation.isWrite)
         state.noteFailure(fault, isWrite: operation.isWrite, after: options.timeout)
         finish(operation) { operation.timeOut(after: options.timeout) }
     }

@@ -73,6 +73,9 @@ final class PostgresState: Sendable {
         note { $0.noteLost(host, error, isExpected: isExpected, at: $1) }
     }
 
+    /// Why no primary is found; nil while there is one or none is looked for.
+    var missingPrimary: String? { health.withLock(\.reasons) }
+
     /// All hosts were asked, and none is a primary.
     ///
     /// - Parameter reasons: For each host, as text.

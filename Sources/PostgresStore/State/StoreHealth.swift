@@ -131,12 +131,15 @@ struct StoreHealth: Sendable {
         return [.own(StoreNotice(.warning, text))]
     }
 
+    /// Why no primary is found; nil while there is one or none is looked for.
+    var reasons: String? { outage?.reasons }
+
     /// All hosts were asked, and none is a primary.
     ///
     /// - Parameter reasons: For each host, as text.
     mutating func noteNotFound(_ reasons: String, at now: MonotonicTime) -> [StoreEvent] {
-        guard outage?.withoutSince != nil, let since = outage?.since else { return [] }
         outage?.reasons = reasons
+        guard outage?.withoutSince != nil, let since = outage?.since else { return [] }
         if let told = outage?.told {
             guard told.reasons != reasons, (now - told.at).count >= Self.quiet.count else { return [] }
         } else if wasConnected, (now - since).count < Self.grace.count {

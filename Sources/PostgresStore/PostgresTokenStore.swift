@@ -27,14 +27,14 @@ package final class PostgresTokenStore: TokenStore {
         _ registry: ServerRegistry
     ) {
         (self.options, self.state, self.sessions, self.registry) = (options, state, sessions, registry)
-        let warnings = OnceEach()
+        let (warnings, poolers) = (OnceEach(), UsablePoolers())
         let warn: @Sendable (String) -> Void = { text in
             if warnings.isNew(text) { state.report(.own(StoreNotice(.warning, text))) }
         }
         finder = PrimaryFinder(target, state) { index, proves in
             Dial(
                 target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
-                proves: proves, proofs: state.proofs, warn: warn
+                proves: proves, proofs: state.proofs, poolers: poolers, warn: warn
             ) { facts in
                 state.hosts.note(index, name: facts.address, facts.description, isWritable: facts.isWritable)
             }

@@ -166,8 +166,9 @@ internal import CPostgres
         return farewell() ?? .connection(Self.cleaned(message))
     }
 
-    /// What the server has said when it ended the connection: libpq does not look at that by itself if it has failed to read or
-    /// write since. Answers that have not been taken are lost.
+    /// What the server has said when it ended the connection.
+    ///
+    /// libpq does not look at that by itself if it has failed to read or write since. Answers that have not been taken are lost.
     private func farewell() -> PostgresError? {
         guard isLost else { return nil }
         // To a statement that was under way.

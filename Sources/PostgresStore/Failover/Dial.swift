@@ -12,6 +12,7 @@ struct Dial: Sendable {
     /// Whether a commit has to prove that the host is the primary, unless the engine makes sure of that.
     let proves: Bool
     let proofs: Proofs
+    let poolers: UsablePoolers
     /// Told of settings of the server that may lose writes, although it is used.
     let warn: @Sendable (String) -> Void
     /// Told of what the host is, whether or not it is used.
@@ -74,6 +75,7 @@ struct Dial: Sendable {
             throw .statement(.readOnly, text)
         }
         try check(facts)
+        if facts.isPooled { try checkPooler() }
         if needsProof(facts) { try awaitUse(session, facts, until: deadline) }
         try saying("has not prepared the statements") { () throws(PostgresError) in
             try prepare(session, facts, until: .now + Nanoseconds(timeout))
@@ -113,6 +115,22 @@ struct Dial: Sendable {
         let rules = DurabilityRules(facts, durability)
         if !rules.refusals.isEmpty { throw .unexpected(rules.refusals.joined(separator: "; ")) }
         for warning in rules.warnings { warn(warning) }
+    }
+
+    /// Refuses a pooler that would lose statements now and then.
+    private func checkPooler() throws(PostgresError) {
+        let name = host.description
+        guard !poolers.contains(name) else { return }
+        let parameters = target.parameters(for: host, unanswered: max(1, Int(timeout.components.seconds)))
+        let outcome = try Pooler.probe(within: timeout) { () throws(PostgresError) in
+            try BlockingSession(connectingWith: parameters, until: .now + Nanoseconds(timeout))
+        }
+        switch outcome {
+        case .withoutPreparedStatements:
+            throw .statement(.missingStatement, "a statement that was prepared is missing in the next transaction")
+        case .usable: poolers.insert(name)
+        case .none, .unknown: break
+        }
     }
 
     /// Waits until what a server that was the primary before still gives does not count any more; see Fence.

@@ -35,17 +35,6 @@ struct HostInspection: Sendable {
         var bytesBehind: Int64?
     }
 
-    /// A program between us and the server.
-    enum Pooler: Hashable, Sendable {
-        case none
-        /// Prepared statements work behind it.
-        case usable
-        /// It shares connections among clients, and does not know of their prepared statements.
-        case withoutPreparedStatements
-        /// There was no second connection to find that out with.
-        case unknown
-    }
-
     /// Whether it takes writes.
     var isPrimary: Bool { if case .success(let answer) = outcome { answer.facts.isWritable } else { false } }
 }
@@ -94,7 +83,7 @@ private struct Questions {
             """, until: deadline
         ) { (result) throws(PostgresError) in (result.text(0, 0), result.integer(0, 1) != 0) }
         var answer = HostInspection.Answer(facts: facts, role: role, isSuperuser: isSuperuser)
-        if facts.isPooled { answer.pooler = try pooler() }
+        if facts.isPooled { answer.pooler = try Pooler.probe(within: limit, connect) }
         if facts.engine.hasSynchronousStandbys, facts.timeline != nil || facts.isInRecovery {
             try askOfLog(session, &answer)
         }
@@ -136,50 +125,6 @@ private struct Questions {
         guard case .success = tables else { return }
         answer.servers = try RegisteredServer.all(from: session, until: deadline)
         answer.seals = try SealRows(session, until: deadline).all()
-    }
-
-    /// Finds out whether prepared statements work behind a pooler.
-    ///
-    /// One that shares connections has a statement prepared on a server's connection that it then gives to a transaction of
-    /// somebody else, here of ourselves.
-    private func pooler() throws(PostgresError) -> HostInspection.Pooler {
-        let (first, second) = (try connect(), try connect())
-        try prepare(first)
-        do throws(PostgresError) {
-            try second.run("BEGIN", until: deadline)
-        } catch {
-            return .unknown
-        }
-        defer { try? second.run("ROLLBACK", until: deadline) }
-        do throws(PostgresError) {
-            try first.connection.send(Self.probe, Parameters())
-            try finish(first)
-            return .usable
-        } catch {
-            if error.state == .missingStatement { return .withoutPreparedStatements }
-            guard case .timedOut = error else { throw error }
-            return .unknown
-        }
-    }
-
-    private static let probe = "token_cache_probe"
-
-    private func prepare(_ session: BlockingSession) throws(PostgresError) {
-        try session.connection.sendPrepare(Self.probe, "SELECT 1")
-        try finish(session)
-    }
-
-    /// Takes the answer to a statement.
-    private func finish(_ session: BlockingSession) throws(PostgresError) {
-        let deadline = deadline
-        try session.flush(until: deadline)
-        var failure: PostgresError?
-        while true {
-            try session.awaitResult(until: deadline)
-            guard let result = session.connection.nextResult() else { break }
-            if case .failed(let error) = result.kind { failure = failure ?? error }
-        }
-        if let failure { throw failure }
     }
 }
 #endif

@@ -14,7 +14,7 @@ enum Fence {
     static let name = "token_cache_fence"
     /// A message in the write-ahead log that nobody reads: a transaction that has written nothing would not wait for standbys.
     static let sql = "SELECT pg_logical_emit_message(true, 'token-cache', '')"
-    /// How long a proof counts. Each failover takes so much longer.
+    /// How long a proof counts, and how much longer each failover takes.
     static let validity = Nanoseconds(.milliseconds(750))
     /// When the next proof is asked for, so that reads need not wait for one.
     static let renewal = Nanoseconds(.milliseconds(300))

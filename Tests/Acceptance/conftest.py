@@ -8,6 +8,7 @@ import pytest
 
 from postgres_cluster import Database, Postgres
 from postgres_failover import ReplicatedPostgres
+from postgres_store import TablesForFolders
 from server_process import Server, binary
 from shared_servers import finish, shared_server
 from storage_shim import compile_library
@@ -88,6 +89,13 @@ def postgres(postgres_server):
     database = Database(postgres_server)
     yield database
     postgres_server.drop_database(database.name)
+
+
+@pytest.fixture(scope="module")
+def tables_for_folders(postgres_binary, postgres_server, tmp_path_factory):
+    """Has all servers that the tests of a module start keep their tokens in PostgreSQL; see `TablesForFolders`."""
+    with TablesForFolders(postgres_binary, tmp_path_factory.mktemp("tables"), postgres_server) as tables:
+        yield tables
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 SERVES = re.compile(
     r"token-cache \S+ serves on (?P<addresses>.*?)(, administration on (?P<administration>.*?))?, store .*")
@@ -67,6 +68,14 @@ class Server:
     Its settings are written to a settings file in JSON, which is also YAML.
     """
 
+    @staticmethod
+    def place(data):
+        """Where a server with this data folder keeps its tokens: further variables of its environment, and its program.
+
+        In the data folder, unless `TablesForFolders` replaces this function.
+        """
+        return SimpleNamespace(environment={}, program=binary())
+
     def __init__(self, folder, settings=None, *flags, environment=None, descriptors=None, file_size=None, umask=None,
                  output=None, data=None, program=None, prefix=()):
         self.folder = Path(folder)
@@ -77,6 +86,7 @@ class Server:
         configuration = self.folder / "token-cache.yaml"
         complete = {"listen": "127.0.0.1:0", "admin": {"listen": "off"}, "data_directory": str(self.data), "loops": 2, **(settings or {})}
         configuration.write_text(json.dumps(complete))
+        place = SimpleNamespace(environment={}, program=program) if program else self.place(self.data)
 
         def prepare():
             # Python ignores SIGPIPE, and the server would inherit that.
@@ -92,7 +102,8 @@ class Server:
 
         with open(self.log_file, "wb") as log, open(self.output_file, "wb") as own_output:
             self.process = subprocess.Popen(
-                [*prefix, program or binary(), "serve", "--config", str(configuration), *flags], env=clean_environment(environment),
+                [*prefix, place.program, "serve", "--config", str(configuration), *flags],
+                env=clean_environment({**place.environment, **(environment or {})}),
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output if output is not None else own_output,
                 stderr=log, preexec_fn=prepare, restore_signals=False,
             )

@@ -1,0 +1,180 @@
+"""Ids as registers, which many clients write and read through several servers that share a store.
+
+    with Load(servers) as load:
+        load.go_on()                      # every client has got further answers
+        ...                               # faults
+        load.check()                      # nothing that was acknowledged is missing
+    load.first_good(server, after=moment)
+
+Each id is written by one client alone, with growing numbers. A read gives at least the number that was acknowledged or read
+before it began, through whichever server, and at most the last one that was sent when it ended: no acknowledged write is
+missing, and no read goes back. A write that failed may have been stored, or be so yet, but never on top of a later one.
+"""
+import collections
+import itertools
+import json
+import random
+import threading
+import time
+
+from contract import NOT_FOUND, STORED, WRITE_FAILED
+from http_client import Connection, get, post
+from ledger import number_of, value_of
+from server_process import until
+
+LONGEST = 400
+SECONDS = 60
+
+
+class Register:
+    """An id, and which of its numbers an answer may give."""
+
+    def __init__(self, unique_id):
+        self.unique_id = unique_id
+        self.lock = threading.Lock()
+        # Acknowledged or read; sent.
+        self.certain = self.sent = 0
+        # The last answers, for reports: the moment, and what it was.
+        self.answers = collections.deque(maxlen=12)
+
+    def begin_write(self):
+        """The next number; only the client that owns the register calls this."""
+        with self.lock:
+            self.sent += 1
+            return self.sent
+
+    def end_write(self, number, server):
+        """The write was acknowledged."""
+        with self.lock:
+            self.certain = max(self.certain, number)
+            self.note(f"{number} was stored", server)
+
+    def note(self, answer, server):
+        self.answers.append(f"{time.monotonic():.3f}: {answer} by {server.folder.name}")
+
+    def begin_read(self):
+        """The least number that the read may give."""
+        with self.lock:
+            return self.certain
+
+    def end_read(self, body, least, server):
+        """Checks what was read."""
+        number = number_of(self.unique_id, json.loads(body)["token_info"], LONGEST)
+        with self.lock:
+            self.note(f"{number} was read, which must be {least} to {self.sent},", server)
+            assert least <= number <= self.sent, "; ".join([self.unique_id, *self.answers])
+            self.certain = max(self.certain, number)
+
+
+class Load:
+    """Clients that write and read without a pause, each through all servers in turn."""
+    numbers = itertools.count(1)
+
+    def __init__(self, servers, clients=64, registers_of_each=2):
+        self.servers, name = servers, next(self.numbers)
+        self.registers = [
+            [Register(f"load{name}-client{client}-{key}") for key in range(registers_of_each)] for client in range(clients)]
+        self.over = threading.Event()
+        self.mistakes = []
+        # The moments of good answers, by server: of writes and of reads.
+        self.writes = {server: [] for server in servers}
+        self.reads = {server: [] for server in servers}
+        self.failed_writes = self.failed_reads = 0
+        # The longest that a client has waited for an answer, in seconds.
+        self.longest_wait = 0.0
+        self.counts = [0] * clients
+        self.threads = [threading.Thread(target=self._run, args=(client,), daemon=True) for client in range(clients)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join(SECONDS)
+
+    def _run(self, client):
+        generator = random.Random(client)
+        connections = {}
+        try:
+            for server in itertools.islice(itertools.cycle(self.servers), client, None):
+                if self.over.is_set():
+                    break
+                if server not in connections:
+                    connections[server] = Connection(server.address, timeout=SECONDS)
+                before = time.monotonic()
+                if generator.random() < 0.5:
+                    response = self.write(connections[server], server, generator.choice(self.registers[client]))
+                else:
+                    owner = generator.choice(self.registers)
+                    response = self.read(connections[server], server, generator.choice(owner))
+                self.longest_wait = max(self.longest_wait, time.monotonic() - before)
+                if response.closes:
+                    connections.pop(server).close()
+                self.counts[client] += 1
+        except (AssertionError, OSError) as error:
+            self.mistakes.append(f"client {client}: {error!r}")
+        finally:
+            for connection in connections.values():
+                connection.close()
+
+    def write(self, connection, server, register):
+        number = register.begin_write()
+        response = connection.exchange(post(register.unique_id, value_of(register.unique_id, number, LONGEST)))
+        if response.body == STORED:
+            register.end_write(number, server)
+            self.writes[server].append(time.monotonic())
+        else:
+            assert response.body == WRITE_FAILED, response
+            register.note(f"{number} was perhaps not stored", server)
+            self.failed_writes += 1
+        return response
+
+    def read(self, connection, server, register):
+        least = register.begin_read()
+        response = connection.exchange(get(register.unique_id))
+        if response.body != NOT_FOUND:
+            register.end_read(response.body, least, server)
+            self.reads[server].append(time.monotonic())
+        elif least:
+            # Nothing tells a read that has failed from a token that is gone: `check` does.
+            self.failed_reads += 1
+        return response
+
+    def go_on(self, answers=3):
+        """Waits until each client has received further answers, or one has made a mistake."""
+        counts = list(self.counts)
+
+        def is_done():
+            self.raise_mistakes()
+            return all(now >= before + answers for now, before in zip(self.counts, counts))
+        until(is_done, SECONDS)
+
+    def raise_mistakes(self):
+        assert not self.mistakes, f"{len(self.mistakes)} mistakes, such as {self.mistakes[:3]}"
+
+    def check(self):
+        """Reads every register through each server, which must give what was acknowledged."""
+        for server in self.servers:
+            with Connection(server.address) as connection:
+                for register in itertools.chain(*self.registers):
+                    least = register.begin_read()
+                    if least:
+                        body = until(lambda: self._found(connection, register), SECONDS)
+                        register.end_read(body, least, server)
+        self.raise_mistakes()
+
+    @staticmethod
+    def _found(connection, register):
+        """A present answer; None if the read has failed."""
+        body = connection.exchange(get(register.unique_id)).body
+        return None if body == NOT_FOUND else body
+
+    def first_good(self, server, after, what="writes"):
+        """The moment of the first good answer of a server to a write, or to a read, after a moment."""
+        def found():
+            self.raise_mistakes()
+            return next((moment for moment in getattr(self, what)[server] if moment > after), None)
+        return until(found, SECONDS)

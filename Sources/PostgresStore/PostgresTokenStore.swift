@@ -58,7 +58,8 @@ package final class PostgresTokenStore: TokenStore {
 
     package var administrator: any StoreAdministrator {
         PostgresAdministrator(
-            sessions, state, keyRing: registry.keyRing.map { PostgresKeyRing(sessions, state, registry, $0) })
+            sessions, state, keyRing: registry.keyRing.map { PostgresKeyRing(sessions, state, registry, $0) },
+            processID: registry.id)
     }
 
     package var preloader: (any StorePreloader)? { nil }

@@ -29,7 +29,7 @@ struct TokenCache: AsyncParsableCommand {
                 name: "Store",
                 subcommands: [
                     Stats.self, Verify.self, Backup.self, Restore.self, Keys.self, Rekey.self, Seal.self, Unseal.self,
-                    Import.self, Export.self, Migrate.self,
+                    Import.self, Export.self, Copy.self, Migrate.self,
                 ]
             ),
         ]

@@ -13,6 +13,7 @@ struct MemoryAdministrator: StoreAdministrator {
     var keyRing: (any KeyRingAdministrator)? { nil }
     var verifier: (any StoreVerifier)? { nil }
     var users: (any UserAdministrator)? { nil }
+    var transfer: (any StoreTransfer)? { nil }
 
     func fetch(_ id: [UInt8]) -> [UInt8]? {
         if case .found(let info, _, _) = store.fetch(id) { info } else { nil }

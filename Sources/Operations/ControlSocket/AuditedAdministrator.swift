@@ -16,6 +16,7 @@ struct AuditedAdministrator: StoreAdministrator {
     var backups: (any StoreBackups)? { base.backups }
     var keyRing: (any KeyRingAdministrator)? { base.keyRing }
     var verifier: (any StoreVerifier)? { base.verifier }
+    var transfer: (any StoreTransfer)? { base.transfer }
     var users: (any UserAdministrator)? { base.users.map { AuditedUserAdministrator($0, trail) } }
 
     func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {

@@ -124,7 +124,9 @@ struct PostgresKeyRing: KeyRingAdministrator {
     private static let pageCount = 200
 
     func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {
-        let total = try await PostgresAdministrator(sessions, state, keyRing: self).statistics(exactly: false).tokens
+        let total = try await PostgresAdministrator(sessions, state, keyRing: self, processID: registry.id).statistics(
+            exactly: false
+        ).tokens
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
         var key: [UInt8]? = []

@@ -72,13 +72,6 @@ struct SessionRows {
         ) { (result) throws(PostgresError) in Int(result.integer(0, 0)) }
     }
 
-    /// The largest `number` of all sessions; nil if there are none.
-    func lastNumber() throws(PostgresError) -> Int64? {
-        try session.run("SELECT max(number) FROM session", until: deadline) { (result) throws(PostgresError) in
-            result.optionalInteger(0, 0)
-        }
-    }
-
     // MARK: - Changing, in a transaction of the caller's
 
     /// Adds sessions; those that are there stay as they are.
@@ -118,6 +111,16 @@ struct SessionRows {
             UPDATE session SET key_number = $2::bigint, user_value = $3::bytea
             WHERE key = $1::bytea AND key_number = $4::bigint
             """, parameters, until: deadline)
+    }
+
+    /// Notes that a session was used.
+    func noteUse(of key: [UInt8], at time: Int64) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(key)
+        parameters.append(time)
+        try session.run(
+            "UPDATE session SET used_at = $2::bigint WHERE key = $1::bytea AND used_at < $2::bigint", parameters,
+            until: deadline)
     }
 
     /// The keys of a user's sessions, except the newest ones.

@@ -114,6 +114,10 @@ struct TokenRows {
         case older
         /// That of an earlier write, unless it was written at a later time; a removed token is replaced in any case.
         case notNewer
+        /// That of an earlier write at the same time or before.
+        case earlier
+        /// That of an earlier write at an earlier time.
+        case muchEarlier
     }
 
     /// Stores rows; in a transaction of the caller's, so that it is all of them or none.
@@ -139,6 +143,8 @@ struct TokenRows {
             switch replacement {
             case .older: ""
             case .notNewer: "AND (token.value IS NULL OR token.written_at <= excluded.written_at)"
+            case .earlier: "AND token.written_at <= excluded.written_at"
+            case .muchEarlier: "AND token.written_at < excluded.written_at"
             }
         let sql = """
             INSERT INTO token (\(Self.columns))

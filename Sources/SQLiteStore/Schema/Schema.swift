@@ -182,8 +182,9 @@ enum Schema {
 
     /// A number that no version of a token has exceeded.
     static func versionLimit(of connection: SQLiteConnection) throws(SQLiteError) -> Int64 {
-        // A manipulated file may hold any number; this one leaves room for more.
-        min(max(0, Int64(try connection.integer("SELECT version_limit FROM store"))), .max / 2)
+        // A manipulated file may hold any number. This one leaves room for more, and is beyond the versions of stores on
+        // PostgreSQL, whose tokens may have been copied here.
+        min(max(0, Int64(try connection.integer("SELECT version_limit FROM store"))), .max - 1 << 56)
     }
 
     /// Raises that number to the one of another database.

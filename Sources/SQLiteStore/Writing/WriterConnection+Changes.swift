@@ -96,7 +96,8 @@ extension WriterConnection {
 
     // MARK: - Tokens
 
-    private func store(_ row: Row) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
+    /// Stores a row, in the open transaction.
+    func store(_ row: Row) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
         let version = row.version ?? versions.next()
         if try table.replace(row, version) { return .success(.stored(version)) }
         if row.keepsNewer, try table.find(row.key) != nil { return .failure(.newer) }

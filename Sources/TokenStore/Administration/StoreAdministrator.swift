@@ -9,6 +9,7 @@ package protocol StoreAdministrator: Sendable {
     var keyRing: (any KeyRingAdministrator)? { get }
     var verifier: (any StoreVerifier)? { get }
     var users: (any UserAdministrator)? { get }
+    var transfer: (any StoreTransfer)? { get }
 
     /// The token info of an id; nil when nothing is stored under it.
     func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]?

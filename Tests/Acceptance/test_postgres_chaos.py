@@ -1,0 +1,98 @@
+"""A bad network between a server and its database: no client waits longer than it should, and the server recovers by itself."""
+import contextlib
+import time
+
+import pytest
+
+from chaos_proxy import ChaosProxy
+from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
+from http_client import Connection, exchange, get, post
+from postgres_store import PostgresStore
+from registers import Load
+from server_process import until
+from test_metrics import metrics
+
+TIMEOUT_SECONDS = 2
+FAULT_SECONDS = 1.5
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture(name="proxy")
+def chaos_proxy(postgres):
+    with ChaosProxy(postgres.server) as proxy:
+        yield proxy
+
+
+@pytest.fixture(name="behind")
+def store_behind_a_proxy(postgres_binary, postgres, proxy, tmp_path):
+    """A store whose servers reach the database through the proxy."""
+    url = proxy.url(postgres.user, postgres.name, sslmode="disable")
+    with PostgresStore(postgres_binary, tmp_path, postgres, url) as of_all:
+        yield of_all
+
+
+def cut_again_and_again(proxy):
+    end = time.monotonic() + FAULT_SECONDS
+    while time.monotonic() < end:
+        proxy.cut()
+        time.sleep(0.05)
+
+
+def vanish(proxy):
+    proxy.refuse()
+    proxy.cut()
+
+
+FAULTS = {"lose": ChaosProxy.swallow,
+    "delay": lambda proxy: proxy.delay(0.3),
+    "throttle": lambda proxy: proxy.throttle(2_000),
+    "freeze": ChaosProxy.freeze,
+    "lose": ChaosProxy.swallow,
+    "cut": cut_again_and_again,
+    "refuse": vanish,
+}
+
+
+def test_a_bad_network_costs_time_only_while_it_is_bad(behind, proxy, is_long):
+    server = behind.serve("server", {"store": {"timeout": f"{TIMEOUT_SECONDS}s"}})
+    with Load([server], clients=32) as load:
+        sizes = []
+        for _ in range(20 if is_long else 1):
+            for name, make in FAULTS.items():
+                load.go_on()
+                began = time.monotonic()
+                make(proxy)
+                time.sleep(max(0.0, began + FAULT_SECONDS - time.monotonic()))
+                proxy.heal()
+                healed = time.monotonic()
+                recovered = {what: load.first_good(server, healed, what) - healed for what in ("writes", "reads")}
+                print(
+                    f"{name}: good answers again after {recovered['writes']:.2f} s (writes) and {recovered['reads']:.2f} s "
+                    f"(reads); {load.failed_writes} writes and {load.failed_reads} reads have failed, the longest wait was "
+                    f"{load.longest_wait:.2f} s, {server.resident_bytes() >> 20} MiB")
+                # 1 s is what is promised, on a machine that has nothing else to do.
+                assert max(recovered.values()) < 3
+                load.go_on()
+            sizes.append(server.resident_bytes())
+        # The same; clients share the machine with everything else.
+        assert load.longest_wait < TIMEOUT_SECONDS + 1.5
+        assert sizes[-1] < sizes[0] + 8 * MEBIBYTE
+    load.check()
+
+
+@pytest.mark.parametrize("request_of, refused, answered", [(get, NOT_FOUND, NOT_FOUND), (post, WRITE_FAILED, STORED)])
+def test_requests_beyond_the_queue_are_refused_at_once(behind, proxy, request_of, refused, answered):
+    server = behind.serve("server", {"store": {"timeout": "60s", "queue": {"max_requests": 20}}})
+    assert exchange(server.address, post("known", "x")).body == STORED
+    proxy.freeze()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Connection(server.address)) for _ in range(30)]
+        for number, client in enumerate(clients):
+            client.send(request_of(fresh_id(), *(["x"] if request_of is post else [])))
+            if number < 20:
+                until(lambda: metrics(server)["token_cache_database_waiting_requests"] > number)
+        # While nothing comes through.
+        assert [client.receive().body for client in clients[20:]] == [refused] * 10
+        assert metrics(server)['token_cache_database_refusals_total{limit="requests"}'] == 10
+        proxy.heal()
+        assert [client.receive().body for client in clients[:20]] == [answered] * 20

@@ -1,0 +1,314 @@
+"""What a database can do to a server: the answer that a client gets, and the line in the log that an operator needs."""
+import concurrent.futures
+import contextlib
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from certificates import certificate_until, make_certificate
+from chaos_proxy import CUT, ChaosProxy
+from contract import NOT_FOUND, STORED, WRITE_FAILED, found
+from http_client import Connection, exchange, get, post
+from own_names import OwnNames
+from postgres_cluster import Postgres
+from postgres_store import NamedDatabase, PostgresStore
+from registers import Load
+from server_process import until
+from test_metrics import metrics
+
+
+@contextlib.contextmanager
+def in_background(function, *arguments):
+    """Runs a function in a thread meanwhile; gives its future, and waits for it in the end."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        yield pool.submit(function, *arguments)
+
+
+def store(server, unique_id, value):
+    return exchange(server.address, post(unique_id, value)).body
+
+
+def fetch(server, unique_id):
+    return exchange(server.address, get(unique_id)).body
+
+
+@pytest.fixture(name="proxy")
+def chaos_proxy(postgres):
+    with ChaosProxy(postgres.server) as proxy:
+        yield proxy
+
+
+@pytest.fixture(name="behind")
+def store_behind_a_proxy(postgres_binary, postgres, proxy, tmp_path):
+    """A store whose servers reach the database through the proxy."""
+    url = proxy.url(postgres.user, postgres.name, sslmode="disable")
+    with PostgresStore(postgres_binary, tmp_path / "store", postgres, url) as of_all:
+        yield of_all
+
+
+@pytest.fixture(name="direct")
+def store_without_a_proxy(postgres_binary, postgres, tmp_path):
+    """A store of the same database and the same keys."""
+    with PostgresStore(postgres_binary, tmp_path / "store", postgres) as of_all:
+        yield of_all
+
+
+# Commits
+
+def end_of_a_write():
+    """A condition on messages: whether a statement that has stored something was committed."""
+    stored = []
+
+    def is_end(kind, content):
+        if kind == "C" and content == b"INSERT 0 1\0":
+            stored.append(content)
+        return kind == "Z" and bool(stored)
+    return is_end
+
+
+def test_a_commit_whose_answer_is_lost_is_repeated(behind, proxy, postgres):
+    server = behind.serve("server")
+    assert store(server, "me", "first") == STORED
+    lost = proxy.when(end_of_a_write(), CUT)
+    assert store(server, "me", "second") == STORED
+    lost.wait()
+    assert fetch(server, "me") == found("second")
+    assert postgres.value("SELECT count(*) FROM token") == "1"
+
+
+def test_a_commit_whose_answer_is_lost_is_not_repeated_on_a_later_write(behind, direct, proxy):
+    server, other = behind.serve("server"), direct.serve("other")
+    assert store(server, "me", "first") == STORED
+    proxy.refuse()
+    lost = proxy.when(end_of_a_write(), CUT)
+    with in_background(store, server, "me", "second") as second:
+        lost.wait()
+        assert store(other, "me", "third") == STORED
+        proxy.heal()
+        # Whether it was stored, nobody can tell any more.
+        assert second.result() == WRITE_FAILED
+    assert fetch(server, "me") == fetch(other, "me") == found("third")
+
+
+def test_a_write_that_has_waited_does_not_land_on_a_later_one(behind, direct, proxy):
+    """Its client has gone meanwhile, and stored something else through another server."""
+    server, other = behind.serve("server"), direct.serve("other")
+    assert store(server, "me", "first") == STORED
+    proxy.refuse()
+    proxy.cut()
+    with Connection(server.address) as connection:
+        connection.send(post("me", "second"))
+        began = time.monotonic()
+        until(lambda: metrics(server)["token_cache_database_waiting_requests"])
+    assert store(other, "me", "third") == STORED
+    until(lambda: time.monotonic() - began > 1.1)
+    proxy.heal()
+    # Sent behind the other one.
+    assert store(server, "you", "x") == STORED
+    assert fetch(server, "me") == fetch(other, "me") == found("third")
+
+
+def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated_postgres, postgres_binary, tmp_path):
+    databases = replicated_postgres(standbys=1)
+    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
+        server = of_all.serve("server")
+        assert store(server, "me", "first") == STORED
+        databases.standbys[0].freeze()
+        with in_background(store, server, "me", "second") as second:
+            # What an operator does whose standby is away.
+            until(lambda: databases.primary.cancel("wait_event = 'SyncRep' AND query LIKE 'INSERT INTO token%'"))
+            assert second.result() == WRITE_FAILED
+        assert re.search(
+            r"error: tokens cannot be stored.* committed the write with a warning, so it may not be on a second machine: "
+            r"canceling wait for synchronous replication due to user request \(SQLSTATE 01000\)", server.log())
+        assert metrics(server)["token_cache_database_unacknowledged_writes_total"] == 1
+        databases.standbys[0].thaw()
+        assert store(server, "me", "third") == STORED
+        assert fetch(server, "me") == found("third")
+
+
+# Statements
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_serialization_failure_is_repeated(direct, postgres, level):
+    postgres.sql(f"ALTER ROLE {postgres.user} SET default_transaction_isolation = '{level}'")
+    server = direct.serve("server")
+    assert store(server, "me", "first") == STORED
+    with postgres.session() as session:
+        session.sql("BEGIN; UPDATE token SET written_at = written_at")
+        with in_background(store, server, "me", "second") as second:
+            until(lambda: waits_for_a_lock(postgres))
+            session.sql("COMMIT")
+            assert second.result() == STORED
+    assert fetch(server, "me") == found("second")
+    assert metrics(server)['token_cache_database_retries_total{cause="40001"}'] >= 1
+    assert not troubles(server)
+
+
+def waits_for_a_lock(postgres):
+    """Whether a transaction of the servers waits for another one."""
+    return postgres.sql(f"SELECT 1 FROM pg_stat_activity WHERE usename = '{postgres.user}' AND wait_event_type = 'Lock'")
+
+
+def troubles(server):
+    """The lines of the log that an operator should look at, beginning with their level."""
+    return re.findall(r"(?m)^\S+ ((?:warning|error): (?!made the key ring).*)", server.log())
+
+
+def test_a_deadlock_with_others_is_repeated(direct, postgres):
+    # The server's transaction is the one that finds it.
+    postgres.sql(f"ALTER ROLE {postgres.user} SET deadlock_timeout = '50ms'")
+    server = direct.serve("server", {"loops": 1})
+    for unique_id in ("one", "two"):
+        assert store(server, unique_id, "first") == STORED
+    # In the order in which the server locks them.
+    first, second = [key for key, in postgres.sql("SELECT key FROM token ORDER BY key")]
+    with postgres.session() as session, Connection(server.address) as one, Connection(server.address) as two:
+        session.sql(f"BEGIN; UPDATE token SET written_at = written_at WHERE key = '{second}'")
+        with server.paused():
+            # For one transaction.
+            one.send(post("one", "second"))
+            two.send(post("two", "second"))
+        until(lambda: waits_for_a_lock(postgres))
+        session.start(f"UPDATE token SET written_at = written_at WHERE key = '{first}'; COMMIT")
+        assert (one.receive().body, two.receive().body) == (STORED, STORED)
+        session.finish()
+    assert metrics(server)['token_cache_database_retries_total{cause="40P01"}'] >= 1
+    assert not troubles(server)
+
+
+def test_a_statement_that_takes_too_long_for_its_role_fails(direct, postgres):
+    postgres.sql(f"ALTER ROLE {postgres.user} SET statement_timeout = '100ms'")
+    server = direct.serve("server")
+    assert store(server, "me", "first") == STORED
+    with postgres.session() as session:
+        session.sql("BEGIN; UPDATE token SET written_at = written_at")
+        assert store(server, "me", "second") == WRITE_FAILED
+        assert fetch(server, "me") == found("first")
+    (line,) = troubles(server)
+    assert line.startswith("error: tokens cannot be stored") and "statement timeout (SQLSTATE 57014)" in line
+    assert store(server, "me", "third") == STORED
+
+
+# Connections
+
+def test_connections_that_are_ended_at_random_fail_no_request(direct, postgres):
+    servers = [direct.serve(f"server{number}") for number in range(2)]
+    with Load(servers, clients=16) as load:
+        for _ in range(15):
+            load.go_on()
+            assert postgres.server.terminate(f"usename = '{postgres.user}'")
+        load.go_on()
+    load.check()
+    assert (load.failed_writes, load.failed_reads) == (0, 0)
+    for server in servers:
+        # One line for the first loss, and one for those that follow within ten seconds.
+        assert 1 <= len(troubles(server)) <= 3
+        assert all(line.startswith("warning: the connection to PostgreSQL") for line in troubles(server))
+
+
+def test_a_role_whose_sessions_end_soon_fails_no_request(direct, postgres):
+    for setting in ("idle_session_timeout", "idle_in_transaction_session_timeout"):
+        postgres.sql(f"ALTER ROLE {postgres.user} SET {setting} = '200ms'")
+    server = direct.serve("server")
+
+    def connections():
+        return set(postgres.sql(f"SELECT pid FROM pg_stat_activity WHERE usename = '{postgres.user}'"))
+
+    for number in range(3):
+        assert store(server, "me", str(number)) == STORED
+        assert fetch(server, "me") == found(str(number))
+        before = connections()
+        until(lambda: not before & connections())
+    assert "idle-session timeout (SQLSTATE 57P05)" in troubles(server)[0]
+
+
+BRIEF = {"store": {"timeout": "1s"}}
+
+
+def test_a_primary_that_is_read_only_fails_writes_until_it_is_not_any_more(postgres_binary, tmp_path):
+    with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
+        server = of_all.serve("server", {**BRIEF, "loops": 1})
+        assert (store(server, "me", "first"), fetch(server, "me")) == (STORED, found("first"))
+        database.configure(default_transaction_read_only="on")
+        assert store(server, "me", "second") == WRITE_FAILED
+        # Connections for reads find nothing wrong.
+        assert fetch(server, "me") == found("first")
+        until(lambda: any(
+            line.startswith("error: tokens cannot be stored") and "default_transaction_read_only is on" in line
+            for line in troubles(server)))
+        database.configure(default_transaction_read_only=None)
+        until(lambda: store(server, "me", "third") == STORED)
+
+
+def test_a_password_that_has_changed_is_read_again(direct, postgres):
+    server = direct.serve("server", BRIEF)
+    assert store(server, "me", "first") == STORED
+    postgres.server.create_role(postgres.user, "another password")
+    # Present connections go on.
+    assert store(server, "me", "second") == STORED
+    assert postgres.server.terminate(f"usename = '{postgres.user}'")
+    assert (store(server, "me", "third"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
+    until(lambda: len(troubles(server)) == 2)
+    lost, refused = troubles(server)
+    assert lost.startswith("warning: the connection to PostgreSQL") and "(SQLSTATE 57P01)" in lost
+    assert "(SQLSTATE 28P01); check the password: in libpq's passfile" in refused
+    assert "another password" not in server.log()
+    postgres.pass_file(direct.folder / "passwords")
+    until(lambda: store(server, "me", "third") == STORED)
+
+
+def test_too_many_connections_are_explained(direct, postgres):
+    server = direct.serve("server", BRIEF)
+    assert store(server, "me", "first") == STORED
+    postgres.sql(f"ALTER ROLE {postgres.user} CONNECTION LIMIT 0")
+    postgres.server.terminate(f"usename = '{postgres.user}'")
+    assert (store(server, "me", "second"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
+    until(lambda: len(troubles(server)) == 2)
+    assert "(SQLSTATE 53300); raise max_connections there, or lower store.connections" in troubles(server)[1]
+    postgres.sql(f"ALTER ROLE {postgres.user} CONNECTION LIMIT -1")
+    until(lambda: store(server, "me", "second") == STORED)
+
+
+def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_binary, tmp_path):
+    folders = {name: tmp_path / name for name in ("good", "expired", "store")}
+    for folder in folders.values():
+        folder.mkdir()
+    good = make_certificate(folders["good"], "-addext", "subjectAltName=DNS:localhost")
+    expired = certificate_until(folders["expired"], "20240101000000Z", "20250101000000Z")
+    # Both are their own authorities.
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_text("".join(Path(file).read_text() for file, _ in (good, expired)))
+    with Postgres(tmp_path, certificate=good) as database:
+        tables = NamedDatabase(database)
+        url = tables.url(sslmode="verify-full", sslrootcert=str(authorities)).replace("127.0.0.1", "localhost")
+        with PostgresStore(postgres_binary, folders["store"], tables, url) as of_all:
+            server = of_all.serve("server", BRIEF)
+            assert store(server, "me", "first") == STORED
+            database.use_certificate(*expired)
+            # Present connections go on.
+            assert store(server, "me", "second") == STORED
+            database.terminate()
+            assert (store(server, "me", "third"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
+            until(lambda: len(troubles(server)) == 2)
+            assert "certificate verify failed; the server's certificate has expired, or" in troubles(server)[1]
+            database.use_certificate(*good)
+            until(lambda: store(server, "me", "third") == STORED)
+
+
+def test_a_name_that_has_moved_is_looked_up_again(direct, postgres, tmp_path):
+    names = OwnNames(tmp_path)
+    names.set("database.test", "127.0.0.1")
+    with ChaosProxy(postgres.server) as old, ChaosProxy(postgres.server, "127.0.0.2", old.port) as new:
+        url = old.url(postgres.user, postgres.name, sslmode="disable").replace("127.0.0.1", "database.test")
+        server = direct.serve("server", BRIEF, environment={"TOKEN_CACHE_STORE_URL": url}, prefix=names.prefix)
+        assert store(server, "me", "first") == STORED
+        names.set("database.test", "127.0.0.2")
+        # Nothing comes through any more, and nobody says so.
+        old.swallow()
+        old.freeze()
+        until(lambda: store(server, "me", "second") == STORED)
+        assert new.connections > 0
+        assert fetch(server, "me") == found("second")

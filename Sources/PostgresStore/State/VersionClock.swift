@@ -7,9 +7,9 @@ internal import TokenStore
 
 /// Gives the versions of tokens: a hybrid logical clock (Kulkarni and others, "Logical Physical Clocks", 2014).
 ///
-/// A version is the microseconds since 1970 in the upper 52 bits and twelve random bits of this process in the lower ones, so
-/// that those of several servers hardly ever collide. It is never given twice, and later than every version that this
-/// process has read, so a server whose clock is behind does not write what counts as older.
+/// A version is the microseconds since 1970 in the upper 54 bits, which are enough until the year 2255, and ten random bits of
+/// this process in the lower ones, so that those of several servers hardly ever collide. It is never given twice, and later
+/// than every version that this process has read, so a server whose clock is behind does not write what counts as older.
 ///
 /// Any thread.
 final class VersionClock: Sendable {
@@ -17,7 +17,7 @@ final class VersionClock: Sendable {
     private let process: Int64
     private let now: @Sendable () -> Int64
 
-    static let processBits: Int64 = 12
+    static let processBits: Int64 = 10
 
     /// - Parameters:
     ///   - process: The lower bits.

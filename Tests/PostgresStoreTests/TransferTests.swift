@@ -54,7 +54,7 @@ import Testing
         let to = try TestAdministration(nil, from.state.sealing.keys)
         let now = Int64(Date.now.timeIntervalSince1970)
         try await from.put([("a", "old"), ("c", "removed"), ("e", "same second")], writtenAt: 100)
-        try await from.put([("b", "new"), ("d", "again")], writtenAt: now + 60)
+        try await from.put([("b", "new"), ("d", "again")], writtenAt: now + 3_600)
         // Written later, but at earlier and later times.
         try await to.put("newer", under: "a", writtenAt: 101)
         try await to.put("older", under: "b", writtenAt: 199)

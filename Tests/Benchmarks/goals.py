@@ -2,7 +2,9 @@
 
 import dataclasses
 
+import postgres_figures
 from benchmark import Report
+from postgres_figures import rate, ratio, thrift
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -52,4 +54,24 @@ def goals(report: Report) -> list[Goal]:
             f"GET hit of {many.tokens:,} tokens, all answers read from SQLite, CPU time", ratios["many_uncached"], 1.5,
             f"x of {few.tokens:,}",
         ),
+    ]
+
+
+def postgres_goals(report: postgres_figures.Report) -> list[Goal]:
+    """What is promised of the store on PostgreSQL."""
+    reads, writes = report.rows["get"], report.rows["post"]
+
+    def faster(name: str, runs: postgres_figures.Runs, allowed: float) -> list[Goal]:
+        by_clock, by_cpu = (
+            ratio(runs["token-cache"], runs["pgbench"], figure) for figure in (rate, thrift))
+        return [
+            Goal(f"{name}, requests/s", by_clock, allowed, "x pgbench", at_least=True),
+            Goal(f"{name}, requests by CPU time of all programs", by_cpu, allowed, "x pgbench", at_least=True),
+        ]
+
+    server = ratio(reads["token-cache"], reads["nginx"], lambda run: run.server)
+    return [
+        *faster("GET", reads, 1.5),
+        *faster("POST", writes, 2.0),
+        Goal("GET, CPU time of token-cache", server, 3.0, "x nginx `return 200`"),
     ]

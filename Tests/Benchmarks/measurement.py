@@ -75,10 +75,10 @@ def median(samples: list[Sample]) -> Sample:
 
 
 class Wrk:
-    """The load: keep-alive connections from one thread on its own core."""
+    """The load: keep-alive connections from one thread on its own core, or on any of a list (`0,1`)."""
 
     def __init__(
-        self, core: int, server_core: int, folder: Path, seconds: int, connections: int = CONNECTIONS
+        self, core: int | str, server_core: int, folder: Path, seconds: int, connections: int = CONNECTIONS
     ) -> None:
         self.core = core
         self.server_core = server_core
@@ -86,7 +86,7 @@ class Wrk:
         self.seconds = seconds
         self.connections = connections
 
-    def cores(self, peer: RunningPeer) -> list[int]:
+    def cores(self, peer: RunningPeer) -> list[int | str]:
         """The cores on which wrk runs, once on each."""
         return [self.core]
 
@@ -111,7 +111,7 @@ class Wrk:
 
     @contextlib.contextmanager
     def driving(
-        self, port: int, workload: Workload, seed: int, core: int | None = None
+        self, port: int, workload: Workload, seed: int, core: int | str | None = None
     ) -> Iterator[subprocess.Popen]:
         """Runs wrk during the block, and ends it afterwards."""
         scripts, scheme = Path(__file__).parent, "https" if workload.is_tls else "http"
@@ -146,8 +146,8 @@ class Wrk:
 class WrkBeside(Wrk):
     """The load from the server's own cores, as much from each as the other one gives alone."""
 
-    def cores(self, peer: RunningPeer) -> list[int]:
-        return peer.cores
+    def cores(self, peer: RunningPeer) -> list[int | str]:
+        return [*peer.cores]
 
 
 def together(parts: list[Figures]) -> Figures:

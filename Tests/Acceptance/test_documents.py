@@ -9,7 +9,9 @@ from server_process import run
 from test_dependencies import targets
 
 REPOSITORY = Path(__file__).parents[2]
-DOCUMENTS = [REPOSITORY / "README.md", *sorted(REPOSITORY.glob("*/README.md")), REPOSITORY / "deploy" / "CHANGELOG.md"]
+DOCUMENTS = [
+    REPOSITORY / "README.md", *sorted(REPOSITORY.glob("*/README.md")), *sorted(REPOSITORY.glob("deploy/*/README.md")),
+    REPOSITORY / "deploy" / "CHANGELOG.md"]
 FAILURES = REPOSITORY / "deploy" / "README.md"
 # In the changelog, names may be those of earlier versions.
 CURRENT = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]

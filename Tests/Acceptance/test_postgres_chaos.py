@@ -14,6 +14,8 @@ from test_metrics import metrics
 
 TIMEOUT_SECONDS = 2
 FAULT_SECONDS = 1.5
+# Longer than a request waits.
+LONG_SECONDS = 2.5
 MEBIBYTE = 1 << 20
 
 
@@ -43,13 +45,15 @@ def vanish(proxy):
     proxy.cut()
 
 
-FAULTS = {"lose": ChaosProxy.swallow,
-    "delay": lambda proxy: proxy.delay(0.3),
-    "throttle": lambda proxy: proxy.throttle(2_000),
-    "freeze": ChaosProxy.freeze,
-    "lose": ChaosProxy.swallow,
-    "cut": cut_again_and_again,
-    "refuse": vanish,
+# What is done to the network, and for how long.
+FAULTS = {
+    "delay": (lambda proxy: proxy.delay(0.3), FAULT_SECONDS),
+    "throttle": (lambda proxy: proxy.throttle(2_000), FAULT_SECONDS),
+    "freeze": (ChaosProxy.freeze, FAULT_SECONDS),
+    "freeze for long": (ChaosProxy.freeze, LONG_SECONDS),
+    "lose": (ChaosProxy.swallow, FAULT_SECONDS),
+    "cut": (cut_again_and_again, FAULT_SECONDS),
+    "refuse": (vanish, FAULT_SECONDS),
 }
 
 
@@ -58,11 +62,11 @@ def test_a_bad_network_costs_time_only_while_it_is_bad(behind, proxy, is_long):
     with Load([server], clients=32) as load:
         sizes = []
         for _ in range(20 if is_long else 1):
-            for name, make in FAULTS.items():
+            for name, (make, seconds) in FAULTS.items():
                 load.go_on()
                 began = time.monotonic()
                 make(proxy)
-                time.sleep(max(0.0, began + FAULT_SECONDS - time.monotonic()))
+                time.sleep(max(0.0, began + seconds - time.monotonic()))
                 proxy.heal()
                 healed = time.monotonic()
                 recovered = {what: load.first_good(server, healed, what) - healed for what in ("writes", "reads")}

@@ -6,8 +6,9 @@ internal import TokenStore
 
 /// A store that rows are copied from or to.
 package enum CopyPlace: Equatable, Sendable {
-    /// A SQLite store in a data folder, by an absolute path.
+    /// The absolute path of the data folder of a SQLite store.
     case folder(String)
+    /// The URL of a store on PostgreSQL.
     case database(String)
 
     /// - Parameter text: A folder, or a URL that begins with `postgresql://` or `postgres://`.

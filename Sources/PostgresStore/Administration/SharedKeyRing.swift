@@ -63,7 +63,8 @@ final class SharedKeyRing: Sendable {
                 }
                 sealing.replace(
                     .sealed(KeyRing(index: current.index, keys: keys, active: current.active.number)))
-                // Not at the first time, as the store may not name it any more since just now.
+                // Operators are told of the missing key the second time only: the first time, `keys retire` may have removed it from
+                // the store a moment ago.
                 defer { contents.isKeeping = kept != nil }
                 return contents.isKeeping
                     ? kept.map { "\(KeyRingError.lacksKey(number: $0, path: file.path))" } : nil

@@ -168,7 +168,8 @@ internal import CPostgres
 
     /// What the server has said when it ended the connection.
     ///
-    /// libpq does not look at that by itself if it has failed to read or write since. Answers that have not been taken are lost.
+    /// After a failed read or write, libpq does not look at the server's last words by itself. To reach them, this discards all
+    /// answers that have not been taken yet.
     private func farewell() -> PostgresError? {
         guard isLost else { return nil }
         // To a statement that was under way.

@@ -8,7 +8,7 @@ enum PostgresEngine: String, Sendable, CaseIterable {
     case aurora = "Aurora"
     case alloy = "AlloyDB"
     case neon = "Neon"
-    /// A program that is not known here, of which the least is expected.
+    /// A program that speaks PostgreSQL's protocol and is none of the above; only what all engines can do is used.
     case other = "an unknown engine"
 
     /// Whether several writes in one transaction cost one commit: rows of one transaction lie on one machine.

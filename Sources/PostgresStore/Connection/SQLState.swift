@@ -41,7 +41,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     /// Whether the same statement may succeed when it is repeated on the same server.
     var isTransient: Bool { self == .serializationFailure || self == .deadlock }
 
-    /// Whether the server ends the session with it.
+    /// Whether the server closes the connection after an error with this code.
     var endsSession: Bool { errorClass == "57" && self != .canceled || self == .idleInTransaction }
 
     /// Whether another connection is needed: the server ends, is starting, is no primary, or the connection is lost.

@@ -7,7 +7,7 @@ internal import TokenStore
 /// It is sent, takes an answer for each of its statements, and is told when their transaction was committed. It may be sent
 /// again, on another connection, at any point before that. Belongs to its handle's thread.
 class Operation {
-    /// Bytes of memory that it takes while it waits.
+    /// Bytes of memory that the operation takes until it is answered.
     let bytes: Int
     /// When it is given up.
     let deadline: MonotonicTime

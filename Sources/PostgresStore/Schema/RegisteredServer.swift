@@ -10,9 +10,9 @@ struct RegisteredServer: Sendable, Hashable {
     /// The version of its program.
     var version: String
     var schemaVersion: Int
-    /// The numbers of the keys that it has; empty in the clear.
+    /// The numbers of the keys in its key ring; empty if the store is not sealed.
     var keyNumbers: [Int]
-    /// Those of them that it seals with, or has sealed rows with that are on their way to the database.
+    /// The numbers of the keys with which it seals, or has sealed rows that are on their way to the database.
     var sealingNumbers: [Int] = []
     /// Seconds since 1970, by its own clock.
     var startedAt: Int64

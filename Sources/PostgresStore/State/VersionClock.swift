@@ -5,11 +5,12 @@ internal import Glibc
 internal import Synchronization
 internal import TokenStore
 
-/// Gives the versions of tokens: a hybrid logical clock (Kulkarni and others, "Logical Physical Clocks", 2014).
+/// Gives each write of a token its version.
 ///
 /// A version is the microseconds since 1970 in the upper 54 bits, which are enough until the year 2255, and ten random bits of
 /// this process in the lower ones, so that those of several servers hardly ever collide. It is never given twice, and later
-/// than every version that this process has read, so a server whose clock is behind does not write what counts as older.
+/// than every version that this process has read, so that a server whose clock is behind does not write what counts as older.
+/// Such a clock is known as a hybrid logical clock (Kulkarni and others, "Logical Physical Clocks", 2014).
 ///
 /// Any thread.
 final class VersionClock: Sendable {

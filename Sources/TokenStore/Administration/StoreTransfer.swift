@@ -56,7 +56,7 @@ package struct TransferFacts: Codable, Sendable {
     package var seals: [Int: Int64]
     /// Maybe an estimate.
     package var tokens: Int
-    /// The names of other servers that use the store now.
+    /// The machines on which other servers use the store at the moment.
     package var servers: [String]
 
     package init(

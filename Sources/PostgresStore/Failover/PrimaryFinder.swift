@@ -33,7 +33,7 @@ final class PrimaryFinder: Sendable {
         /// A connection, which ends the order.
         case connection(ReadyConnection)
         /// All other hosts were asked from this moment on, and none of them can be the primary; the search goes on.
-        case noOtherPrimary(since: MonotonicTime)
+        case noOtherPrimary(than: ServerIdentity, since: MonotonicTime)
         /// No other server, for an order whose reason is `stalled`, which ends.
         case nothing
     }
@@ -183,8 +183,10 @@ final class PrimaryFinder: Sendable {
 
     /// Tells those who wait for an answer of a host that no other one can be the primary.
     private func tellOfEvidence(_ search: Search) {
-        guard let primary = search.primary, let since = search.noOtherPrimary(than: primary) else { return }
-        for order in search.orders { order.deliver(.noOtherPrimary(since: since)) }
+        guard let primary = search.primary, let server = search.server,
+            let since = search.noOtherPrimary(than: primary)
+        else { return }
+        for order in search.orders { order.deliver(.noOtherPrimary(than: server, since: since)) }
     }
 
     /// Starts the dials that the orders need now.

@@ -20,9 +20,9 @@ extension PostgresStoreHandle {
         case .connection(let found):
             slots[index].isOrdered = false
             adopt(found, index)
-        case .noOtherPrimary(let since):
+        case .noOtherPrimary(let server, let since):
             // Reads count although no standby acknowledges a commit.
-            slots[index].pipeline?.proof.note(since)
+            state.proofs.proof(of: server).note(since)
             releaseHeld()
         case .nothing:
             slots[index].isOrdered = false

@@ -3,18 +3,16 @@ internal import System
 internal import TokenStore
 
 /// Looks for a session by its key.
-final class FindSessionOperation: Operation {
+final class FindSessionOperation: AnsweredOperation<FoundSession> {
     private let key: SessionKey
     private let rowKey: [UInt8]
-    private let completion: StoreHandle.SessionCompletion
-    private var found: Result<FoundSession, StoreError> = .success(.nothing)
 
     init(
         _ key: SessionKey, rowKey: [UInt8], deadline: MonotonicTime, rows: RowAccess,
         completion: @escaping StoreHandle.SessionCompletion
     ) {
-        (self.key, self.rowKey, self.completion) = (key, rowKey, completion)
-        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+        (self.key, self.rowKey) = (key, rowKey)
+        super.init(.nothing, deadline: deadline, rows: rows, completion: completion)
     }
 
     override var isWrite: Bool { false }
@@ -27,39 +25,30 @@ final class FindSessionOperation: Operation {
     }
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
-        found = .success(.nothing)
+        outcome = .success(.nothing)
         guard result.rowCount > 0 else { return }
         let row = StoredSession(result, row: 0)
         do throws(StoreError) {
             let opened = try rows.opened(row)
             // A row that is found by the hash of another key was tampered with.
             guard opened.key == key else { throw .sealing(.tampered(keyNumber: row.keyNumber)) }
-            found = .success(.found(opened.session))
+            outcome = .success(.found(opened.session))
         } catch {
-            found = .failure(error)
+            outcome = .failure(error)
         }
     }
-
-    override func finish() -> Outcome {
-        completion(found)
-        return .done
-    }
-
-    override func fail(_ error: StoreError) { completion(.failure(error)) }
 }
 
 /// Reads the sessions of a user.
-final class ListSessionsOperation: Operation {
+final class ListSessionsOperation: AnsweredOperation<[UserSession]> {
     private let userKey: [UInt8]
-    private let completion: (Result<[UserSession], StoreError>) -> Void
-    private var found: Result<[UserSession], StoreError> = .success([])
 
     init(
         of userKey: [UInt8], deadline: MonotonicTime, rows: RowAccess,
         completion: @escaping (Result<[UserSession], StoreError>) -> Void
     ) {
-        (self.userKey, self.completion) = (userKey, completion)
-        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+        self.userKey = userKey
+        super.init([], deadline: deadline, rows: rows, completion: completion)
     }
 
     override var isWrite: Bool { false }
@@ -77,35 +66,28 @@ final class ListSessionsOperation: Operation {
             for row in 0..<result.rowCount {
                 sessions.append(try rows.opened(StoredSession(result, row: row)).session)
             }
-            found = .success(sessions)
+            outcome = .success(sessions)
         } catch {
-            found = .failure(error)
+            outcome = .failure(error)
         }
     }
-
-    override func finish() -> Outcome {
-        completion(found)
-        return .done
-    }
-
-    override func fail(_ error: StoreError) { completion(.failure(error)) }
 }
 
 /// Stores a session, and ends the oldest ones of its user beyond a number.
-final class CreateSessionOperation: Operation {
+final class CreateSessionOperation: AnsweredOperation<CreatedSession> {
     private let row: SessionRow
     private let perUser: Int
     private let sessionNumber: Int64
-    private let completion: (Result<CreatedSession, StoreError>) -> Void
-    private var ended = 0
 
     init(
         _ row: SessionRow, perUser: Int, deadline: MonotonicTime, rows: RowAccess,
         completion: @escaping (Result<CreatedSession, StoreError>) -> Void
     ) {
-        (self.row, self.perUser, self.completion) = (row, perUser, completion)
+        (self.row, self.perUser) = (row, perUser)
         sessionNumber = rows.state.versions.next().rawValue
-        super.init(bytes: Self.waitingBytes + row.user.count, deadline: deadline, rows: rows)
+        super.init(
+            Self.created(row, ended: 0), bytes: Self.waitingBytes + row.user.count, deadline: deadline, rows: rows,
+            completion: completion)
     }
 
     override var lockOrder: [UInt8] { row.userKey }
@@ -130,29 +112,24 @@ final class CreateSessionOperation: Operation {
     }
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
-        if statement == 1 { ended = result.changedCount }
+        if statement == 1 { outcome = .success(Self.created(row, ended: result.changedCount)) }
     }
 
-    override func finish() -> Outcome {
-        completion(.success(CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: ended)))
-        return .done
+    private static func created(_ row: SessionRow, ended: Int) -> CreatedSession {
+        CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: ended)
     }
-
-    override func fail(_ error: StoreError) { completion(.failure(error)) }
 }
 
 /// Ends a session.
-final class EndSessionOperation: Operation {
+final class EndSessionOperation: AnsweredOperation<EndedSession?> {
     private let id: SessionID
-    private let completion: (Result<EndedSession?, StoreError>) -> Void
-    private var ended: EndedSession?
 
     init(
         _ id: SessionID, deadline: MonotonicTime, rows: RowAccess,
         completion: @escaping (Result<EndedSession?, StoreError>) -> Void
     ) {
-        (self.id, self.completion) = (id, completion)
-        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+        self.id = id
+        super.init(nil, deadline: deadline, rows: rows, completion: completion)
     }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
@@ -163,34 +140,26 @@ final class EndSessionOperation: Operation {
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
         // A row that does not open ends all the same.
-        ended =
+        outcome = .success(
             result.rowCount == 0
-            ? nil : EndedSession(id: id, user: try? rows.opened(StoredSession(result, row: 0)).session.user)
+                ? nil : EndedSession(id: id, user: try? rows.opened(StoredSession(result, row: 0)).session.user))
     }
-
-    override func finish() -> Outcome {
-        completion(.success(ended))
-        return .done
-    }
-
-    override func fail(_ error: StoreError) { completion(.failure(error)) }
 }
 
 /// Ends all sessions of a user, and erases its token if that is asked for.
-final class EraseOperation: Operation {
+final class EraseOperation: AnsweredOperation<Erasure> {
     private let userKey: [UInt8]
     private let erasesToken: Bool
     private let version: TokenVersion
-    private let completion: (Result<Erasure, StoreError>) -> Void
     private var erasure = Erasure(hadToken: false, sessions: 0)
 
     init(
         _ userKey: [UInt8], erasesToken: Bool, deadline: MonotonicTime, rows: RowAccess,
         completion: @escaping (Result<Erasure, StoreError>) -> Void
     ) {
-        (self.userKey, self.erasesToken, self.completion) = (userKey, erasesToken, completion)
+        (self.userKey, self.erasesToken) = (userKey, erasesToken)
         version = rows.state.versions.next()
-        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+        super.init(erasure, deadline: deadline, rows: rows, completion: completion)
     }
 
     override var lockOrder: [UInt8] { userKey }
@@ -221,14 +190,8 @@ final class EraseOperation: Operation {
         case 1: erasure.hadToken = erasure.hadToken || (result.rowCount > 0 && result.integer(0, 3) != 0)
         default: break
         }
+        outcome = .success(erasure)
     }
-
-    override func finish() -> Outcome {
-        completion(.success(erasure))
-        return .done
-    }
-
-    override func fail(_ error: StoreError) { completion(.failure(error)) }
 }
 
 /// Notes that a session was used; nobody waits for it.

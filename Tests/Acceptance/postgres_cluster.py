@@ -28,7 +28,7 @@ import caretaker
 import process_tree
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,
-    programs, remove_folder, run_as_owner,
+    programs, remove_folder, run_as_owner, write_private,
 )
 from proxies import free_ports
 from psql import Session, SQLError, run_sql
@@ -119,11 +119,7 @@ class Postgres:
 
     def write(self, name, text):
         """Writes a file of the server's folder that only PostgreSQL's user can read."""
-        file = self.room / name
-        with open(file, "w", opener=lambda path, flags: os.open(path, flags, 0o600), encoding="utf-8") as target:
-            target.write(text)
-        give_to_owner(file)
-        return file
+        return write_private(self.room / name, text)
 
     def write_configuration(self):
         """Writes the configuration, which is outside of the data folder, so that copies of that are not configured alike."""

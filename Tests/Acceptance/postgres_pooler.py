@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from postgres_cluster import database_url
-from postgres_programs import as_owner, environment, give_to_owner, own_folder, remove_folder
+from postgres_programs import as_owner, environment, own_folder, remove_folder, write_private
 from proxies import free_ports
 from psql import run_sql
 from server_process import until
@@ -63,11 +63,7 @@ class PgBouncer:
         self.close()
 
     def _write(self, name, text):
-        file = self.room / name
-        with open(file, "w", opener=lambda path, flags: os.open(path, flags, 0o600), encoding="utf-8") as target:
-            target.write(text)
-        give_to_owner(file)
-        return file
+        return write_private(self.room / name, text)
 
     def write_configuration(self):
         """Writes the settings and the passwords, and returns the settings' file."""

@@ -91,6 +91,14 @@ def give_to_owner(path):
         os.chown(path, owner().pw_uid, owner().pw_gid)
 
 
+def write_private(file, text):
+    """Writes a file that only PostgreSQL's user can read, and returns it."""
+    with open(file, "w", opener=lambda path, flags: os.open(path, flags, 0o600), encoding="utf-8") as target:
+        target.write(text)
+    give_to_owner(file)
+    return file
+
+
 @functools.cache
 def template():
     """A data folder with the two roles, made once by initdb. It has checksums, without which pg_rewind does not work.

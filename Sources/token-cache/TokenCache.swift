@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import Operations
 
 /// The `token-cache` command.
@@ -38,6 +39,30 @@ struct TokenCache: AsyncParsableCommand {
     static func main() async {
         // Before any file is opened.
         StandardOutput.reserve()
-        await main(nil)
+        // Without exit handlers: those of OpenSSL and of Kerberos free what a thread that is still connecting to a database uses.
+        _exit(await status())
+    }
+
+    /// Runs the command that the arguments name, and returns the exit status.
+    private static func status() async -> Int32 {
+        do {
+            var command = try await asyncParseAsRoot()
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
+            }
+            return ExitCode.success.rawValue
+        } catch {
+            let (code, text) = (exitCode(for: error), fullMessage(for: error))
+            guard !text.isEmpty else { return code.rawValue }
+            if code.isSuccess {
+                // Such as the help that was asked for.
+                do { try StandardOutput.print(text) } catch { return ExitCode.failure.rawValue }
+            } else {
+                StandardError.write(text + "\n")
+            }
+            return code.rawValue
+        }
     }
 }

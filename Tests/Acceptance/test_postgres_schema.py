@@ -1,6 +1,7 @@
 """The tables in PostgreSQL: who makes them, what a server says of them, and a new version beside the one before."""
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,15 @@ def test_a_running_server_is_registered_and_leaves_nothing_behind(postgres, migr
     assert postgres.sql("SELECT name FROM server") == []
     # Numbers of seals that were not used are not lost.
     assert postgres.sql("SELECT seals FROM seal") == [("0",)]
+
+
+def test_servers_that_are_stopped_while_they_connect_end_well(postgres, migrate, serve, tmp_path):
+    # Threads that dial are in the middle of libpq and OpenSSL then, and nobody waits for them.
+    migrate()
+    values = {**settings(postgres.url()), "sealing": {"key_ring": str(tmp_path / "keys")}}
+    assert serve(values).stop() == 0
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(lambda _: serve(values).stop(), range(30))) == [0] * 30
 
 
 def test_migrate_makes_the_indexes_that_the_retention_needs(postgres, migrate, tmp_path):

@@ -215,7 +215,7 @@ class HAProxy(Proxy):
         system_log = self.folder / "dev/log"
         system_log.parent.mkdir()
         self.system_log = LoggingSocket(system_log, self.logs / "system")
-        text = self.deployed({
+        text = self.text({
             "bind :80\n": f"bind :{self.http_port}\n",
             "bind :::80 ": f"bind :::{self.http_port} ",
             "bind :443 ": f"bind :{self.https_port} ",
@@ -229,9 +229,34 @@ class HAProxy(Proxy):
             text = re.sub(r"(?m)^ +(chroot|user|group) .*\n", "", text).replace("/dev/log", str(system_log))
         return ["/usr/sbin/haproxy", "-db", "-f", self.write("haproxy.cfg", text)]
 
+    def text(self, replacements):
+        """The whole configuration."""
+        return self.deployed(replacements)
+
     def stop(self):
         super().stop()
         self.system_log.close()
+
+
+class HAProxyForSeveral(HAProxy):
+    """HAProxy with several servers behind it.
+
+    - places: of each server, its port and that of its administration, as text: `("127.0.0.1:8081", "9091")`.
+    """
+
+    def __init__(self, folder, places, certificate):
+        self.places = places
+        super().__init__(folder, None, certificate)
+
+    def text(self, replacements):
+        before, section, _ = self.deployed(replacements).partition("\nbackend token_cache\n")
+        assert section, "haproxy.cfg has no such section, which would be replaced"
+        text = (DEPLOY / "haproxy/several-servers.cfg").read_text()
+        for number, (address, checked_port) in enumerate(self.places, 1):
+            server = f"    server token-cache-{number} 10.0.0.1{number}:8080\n"
+            assert server in text, f"several-servers.cfg has no line {server}"
+            text = text.replace(server, f"    server token-cache-{number} {address} port {checked_port}\n")
+        return before + "\n" + text
 
 
 class Apache(Proxy):

@@ -29,8 +29,8 @@ SECONDS = 60
 class Register:
     """An id, and which of its numbers an answer may give."""
 
-    def __init__(self, unique_id):
-        self.unique_id = unique_id
+    def __init__(self, unique_id, longest=LONGEST):
+        self.unique_id, self.longest = unique_id, longest
         self.lock = threading.Lock()
         # Acknowledged or read; sent.
         self.certain = self.sent = 0
@@ -42,6 +42,10 @@ class Register:
         with self.lock:
             self.sent += 1
             return self.sent
+
+    def value(self, number):
+        """What is stored for a number."""
+        return value_of(self.unique_id, number, self.longest)
 
     def end_write(self, number, server):
         """The write was acknowledged."""
@@ -59,7 +63,7 @@ class Register:
 
     def end_read(self, body, least, server):
         """Checks what was read."""
-        number = number_of(self.unique_id, json.loads(body)["token_info"], LONGEST)
+        number = number_of(self.unique_id, json.loads(body)["token_info"], self.longest)
         with self.lock:
             self.note(f"{number} was read, which must be {least} to {self.sent},", server)
             assert least <= number <= self.sent, "; ".join([self.unique_id, *self.answers])
@@ -67,13 +71,20 @@ class Register:
 
 
 class Load:
-    """Clients that write and read without a pause, each through all servers in turn."""
+    """Clients that write and read without a pause, each through all servers in turn.
+
+    - servers: anything that has an `address` and a `folder`.
+    - longest: of the values.
+    - connect: makes a connection to one of the servers.
+    """
     numbers = itertools.count(1)
 
-    def __init__(self, servers, clients=64, registers_of_each=2):
-        self.servers, name = servers, next(self.numbers)
+    def __init__(self, servers, clients=64, registers_of_each=2, longest=LONGEST,
+                 connect=lambda server: Connection(server.address, timeout=SECONDS)):
+        self.servers, self.connect, name = servers, connect, next(self.numbers)
         self.registers = [
-            [Register(f"load{name}-client{client}-{key}") for key in range(registers_of_each)] for client in range(clients)]
+            [Register(f"load{name}-client{client}-{key}", longest) for key in range(registers_of_each)]
+            for client in range(clients)]
         self.over = threading.Event()
         self.mistakes = []
         # The moments of good answers, by server: of writes and of reads.
@@ -103,7 +114,7 @@ class Load:
                 if self.over.is_set():
                     break
                 if server not in connections:
-                    connections[server] = Connection(server.address, timeout=SECONDS)
+                    connections[server] = self.connect(server)
                 before = time.monotonic()
                 if generator.random() < 0.5:
                     response = self.write(connections[server], server, generator.choice(self.registers[client]))
@@ -122,7 +133,7 @@ class Load:
 
     def write(self, connection, server, register):
         number = register.begin_write()
-        response = connection.exchange(post(register.unique_id, value_of(register.unique_id, number, LONGEST)))
+        response = connection.exchange(post(register.unique_id, register.value(number)))
         if response.body == STORED:
             register.end_write(number, server)
             self.writes[server].append(time.monotonic())
@@ -158,7 +169,7 @@ class Load:
     def check(self):
         """Reads every register through each server, which must give what was acknowledged."""
         for server in self.servers:
-            with Connection(server.address) as connection:
+            with self.connect(server) as connection:
                 for register in itertools.chain(*self.registers):
                     least = register.begin_read()
                     if least:

@@ -29,6 +29,7 @@ extension PostgresTokenStore {
         remote.requestLimit = options.requestLimit
         remote.refusedByCount = counted.refusedByCount.load(ordering: .relaxed)
         remote.refusedByBytes = counted.refusedByBytes.load(ordering: .relaxed)
+        remote.dropped = counted.dropped.load(ordering: .relaxed)
         remote.retries = counted.retries
         remote.failovers = counted.failovers.load(ordering: .relaxed)
         let lastFailover = counted.lastFailover.load(ordering: .relaxed)

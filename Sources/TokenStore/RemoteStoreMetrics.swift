@@ -54,6 +54,8 @@ package struct RemoteStoreMetrics: Sendable {
     /// Requests that were refused because too many waited, or too many bytes.
     package var refusedByCount: UInt64 = 0
     package var refusedByBytes: UInt64 = 0
+    /// Requests that were never sent, as their clients had disconnected before.
+    package var dropped: UInt64 = 0
     /// From the moment a group is sent to its answer: of groups that only read, and of proofs.
     package var readTime: Histogram.Reading
     package var proofTime: Histogram.Reading

@@ -14,14 +14,9 @@ package enum Fetched: Sendable {
 /// Belongs to that thread.
 ///
 /// Every change has a completion, which is called once, on this thread: with success when the change would survive a power
-/// cut. It is called after `flush` at the earliest, except for an error that comes before anything is written, such as a full
+/// cut. One that nobody waits for any more may be dropped before anything is written, and is not called then. It is called after `flush` at the earliest, except for an error that comes before anything is written, such as a full
 /// queue: then it is called before the method returns.
 package protocol StoreHandle: AnyObject {
-    /// Takes the outcome of a read that is not known at once.
-    typealias FetchCompletion = (Result<Fetched, StoreError>) -> Void
-    /// Takes the outcome of a search for a session that is not known at once.
-    typealias SessionCompletion = (Result<FoundSession, StoreError>) -> Void
-
     /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that gives every
     /// outcome by itself, as soon as it is known.
     var timeLimit: Duration? { get }
@@ -43,10 +38,10 @@ package protocol StoreHandle: AnyObject {
     ///   - id: The unique id, any bytes.
     ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
     ///   - makeCompletion: Makes the completion that takes an outcome which comes later. Called before this returns, once, and
-    ///     only in that case; the completion is called once, on this thread, after this has returned.
+    ///     only in that case; the completion is called once, on this thread, after this has returned, unless nobody waits for it any more.
     /// - Returns: Nil if the outcome comes later.
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched?
 
     /// Stores a token info under an id, replacing what was there.
@@ -58,7 +53,7 @@ package protocol StoreHandle: AnyObject {
     ///   - completion: Takes the version that the token has now.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
-        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+        completion: Completion<TokenVersion>
     )
 
     /// Removes the token of an id.
@@ -68,7 +63,7 @@ package protocol StoreHandle: AnyObject {
     ///   - condition: As for `store`.
     ///   - completion: Takes whether there was a token.
     func remove(
-        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+        _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
     )
 
     // MARK: - Sessions of users
@@ -82,7 +77,7 @@ package protocol StoreHandle: AnyObject {
     ///
     /// - Returns: Nil if the outcome comes later.
     func findSession(
-        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+        _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession?
 
     /// Notes that a session was used, so that its idle time begins again.
@@ -93,22 +88,22 @@ package protocol StoreHandle: AnyObject {
     func noteUse(of key: SessionKey, at unixTime: Int64)
 
     /// Stores a session.
-    func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void)
+    func createSession(_ request: NewSession, completion: Completion<CreatedSession>)
 
     /// Ends a session.
     ///
     /// - Parameter completion: Takes what was ended; nil if there was no such session.
-    func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void)
+    func endSession(id: SessionID, completion: Completion<EndedSession?>)
 
     /// Ends all sessions of a user.
     ///
     /// - Parameter completion: Takes how many there were.
-    func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void)
+    func endSessions(of user: [UInt8], completion: Completion<Int>)
 
     /// Reads the sessions of a user that have not expired, the oldest first.
     ///
     /// - Parameter completion: Called once, on this thread, maybe before this returns.
-    func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void)
+    func listSessions(of user: [UInt8], completion: Completion<[UserSession]>)
 
     /// Erases a user: its token, its sessions, and what the store's files hold of them.
     ///
@@ -118,7 +113,7 @@ package protocol StoreHandle: AnyObject {
     ///   - user: Its bytes are the unique id of its token.
     ///   - completion: Called when nothing of the user is in any file of the data folder, except a keyed hash in the file of
     ///     the erasures. After an error it is to be erased again.
-    func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void)
+    func erase(_ user: [UInt8], completion: Completion<Erasure>)
 
     /// Hands over the changes gathered since the last call, to be made durable together. Call it before waiting for
     /// anything else: until then no thread works on them.

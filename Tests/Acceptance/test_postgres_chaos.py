@@ -100,3 +100,24 @@ def test_requests_beyond_the_queue_are_refused_at_once(behind, proxy, request_of
         assert metrics(server)['token_cache_database_refusals_total{limit="requests"}'] == 10
         proxy.heal()
         assert [client.receive().body for client in clients[:20]] == [answered] * 20
+
+
+@pytest.mark.parametrize("request_of", [get, lambda name: post(name, "x")], ids=["GET", "POST"])
+def test_requests_whose_clients_have_gone_are_never_sent(behind, proxy, request_of):
+    server = behind.serve("server", {"store": {"timeout": "60s"}})
+    assert exchange(server.address, post("known", "x")).body == STORED
+    vanish(proxy)
+    until(lambda: metrics(server)['token_cache_database_connections{state="open"}'] == 0)
+    names = [fresh_id() for _ in range(20)]
+    clients = [Connection(server.address) for _ in names]
+    for client, name in zip(clients, names):
+        client.send(request_of(name))
+    until(lambda: metrics(server)["token_cache_database_waiting_requests"] == 20)
+    for client in clients:
+        client.reset()
+    # Long before their time is over.
+    until(lambda: metrics(server)["token_cache_database_waiting_requests"] == 0)
+    assert metrics(server)["token_cache_database_dropped_requests_total"] == 20
+    proxy.heal()
+    until(lambda: exchange(server.address, post("known", "y")).body == STORED)
+    assert {exchange(server.address, get(name)).body for name in names} == {NOT_FOUND}

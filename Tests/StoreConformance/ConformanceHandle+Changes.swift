@@ -5,12 +5,12 @@ import TokenStore
 extension ConformanceHandle {
     /// The outcome of a change, which is handed over at once.
     private func outcome<Value: Sendable>(
-        of change: (any StoreHandle, @escaping (Result<Value, StoreError>) -> Void) -> Void
+        of change: (any StoreHandle, Completion<Value>) -> Void
     ) async throws -> Value {
         let handle = try opened
         Task { self.flush() }
         let outcome = await withCheckedContinuation { continuation in
-            change(handle) { continuation.resume(returning: $0) }
+            change(handle, Completion { continuation.resume(returning: $0) })
         }
         return try outcome.get()
     }
@@ -41,10 +41,12 @@ extension ConformanceHandle {
         return await withCheckedContinuation { continuation in
             var outcomes: [Result<TokenVersion, StoreError>] = []
             for value in [values.0, values.1] {
-                handle.store(Array(value.utf8), under: Array(id.utf8), if: WriteCondition(match: match)) {
+                let completion = Completion<TokenVersion> {
                     outcomes.append($0)
                     if outcomes.count == 2 { continuation.resume(returning: outcomes) }
                 }
+                handle.store(
+                    Array(value.utf8), under: Array(id.utf8), if: WriteCondition(match: match), completion: completion)
             }
             handle.flush()
         }
@@ -74,7 +76,7 @@ extension ConformanceHandle {
         let key = try key(secret)
         let outcome: Result<FoundSession, StoreError> = await withCheckedContinuation { continuation in
             do throws(StoreError) {
-                let found = try handle.findSession(key) { { continuation.resume(returning: $0) } }
+                let found = try handle.findSession(key) { Completion { continuation.resume(returning: $0) } }
                 if let found { continuation.resume(returning: .success(found)) }
             } catch {
                 continuation.resume(returning: .failure(error))

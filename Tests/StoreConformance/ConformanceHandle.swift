@@ -44,7 +44,7 @@ package actor ConformanceHandle {
         Task { self.flush() }
         let outcome: Result<Fetched, StoreError> = await withCheckedContinuation { continuation in
             do throws(StoreError) {
-                let found = try handle.fetch(id, upTo: limit) { { continuation.resume(returning: $0) } }
+                let found = try handle.fetch(id, upTo: limit) { Completion { continuation.resume(returning: $0) } }
                 if let found { continuation.resume(returning: .success(found)) }
             } catch {
                 continuation.resume(returning: .failure(error))
@@ -68,7 +68,8 @@ package actor ConformanceHandle {
         // Runs as soon as the call below waits, like a loop's end of turn.
         Task { self.flush() }
         let outcome = await withCheckedContinuation { continuation in
-            handle.store(value, under: id, if: WriteCondition()) { continuation.resume(returning: $0) }
+            handle.store(
+                value, under: id, if: WriteCondition(), completion: Completion { continuation.resume(returning: $0) })
         }
         _ = try outcome.get()
     }
@@ -80,9 +81,9 @@ package actor ConformanceHandle {
         let handle = try opened
         finished = []
         for (number, write) in writes.enumerated() {
-            handle.store(Array(write.value.utf8), under: Array(write.id.utf8), if: WriteCondition()) { _ in
-                self.finished.append(number)
-            }
+            handle.store(
+                Array(write.value.utf8), under: Array(write.id.utf8), if: WriteCondition(),
+                completion: Completion { _ in self.finished.append(number) })
         }
         return finished
     }

@@ -24,7 +24,7 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     var timeLimit: Duration? { nil }
 
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         guard readsLater else { return store.fetch(id, upTo: limit) }
         let completion = Handover(makeCompletion())
@@ -34,7 +34,7 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
 
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
-        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+        completion: Completion<TokenVersion>
     ) {
         let row = MemoryRow(info: tokenInfo, writtenAt: MemoryRow.now)
         gather(Token.waitingBytes(id: id, info: tokenInfo), writing: id, completion) {
@@ -43,13 +43,13 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func remove(
-        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+        _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
     ) {
         gather(Token.waitingBytes(id: id, info: []), writing: id, completion) { $0.remove(id, if: condition, $1) }
     }
 
     private func gather<Value>(
-        _ bytes: Int, writing id: [UInt8]? = nil, _ completion: @escaping (Result<Value, StoreError>) -> Void,
+        _ bytes: Int, writing id: [UInt8]? = nil, _ completion: Completion<Value>,
         _ body: @escaping (MemoryStore, Retention) -> Result<Value, StoreError>
     ) {
         if let error = store.admit(bytes) { return completion(.failure(error)) }
@@ -74,7 +74,7 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func findSession(
-        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+        _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession? {
         guard readsLater else { return store.find(key) }
         let completion = Handover(makeCompletion())
@@ -82,7 +82,7 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
         return nil
     }
 
-    func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void) {
+    func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
         completion(.success(store.sessions(of: user)))
     }
 
@@ -90,21 +90,21 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
         gathered.append(MemoryChange { store, _, error in if error == nil { store.noteUse(of: key, at: unixTime) } })
     }
 
-    func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void) {
+    func createSession(_ request: NewSession, completion: Completion<CreatedSession>) {
         gather(request.user.count, completion) { store, _ in .success(store.create(request)) }
     }
 
-    func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void) {
+    func endSession(id: SessionID, completion: Completion<EndedSession?>) {
         gather(0, completion) { store, _ in
             .success(store.end { $0.id == id }.first.map { EndedSession(id: $0.id, user: $0.user) })
         }
     }
 
-    func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void) {
+    func endSessions(of user: [UInt8], completion: Completion<Int>) {
         gather(0, completion) { store, _ in .success(store.end { $0.user == user }.count) }
     }
 
-    func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void) {
+    func erase(_ user: [UInt8], completion: Completion<Erasure>) {
         gather(user.count, writing: user, completion) { store, _ in
             let sessions = store.end { $0.user == user }.count
             return .success(Erasure(hadToken: store.removeRow(user), sessions: sessions))

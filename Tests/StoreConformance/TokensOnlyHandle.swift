@@ -9,7 +9,7 @@ extension TokensOnlyHandle {
     package func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey { throw refusal }
 
     package func findSession(
-        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+        _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession? {
         throw refusal
     }
@@ -17,24 +17,24 @@ extension TokensOnlyHandle {
     package func noteUse(of key: SessionKey, at unixTime: Int64) {}
 
     package func createSession(
-        _ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void
+        _ request: NewSession, completion: Completion<CreatedSession>
     ) {
         completion(.failure(refusal))
     }
 
-    package func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void) {
+    package func endSession(id: SessionID, completion: Completion<EndedSession?>) {
         completion(.failure(refusal))
     }
 
-    package func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void) {
+    package func endSessions(of user: [UInt8], completion: Completion<Int>) {
         completion(.failure(refusal))
     }
 
-    package func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void) {
+    package func erase(_ user: [UInt8], completion: Completion<Erasure>) {
         completion(.failure(refusal))
     }
 
-    package func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void) {
+    package func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
         completion(.failure(refusal))
     }
 }

@@ -58,18 +58,18 @@ final class AccessHarness {
         let new = NewSession(
             user: Array(user.utf8), key: try other.sessionKey(of: secret.span), id: try .random(), createdAt: now,
             expiresAt: now + 3_600, perUser: 20)
-        other.createSession(new) { _ in }
+        other.createSession(new, completion: Completion { _ in })
         other.flush()
         return (String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), new.id)
     }
 
     func end(_ id: SessionID) {
-        other.endSession(id: id) { _ in }
+        other.endSession(id: id, completion: Completion { _ in })
         other.flush()
     }
 
     func store(_ info: String, for user: String) {
-        other.store(Array(info.utf8), under: Array(user.utf8), if: WriteCondition()) { _ in }
+        other.store(Array(info.utf8), under: Array(user.utf8), if: WriteCondition(), completion: Completion { _ in })
         other.flush()
     }
 

@@ -18,7 +18,7 @@ final class MemoryStoreHandle: TokensOnlyHandle {
     var timeLimit: Duration? { nil }
 
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         fetched.append(id)
         if let failure { throw failure }
@@ -28,7 +28,7 @@ final class MemoryStoreHandle: TokensOnlyHandle {
 
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
-        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+        completion: Completion<TokenVersion>
     ) {
         if let error = failure ?? fault(of: condition, id) { return completion(.failure(error)) }
         observer?.willWrite([id])
@@ -40,7 +40,7 @@ final class MemoryStoreHandle: TokensOnlyHandle {
     }
 
     func remove(
-        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+        _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
     ) {
         if let error = failure ?? fault(of: condition, id) { return completion(.failure(error)) }
         observer?.willWrite([id])

@@ -34,6 +34,23 @@ import TokenStore
         #expect(taker.count == 1)
     }
 
+    @Test("a store can see that nobody waits any more, also behind an answer that is changed when it comes")
+    func waiting() {
+        let (original, taker) = (Self.pending(), Taker())
+        guard case .later(let changed) = Answer.later(original).then({ $0 }) else {
+            Issue.record("the answer does not come later")
+            return
+        }
+        #expect(original.isWaiting && changed.isWaiting)
+        #expect(changed.begin(for: taker) == nil)
+        #expect(original.isWaiting && changed.isWaiting)
+        changed.abandon()
+        #expect(!original.isWaiting && !changed.isWaiting)
+        // What was begun nevertheless may still end, and reaches nobody.
+        original.finish(Self.answer)
+        #expect(taker.count == 0)
+    }
+
     @Test("a second outcome stops the program: it could be another client's")
     func secondOutcome() async {
         await #expect(processExitsWith: .failure) {

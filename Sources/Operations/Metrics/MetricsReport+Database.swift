@@ -71,6 +71,11 @@ extension MetricsReport {
         text.begin(refusals, .counter, "Requests that were refused because too many waited, or too many bytes.")
         text.add(refusals, ["limit": "requests"], remote.refusedByCount)
         text.add(refusals, ["limit": "bytes"], remote.refusedByBytes)
+        text.single(
+            "token_cache_database_dropped_requests_total", .counter,
+            "Requests that were never sent to the database, as their clients disconnected while they waited.",
+            remote.dropped
+        )
     }
 
     private mutating func writeFailovers(_ remote: RemoteStoreMetrics) {

@@ -6,15 +6,17 @@ internal import TokenStore
 class AnsweredOperation<Value>: Operation {
     /// What the statements have found or done so far.
     var outcome: Result<Value, StoreError>
-    private let completion: (Result<Value, StoreError>) -> Void
+    private let completion: Completion<Value>
 
     init(
         _ outcome: Value, bytes: Int = Operation.waitingBytes, deadline: MonotonicTime, rows: RowAccess,
-        completion: @escaping (Result<Value, StoreError>) -> Void
+        completion: Completion<Value>
     ) {
         (self.outcome, self.completion) = (.success(outcome), completion)
         super.init(bytes: bytes, deadline: deadline, rows: rows)
     }
+
+    final override var isAwaited: Bool { completion.isAwaited }
 
     final override func finish() -> Outcome {
         completion(outcome)

@@ -6,9 +6,8 @@ internal import TokenStore
 final class FetchOperation: Operation {
     let key: [UInt8]
     let limit: Int
-    private var completions: [StoreHandle.FetchCompletion] = []
+    private var completions: [Completion<Fetched>] = []
     private var found: Result<Fetched, StoreError>?
-    private(set) var isSent = false
     /// Reads it again, for those who asked after this one was sent: they must not see what was there before they asked.
     var successor: FetchOperation?
 
@@ -20,15 +19,13 @@ final class FetchOperation: Operation {
 
     override var isWrite: Bool { false }
 
-    /// How many wait for the answer.
-    var waiting: Int { completions.count }
+    override var isAwaited: Bool { completions.contains(where: \.isAwaited) }
 
-    func join(_ completion: @escaping StoreHandle.FetchCompletion) {
+    func join(_ completion: Completion<Fetched>) {
         completions.append(completion)
     }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
-        isSent = true
         rows.parameters.removeAll()
         rows.parameters.append(key)
         // A little more, as the value of a sealed row is longer than its token info.

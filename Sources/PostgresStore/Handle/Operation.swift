@@ -16,6 +16,8 @@ class Operation {
     var mayHaveLanded = false
     /// Whether its completion was called.
     var isOver = false
+    /// Whether it was sent, so that it may be carried out.
+    var hasBeenSent = false
     /// Grows with each operation of a handle; 0 until it is gathered.
     var number: UInt64 = 0
 
@@ -29,6 +31,9 @@ class Operation {
     /// By which the operations of a transaction are ordered: if all transactions lock their rows in the same order, none waits
     /// for one that waits for it.
     var lockOrder: [UInt8] { [] }
+
+    /// Whether somebody waits for its outcome.
+    var isAwaited: Bool { true }
 
     /// How many statements it sends.
     var statementCount: Int { 1 }

@@ -56,7 +56,10 @@ final class Pipeline {
     /// If this throws, the operations are in `groups` nevertheless, as some may have been sent.
     func send(_ operations: [Operation], at now: MonotonicTime) throws(PostgresError) {
         groups.append(Group(operations: operations, sentAt: now, isFence: false))
-        for operation in operations { try operation.send(on: connection) }
+        for operation in operations {
+            operation.hasBeenSent = true
+            try operation.send(on: connection)
+        }
         try connection.sendSync()
     }
 

@@ -108,11 +108,13 @@ extension PostgresStoreHandle {
         if !delayed.isEmpty || slots.contains(where: { !$0.isIdle }) { setTimer() }
     }
 
-    /// Gives up operations that could not be sent in time.
+    /// Gives up operations that could not be sent in time, and drops those that nobody waits for any more.
     private func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
-        guard slot.queue.contains(where: { $0.deadline <= now }) else { return }
+        let unwanted = slot.queue.filter { !$0.hasBeenSent && !$0.isAwaited }
         let late = slot.queue.filter { $0.deadline <= now }
-        slot.queue.removeAll { $0.deadline <= now }
+        guard !unwanted.isEmpty || !late.isEmpty else { return }
+        slot.queue.removeAll { $0.deadline <= now || !$0.hasBeenSent && !$0.isAwaited }
+        for operation in unwanted { drop(operation) }
         for operation in late { giveUp(operation) }
     }
 }

@@ -7,7 +7,7 @@ internal import TokenStore
 /// What clients ask for.
 extension PostgresStoreHandle {
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         var key = RowKey()
         do throws(SealingError) {
@@ -33,7 +33,7 @@ extension PostgresStoreHandle {
             gather(new)
             return new
         }
-        guard present.isSent else {
+        guard present.hasBeenSent else {
             release(bytes)
             return present
         }
@@ -55,7 +55,7 @@ extension PostgresStoreHandle {
 
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
-        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+        completion: Completion<TokenVersion>
     ) {
         let refusal = change(Token.waitingBytes(id: id, info: tokenInfo), condition) { () throws(SealingError) in
             .store(try rows.coder.row(of: Token(id: id, info: tokenInfo)), completion: completion)
@@ -64,7 +64,7 @@ extension PostgresStoreHandle {
     }
 
     func remove(
-        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+        _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
     ) {
         let refusal = change(Token.waitingBytes(id: id, info: []), condition) { () throws(SealingError) in
             .remove(key: try userKey(id), completion: completion)
@@ -110,7 +110,7 @@ extension PostgresStoreHandle {
     }
 
     func findSession(
-        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+        _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession? {
         if let refusal = admit(Operation.waitingBytes) { throw refusal }
         do throws(SealingError) {
@@ -131,7 +131,7 @@ extension PostgresStoreHandle {
         }
     }
 
-    func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void) {
+    func createSession(_ request: NewSession, completion: Completion<CreatedSession>) {
         let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
             CreateSessionOperation(
                 try rows.coder.row(of: UserSession(request), request.key), perUser: request.perUser, deadline: deadline,
@@ -140,30 +140,30 @@ extension PostgresStoreHandle {
         if let refusal { completion(.failure(refusal)) }
     }
 
-    func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void) {
+    func endSession(id: SessionID, completion: Completion<EndedSession?>) {
         let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
             EndSessionOperation(id, deadline: deadline, rows: rows, completion: completion)
         }
         if let refusal { completion(.failure(refusal)) }
     }
 
-    func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void) {
-        erase(user, erasesToken: false) { completion($0.map(\.sessions)) }
+    func endSessions(of user: [UInt8], completion: Completion<Int>) {
+        erase(user, erasesToken: false, completion.taking(\.sessions))
     }
 
-    func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void) {
+    func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
         let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
             ListSessionsOperation(of: try userKey(user), deadline: deadline, rows: rows, completion: completion)
         }
         if let refusal { completion(.failure(refusal)) }
     }
 
-    func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void) {
+    func erase(_ user: [UInt8], completion: Completion<Erasure>) {
         erase(user, erasesToken: true, completion)
     }
 
     private func erase(
-        _ user: [UInt8], erasesToken: Bool, _ completion: @escaping (Result<Erasure, StoreError>) -> Void
+        _ user: [UInt8], erasesToken: Bool, _ completion: Completion<Erasure>
     ) {
         let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
             EraseOperation(

@@ -317,6 +317,12 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         finish(operation) { operation.timeOut(after: options.timeout) }
     }
 
+    /// Ends an operation that has not begun, and that nobody waits for.
+    func drop(_ operation: Operation) {
+        state.metrics.dropped.add(1, ordering: .relaxed)
+        finish(operation) {}
+    }
+
     /// Drops a connection, and orders another one.
     ///
     /// - Parameter isExpected: Another server is the primary.

@@ -9,7 +9,7 @@ final class FindSessionOperation: AnsweredOperation<FoundSession> {
 
     init(
         _ key: SessionKey, rowKey: [UInt8], deadline: MonotonicTime, rows: RowAccess,
-        completion: @escaping StoreHandle.SessionCompletion
+        completion: Completion<FoundSession>
     ) {
         (self.key, self.rowKey) = (key, rowKey)
         super.init(.nothing, deadline: deadline, rows: rows, completion: completion)
@@ -45,7 +45,7 @@ final class ListSessionsOperation: AnsweredOperation<[UserSession]> {
 
     init(
         of userKey: [UInt8], deadline: MonotonicTime, rows: RowAccess,
-        completion: @escaping (Result<[UserSession], StoreError>) -> Void
+        completion: Completion<[UserSession]>
     ) {
         self.userKey = userKey
         super.init([], deadline: deadline, rows: rows, completion: completion)
@@ -81,7 +81,7 @@ final class CreateSessionOperation: AnsweredOperation<CreatedSession> {
 
     init(
         _ row: SessionRow, perUser: Int, deadline: MonotonicTime, rows: RowAccess,
-        completion: @escaping (Result<CreatedSession, StoreError>) -> Void
+        completion: Completion<CreatedSession>
     ) {
         (self.row, self.perUser) = (row, perUser)
         sessionNumber = rows.state.versions.next().rawValue
@@ -126,7 +126,7 @@ final class EndSessionOperation: AnsweredOperation<EndedSession?> {
 
     init(
         _ id: SessionID, deadline: MonotonicTime, rows: RowAccess,
-        completion: @escaping (Result<EndedSession?, StoreError>) -> Void
+        completion: Completion<EndedSession?>
     ) {
         self.id = id
         super.init(nil, deadline: deadline, rows: rows, completion: completion)
@@ -155,7 +155,7 @@ final class EraseOperation: AnsweredOperation<Erasure> {
 
     init(
         _ userKey: [UInt8], erasesToken: Bool, deadline: MonotonicTime, rows: RowAccess,
-        completion: @escaping (Result<Erasure, StoreError>) -> Void
+        completion: Completion<Erasure>
     ) {
         (self.userKey, self.erasesToken) = (userKey, erasesToken)
         version = rows.state.versions.next()

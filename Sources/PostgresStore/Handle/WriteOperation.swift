@@ -12,8 +12,8 @@ internal import TokenStore
 final class WriteOperation: Operation {
     /// What is written.
     enum Change {
-        case store(Row, completion: (Result<TokenVersion, StoreError>) -> Void)
-        case remove(key: [UInt8], completion: (Result<Bool, StoreError>) -> Void)
+        case store(Row, completion: Completion<TokenVersion>)
+        case remove(key: [UInt8], completion: Completion<Bool>)
     }
 
     private let change: Change
@@ -49,6 +49,13 @@ final class WriteOperation: Operation {
     }
 
     override var lockOrder: [UInt8] { key }
+
+    override var isAwaited: Bool {
+        switch change {
+        case .store(_, let completion): completion.isAwaited
+        case .remove(_, let completion): completion.isAwaited
+        }
+    }
 
     private var key: [UInt8] {
         switch change {

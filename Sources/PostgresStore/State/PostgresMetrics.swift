@@ -17,6 +17,8 @@ final class PostgresMetrics: Sendable {
     /// Requests that were refused because too many waited, or too many bytes.
     let refusedByCount = Atomic<UInt64>(0)
     let refusedByBytes = Atomic<UInt64>(0)
+    /// Requests that were not sent, as their clients had disconnected before.
+    let dropped = Atomic<UInt64>(0)
     /// Writes that were committed with a warning.
     let unacknowledged = Atomic<UInt64>(0)
 

@@ -8,18 +8,18 @@ extension SQLiteStoreHandle {
 
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
-        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+        completion: Completion<TokenVersion>
     ) {
-        gather(Token.waitingBytes(id: id, info: tokenInfo), .stored(completion)) { (coder) throws(SealingError) in
+        gather(Token.waitingBytes(id: id, info: tokenInfo), .stored(completion.take)) { (coder) throws(SealingError) in
             let row = try coder.row(of: Token(id: id, info: tokenInfo))
             return condition.isEmpty ? .store(row) : .storeIf(row, try coder.condition(condition))
         }
     }
 
     func remove(
-        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+        _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
     ) {
-        gather(Token.waitingBytes(id: id, info: []), .removed(completion)) { (coder) throws(SealingError) in
+        gather(Token.waitingBytes(id: id, info: []), .removed(completion.take)) { (coder) throws(SealingError) in
             var key = RowKey()
             let index = try coder.key(of: id, into: &key).identity
             return .remove(RowRemoval(key: key, id: id, index: index, condition: try coder.condition(condition)))
@@ -37,12 +37,12 @@ extension SQLiteStoreHandle {
     }
 
     func findSession(
-        _ key: SessionKey, orLater makeCompletion: () -> SessionCompletion
+        _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession? {
         try reading { (reader) throws(StoreError) in try reader.findSession(key) }
     }
 
-    func listSessions(of user: [UInt8], completion: @escaping (Result<[UserSession], StoreError>) -> Void) {
+    func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
         do throws(StoreError) {
             completion(.success(try reading { (reader) throws(StoreError) in try reader.sessions(of: user) }))
         } catch {
@@ -50,19 +50,19 @@ extension SQLiteStoreHandle {
         }
     }
 
-    func createSession(_ request: NewSession, completion: @escaping (Result<CreatedSession, StoreError>) -> Void) {
+    func createSession(_ request: NewSession, completion: Completion<CreatedSession>) {
         let bytes = Token.waitingBytes(id: request.user, info: request.user)
-        gather(bytes, .created(completion)) { (coder) throws(SealingError) in
+        gather(bytes, .created(completion.take)) { (coder) throws(SealingError) in
             return .createSession(try coder.row(of: UserSession(request), request.key), perUser: request.perUser)
         }
     }
 
-    func endSession(id: SessionID, completion: @escaping (Result<EndedSession?, StoreError>) -> Void) {
-        gather(Self.waitingBytes, .ended(completion)) { (_) throws(SealingError) in .endSession(id) }
+    func endSession(id: SessionID, completion: Completion<EndedSession?>) {
+        gather(Self.waitingBytes, .ended(completion.take)) { (_) throws(SealingError) in .endSession(id) }
     }
 
-    func endSessions(of user: [UInt8], completion: @escaping (Result<Int, StoreError>) -> Void) {
-        gather(Self.waitingBytes + user.count, .endedAll(completion)) { (coder) throws(SealingError) in
+    func endSessions(of user: [UInt8], completion: Completion<Int>) {
+        gather(Self.waitingBytes + user.count, .endedAll(completion.take)) { (coder) throws(SealingError) in
             var key = RowKey()
             let index = try coder.key(of: user, into: &key).identity
             return .endSessions(userKey: key.bytes, index: index)

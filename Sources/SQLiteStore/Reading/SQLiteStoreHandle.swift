@@ -28,7 +28,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     private var uses: [[UInt8]: Int64] = [:]
     private let erase: Erasing
     /// Completions of the erasures under way, by their numbers.
-    private var erasures: [UInt64: (Result<Erasure, StoreError>) -> Void] = [:]
+    private var erasures: [UInt64: Completion<Erasure>] = [:]
     private var erasureNumber: UInt64 = 0
     private var reader: TokenReader
     /// The store's generation when the reader was opened.
@@ -60,7 +60,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     var timeLimit: Duration? { nil }
 
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         try reading { (reader) throws(StoreError) in
             var tokenInfo: [UInt8] = []
@@ -149,7 +149,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         reader.endSnapshot()
     }
 
-    func erase(_ user: [UInt8], completion: @escaping (Result<Erasure, StoreError>) -> Void) {
+    func erase(_ user: [UInt8], completion: Completion<Erasure>) {
         // What was asked for before it happens before it.
         submitGathered()
         let number = erasureNumber

@@ -148,7 +148,7 @@ package final class BackendAPI {
 
     /// Has the store do something.
     private func pending<Outcome>(
-        _ call: Call, _ operation: @escaping (@escaping (Result<Outcome, StoreError>) -> Void) -> Void,
+        _ call: Call, _ operation: @escaping (Completion<Outcome>) -> Void,
         then answer: @escaping (Outcome) -> Answer
     ) -> Answer {
         let service = service

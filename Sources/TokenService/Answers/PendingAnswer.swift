@@ -5,10 +5,10 @@ internal import TokenStore
 ///
 /// Each kind is a subclass that holds everything it needs of the request. The connection counts its `bytes` against
 /// `limits.buffers`, calls `begin`, and waits for at most `timeLimit`. If it gives up or its client disconnects, what was begun
-/// runs to its end and its answer is dropped. The answer may be another pending one, so a request can take several such steps.
+/// runs to its end and its answer is dropped; what a store has not begun yet, it need not begin. The answer may be another pending one, so a request can take several such steps.
 ///
 /// Belongs to its loop's thread.
-package class PendingAnswer {
+package class PendingAnswer: OutcomeWaiter {
     private enum State {
         /// `begin` has not been called, or has not returned.
         case new
@@ -69,6 +69,15 @@ package class PendingAnswer {
     /// Gives up, as the client has disconnected.
     package final func abandon() {
         state = .abandoned
+    }
+
+    /// Whether the answer would reach somebody.
+    package final var isWaiting: Bool {
+        switch state {
+        case .new, .answered: true
+        case .awaited(let taker): taker.isWaiting
+        case .abandoned, .over: false
+        }
     }
 
     // MARK: - The side that answers

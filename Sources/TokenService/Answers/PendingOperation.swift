@@ -3,7 +3,7 @@ internal import TokenStore
 
 /// The answer to a request for which the store does something, and which comes when that is done.
 final class PendingOperation<Outcome>: PendingAnswer {
-    private let operation: (@escaping (Result<Outcome, StoreError>) -> Void) -> Void
+    private let operation: (Completion<Outcome>) -> Void
     private let answer: (Outcome) -> Answer
     private let refusal: (StoreError) -> Response
 
@@ -15,7 +15,7 @@ final class PendingOperation<Outcome>: PendingAnswer {
     ///   - refusal: Reports an error and gives its answer.
     init(
         bytes: Int, timeLimit: Duration?,
-        operation: @escaping (@escaping (Result<Outcome, StoreError>) -> Void) -> Void,
+        operation: @escaping (Completion<Outcome>) -> Void,
         answer: @escaping (Outcome) -> Answer, refusal: @escaping (StoreError) -> Response
     ) {
         self.operation = operation
@@ -25,12 +25,13 @@ final class PendingOperation<Outcome>: PendingAnswer {
     }
 
     override func start() {
-        operation { [self] outcome in
-            switch outcome {
-            case .success(let outcome): finish(answer(outcome))
-            case .failure(let error): finish(.now(refusal(error)))
-            }
-        }
+        operation(
+            Completion(for: self) { [self] outcome in
+                switch outcome {
+                case .success(let outcome): finish(answer(outcome))
+                case .failure(let error): finish(.now(refusal(error)))
+                }
+            })
     }
 
     override func failure(_ error: StoreError) -> Response { refusal(error) }

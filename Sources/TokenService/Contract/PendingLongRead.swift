@@ -15,7 +15,8 @@ final class PendingLongRead: PendingAnswer {
     }
 
     override func start() {
-        service.fetchLong(id) { [self] outcome in finish(service.answer(toLong: requestID, outcome)) }
+        service.fetchLong(
+            id, completion: Completion(for: self) { [self] in finish(service.answer(toLong: requestID, $0)) })
     }
 
     override func failure(_ error: StoreError) -> Response { service.readFailed(error, requestID) }

@@ -27,12 +27,13 @@ final class PendingWrite: PendingAnswer {
     override func start() {
         var tokenInfo: [UInt8] = []
         swap(&tokenInfo, &self.tokenInfo)
-        service.handle.store(tokenInfo, under: id, if: condition) { [self] outcome in
+        let completion = Completion<TokenVersion>(for: self) { [self] outcome in
             switch outcome {
             case .success(let version): finish(.now(service.stored(version)))
             case .failure(let error): finish(.now(failure(error)))
             }
         }
+        service.handle.store(tokenInfo, under: id, if: condition, completion: completion)
     }
 
     override func failure(_ error: StoreError) -> Response {

@@ -199,7 +199,7 @@ package final class TokenService {
             let fetched = try handle.fetch(id, upTo: Self.shortTokenInfo) {
                 let read = PendingRead(self, id, ticket, requestID)
                 pending = read
-                return { read.finish($0) }
+                return Completion(for: read) { read.finish($0) }
             }
             if let fetched { return answer(to: id, ticket, requestID, fetched) }
         } catch {
@@ -242,7 +242,7 @@ package final class TokenService {
     }
 
     /// Reads a long token info, which takes some milliseconds for each MiB.
-    func fetchLong(_ id: [UInt8], completion: @escaping StoreHandle.FetchCompletion) {
+    func fetchLong(_ id: [UInt8], completion: Completion<Fetched>) {
         do throws(StoreError) {
             if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) {
                 completion(.success(fetched))

@@ -105,7 +105,7 @@ final class AuthorizedContract {
             let found = try service.handle.findSession(key) {
                 let waiting = PendingSession(service, request, proceed)
                 pending = waiting
-                return { waiting.take($0) }
+                return Completion(for: waiting) { waiting.take($0) }
             }
             if let found { return proceed(found) }
         } catch {

@@ -52,9 +52,9 @@ final class RemoteStore: TokenStore {
 final class RemoteStoreHandle: TokensOnlyHandle, @unchecked Sendable {
     private let limit: Mutex<Duration?>
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
-    private var reads: [String: [FetchCompletion]] = [:]
-    private var writes: [String: [(Result<TokenVersion, StoreError>) -> Void]] = [:]
-    private var removals: [String: [(Result<Bool, StoreError>) -> Void]] = [:]
+    private var reads: [String: [Completion<Fetched>]] = [:]
+    private var writes: [String: [Completion<TokenVersion>]] = [:]
+    private var removals: [String: [Completion<Bool>]] = [:]
     /// What was asked for, as `read ID`, `write ID` and `remove ID`; any thread.
     private let list = Mutex<[String]>([])
 
@@ -72,7 +72,7 @@ final class RemoteStoreHandle: TokensOnlyHandle, @unchecked Sendable {
     var asked: [String] { list.withLock { $0 } }
 
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> FetchCompletion
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         let id = String(decoding: id, as: UTF8.self)
         reads[id, default: []].append(makeCompletion())
@@ -82,7 +82,7 @@ final class RemoteStoreHandle: TokensOnlyHandle, @unchecked Sendable {
 
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
-        completion: @escaping (Result<TokenVersion, StoreError>) -> Void
+        completion: Completion<TokenVersion>
     ) {
         let id = String(decoding: id, as: UTF8.self)
         writes[id, default: []].append(completion)
@@ -90,7 +90,7 @@ final class RemoteStoreHandle: TokensOnlyHandle, @unchecked Sendable {
     }
 
     func remove(
-        _ id: [UInt8], if condition: WriteCondition, completion: @escaping (Result<Bool, StoreError>) -> Void
+        _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
     ) {
         let id = String(decoding: id, as: UTF8.self)
         removals[id, default: []].append(completion)

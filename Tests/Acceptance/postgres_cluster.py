@@ -232,7 +232,11 @@ class Postgres:
         return self.process is not None and self.process.poll() is None
 
     def stop(self, mode="fast"):
-        """Shuts it down as pg_ctl does: `smart`, `fast`, or `immediate` without a checkpoint."""
+        """Shuts it down as pg_ctl does: `smart`, `fast`, or `immediate` without a checkpoint.
+
+        Only `immediate` ends a server that may have crashed just now. One that is told to stop in another way while it ends its
+        recovery waits without an end for its checkpointer, which it does not tell to stop (seen with PostgreSQL 15.18).
+        """
         if self.is_running():
             self.thaw()
             self.process.send_signal(MODES[mode])

@@ -45,7 +45,8 @@ class SmallDisk:
 
     def empty(self):
         """Ends the fault."""
-        self._mount(f"remount,size={self.size}")
+        done = self._mount(f"remount,size={self.size}")
+        assert done.returncode == 0, f"the disk is still full: {done.stderr.strip()}"
 
     def close(self):
         """Unmounts it, also while files on it are open."""

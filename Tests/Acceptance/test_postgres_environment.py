@@ -252,6 +252,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room(replicated_postgres):
     databases.break_primary("full")
     assert not databases.writes_without_standby()
     databases.end_fault(databases.primary)
-    databases.primary.restart()
+    # It has crashed, or is about to.
+    databases.primary.restart("immediate")
     assert notes(databases.primary) == {1}
     assert databases.writes_without_standby()

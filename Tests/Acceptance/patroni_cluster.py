@@ -287,11 +287,17 @@ class PatroniCluster:
     def switch(self):
         """Asks Patroni for another leader in an orderly way, waits for it and returns it."""
         old = self.wait_until_whole()
+        self.ask_to_switch(old)
+        return self.wait_for_leader(other_than=old)
+
+    @staticmethod
+    def ask_to_switch(leader):
+        """Asks Patroni to replace a leader in an orderly way."""
         request = urllib.request.Request(
-            f"http://{old.address}:{old.status_port}/switchover", method="POST", data=json.dumps({"leader": old.name}).encode())
+            f"http://{leader.address}:{leader.status_port}/switchover", method="POST",
+            data=json.dumps({"leader": leader.name}).encode())
         with urllib.request.urlopen(request, timeout=SECONDS):
             pass
-        return self.wait_for_leader(other_than=old)
 
     # As of one server
 

@@ -24,6 +24,7 @@ from server_process import until
 
 LONGEST = 400
 SECONDS = 60
+SLACK_SECONDS = 5
 
 
 class Register:
@@ -187,5 +188,12 @@ class Load:
         """The moment of the first good answer of a server to a write, or to a read, after a moment."""
         def found():
             self.raise_mistakes()
-            return next((moment for moment in getattr(self, what)[server] if moment > after), None)
+            # From the end, as there may be millions. Threads note their answers a little later than they get them.
+            recent = itertools.takewhile(lambda moment: moment > after - SLACK_SECONDS, reversed(getattr(self, what)[server]))
+            return min((moment for moment in recent if moment > after), default=None)
         return until(found, SECONDS)
+
+    def outages(self, after):
+        """How long the servers have gone without a good answer since a moment, in seconds: the longest, of writes and of reads."""
+        return {
+            what: max(self.first_good(server, after, what) for server in self.servers) - after for what in ("writes", "reads")}

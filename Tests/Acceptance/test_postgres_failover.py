@@ -2,8 +2,6 @@
 
 No acknowledged write is missing, no read goes back, and no server is restarted.
 """
-import time
-
 import pytest
 
 from contract import STORED, found
@@ -15,20 +13,16 @@ from registers import Load
 SERVERS = 3
 
 
-def outages(load, servers, promoted):
-    """How long the servers have gone without a good answer since a promotion, in seconds: the longest, of writes and of reads."""
-    return {what: max(load.first_good(server, promoted, what) for server in servers) - promoted for what in ("writes", "reads")}
-
-
 def test_failovers_lose_nothing_and_no_read_goes_back(replicated_postgres, postgres_binary, tmp_path, is_long):
     databases = replicated_postgres(standbys=2, has_network=True, has_small_disks=True)
+    faults = FAULTS * (15 if is_long else 1)
     with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as store:
         servers = [store.serve(f"server{number}") for number in range(SERVERS)]
         with Load(servers) as load:
-            for fault in FAULTS * (15 if is_long else 1):
+            for fault in faults:
                 load.go_on()
                 failover = databases.failover(fault)
-                measured = outages(load, servers, failover.promoted)
+                measured = load.outages(failover.promoted)
                 print(
                     f"{fault}: promoted {failover.promoted - failover.broken:.2f} s after the fault, complete "
                     f"{failover.completed - failover.promoted:.2f} s later; the longest outage of a server after the promotion: "

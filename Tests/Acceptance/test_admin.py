@@ -441,14 +441,11 @@ def test_the_command_fails_when_nobody_answers(server):
 
 
 def test_the_command_does_not_wait_for_a_server_that_hangs(server):
-    server.process.send_signal(signal.SIGSTOP)
-    try:
-        host, port = server.administration[0]
+    host, port = server.administration[0]
+    with server.paused():
         for place in ("off", f"{host}:{port}"):
             status, printed, _ = health(server, at=place)
             assert status == 1 and "no answer came" in printed, place
-    finally:
-        server.process.send_signal(signal.SIGCONT)
 
 
 def test_the_command_takes_no_other_program_for_ours(server):

@@ -3,7 +3,6 @@ import json
 import os
 import pty
 import re
-import signal
 import socket
 import subprocess
 import tempfile
@@ -337,11 +336,8 @@ def test_a_server_that_cannot_be_asked_is_a_problem(serve):
 
 def test_a_server_that_hangs_is_a_problem(serve):
     server = serve()
-    server.process.send_signal(signal.SIGSTOP)
-    try:
+    with server.paused():
         report = examine("--data-directory", str(server.data))
-    finally:
-        server.process.send_signal(signal.SIGCONT)
     only_problem(report, "Server", f"process {server.process.pid} uses the data folder .* no answer came")
 
 

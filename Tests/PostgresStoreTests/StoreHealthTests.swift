@@ -170,5 +170,17 @@ struct StoreHealthTests {
         #expect(health.noteFailure(diskFull, isWrite: true, since: at(0), at: at(1_000)).isEmpty)
         #expect(!health.hasFailures)
     }
+
+    @Test func `requests that have waited through an outage and fail after it are part of it`() {
+        var health = connected()
+        _ = health.noteLost("db1:5432", refusal, at: at(0))
+        _ = health.noteConnected("db2:5432", server, at: at(6_000))
+        #expect(health.noteFailure(diskFull, isWrite: false, since: at(1_010), at: at(6_010)).isEmpty)
+        #expect(health.noteFailure(diskFull, isWrite: true, since: at(1_010), at: at(6_010)).isEmpty)
+        #expect(health.fault(at: at(6_010)) == nil)
+        // Those that began later show that the new connection does not help.
+        #expect(health.noteFailure(diskFull, isWrite: false, since: at(6_000), at: at(11_000)).count == 1)
+        #expect(health.fault(at: at(11_000)) == .read(diskFull))
+    }
 }
 #endif

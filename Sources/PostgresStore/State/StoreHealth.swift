@@ -22,6 +22,8 @@ struct StoreHealth: Sendable {
     private var outage: Outage?
     private var failures: [Failure.Kind: Failure] = [:]
     private var wasConnected = false
+    /// When there was a connection again, after there was none.
+    private var reconnectedAt: MonotonicTime?
     /// When a line about a lost connection was written, and how often there was none since.
     private var lastLoss: (told: MonotonicTime, untold: Int)?
     private let places: String
@@ -96,6 +98,7 @@ struct StoreHealth: Sendable {
         connections[host, default: 0] += 1
         defer { (outage, wasConnected) = (nil, true) }
         guard let outage else { return [] }
+        if outage.withoutSince != nil { reconnectedAt = now }
         let (reads, writes) = (outage.failedReads, outage.failedWrites)
         guard outage.isTold || !wasConnected || reads + writes > 0 else { return [] }
         var text = "connected to \(server)"
@@ -167,6 +170,8 @@ struct StoreHealth: Sendable {
             if isWrite { outage?.failedWrites += 1 } else { outage?.failedReads += 1 }
             return []
         }
+        // Its time was over before the new connection could do anything for it: that is no new trouble.
+        if let reconnectedAt, began < reconnectedAt { return [] }
         let kind = isWrite ? Failure.Kind.writes : .reads
         guard failures[kind] == nil else {
             failures[kind]?.count += 1

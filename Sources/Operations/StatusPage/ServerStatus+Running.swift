@@ -28,7 +28,8 @@ extension ServerStatus {
             reasons: readiness.reasons, warnings: Self.warnings(server, listenerWarnings), requests: Requests(workers),
             latency: ServerStatus.Latencies(
                 get: .init(workers.reading(\.getTime)), post: .init(workers.reading(\.postTime)),
-                commit: metrics.commitTime.map { .init($0) }, sync: metrics.syncTime.map { .init($0) }
+                commit: metrics.commitTime.map { .init($0) }, sync: metrics.syncTime.map { .init($0) },
+                read: metrics.remote.map { .init($0.readTime) }
             ),
             connections: ServerStatus.Connections(
                 open: workers.openConnections, limit: settings.connectionLimit,

@@ -57,6 +57,8 @@ struct ServerStatus: Encodable, Sendable {
         /// Nil for a store that does not measure it.
         let commit: Distribution?
         let sync: Distribution?
+        /// From sending reads to a database on other machines to their answers; nil for a store on this machine.
+        let read: Distribution?
     }
 
     /// A histogram of durations.

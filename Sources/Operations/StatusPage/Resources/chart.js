@@ -23,9 +23,12 @@ function roundedUp(value, isBinary) {
 
 class Panel {
   // series: [label, name of the figure, own format]; a figure with its own format is shown as a number but not drawn.
-  constructor(parent, { title, series, format, top, least = 0, isBinary = false }) {
-    Object.assign(this, { title, format, top, least, isBinary });
+  // concerns: whether the panel is shown for a server with this status; always without it.
+  constructor(parent, { title, series, format, top, least = 0, isBinary = false, concerns }) {
+    Object.assign(this, { title, format, top, least, isBinary, concerns });
     const panel = document.getElementById("panel").content.cloneNode(true);
+    this.section = panel.querySelector(".panel");
+    this.section.hidden = Boolean(concerns);
     panel.querySelector("h2").textContent = title;
     this.chart = panel.querySelector(".chart");
     this.axis = panel.querySelector(".top");
@@ -48,12 +51,17 @@ class Panel {
     parent.append(panel);
   }
 
+  adapt(status) {
+    if (this.concerns) this.section.hidden = !this.concerns(status);
+  }
+
   show(figures) {
     for (const { name, value, format } of this.series) value.textContent = format(figures[name]);
   }
 
   // points: [{ time, figures }], the oldest first; now: the time at the right edge.
   draw(points, now) {
+    if (this.section.hidden) return;
     const drawn = this.series.filter(({ line }) => line);
     const largest = Math.max(this.least, ...points.flatMap(({ figures }) => drawn.map(({ name }) => figures[name] ?? 0)));
     const top = this.top ?? (largest > 0 ? roundedUp(largest, this.isBinary) : 1);

@@ -50,6 +50,10 @@ function date(unixTime) {
   return new Date(unixTime * 1000).toISOString().slice(0, 10);
 }
 
+function moment(unixTime) {
+  return new Date(unixTime * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC";
+}
+
 // The quantile of the durations measured between two readings of a histogram. Durations count as evenly spread within
 // their bucket, as in Prometheus' histogram_quantile.
 function quantile(share, before, after) {
@@ -89,12 +93,17 @@ function figures(status, previous, earlier) {
     commit_p50: latency(now => now.latency.commit, 0.5),
     commit_p99: latency(now => now.latency.commit, 0.99),
     sync_p99: latency(now => now.latency.sync, 0.99),
+    read_p50: latency(now => now.latency.read, 0.5),
+    read_p99: latency(now => now.latency.read, 0.99),
+    write_p99: status.database ? latency(now => now.latency.commit, 0.99) : null,
+    waiting: status.database ? status.database.waiting_requests : null,
+    retries: status.database ? rate(now => now.database.retries) : null,
     connections: status.connections.open,
     refused: rate(now => now.connections.refused),
     memory: status.process.resident_bytes,
     cache_bytes: status.cache.bytes,
     processor: rate(now => now.process.processor_seconds),
-    tokens: status.store.tokens,
+    tokens: status.store.tokens ?? null,
     store_bytes: (status.store.database_bytes ?? 0) + (status.store.log_bytes ?? 0),
   };
 }

@@ -6,23 +6,37 @@ const REQUEST_TIMEOUT = 3000;
 // For users who prefer reduced motion, the charts are redrawn only every ten seconds; the figures still change every second.
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
+// A store on this machine measures other things than one in a database on others.
+const isHere = status => !status.database;
+const isElsewhere = status => status.database;
+
 const panels = [
   { title: "Requests a second", format: short, least: 1,
     series: [["GET", "get"], ["POST", "post"], ["errors", "errors"]] },
   { title: "GET, time in the server", format: seconds, series: [["p50", "get_p50"], ["p99", "get_p99"]] },
   { title: "POST, until it is on disk", format: seconds, series: [["p50", "post_p50"], ["p99", "post_p99"]] },
-  { title: "Answered from memory", format: percent, top: 1, series: [["of reads", "hit_ratio"]] },
+  { title: "Answered from memory", format: percent, top: 1, series: [["of reads", "hit_ratio"]], concerns: isHere },
   { title: "Commit to the disk", format: seconds,
-    series: [["p50", "commit_p50"], ["p99", "commit_p99"], ["sync p99", "sync_p99"]] },
+    series: [["p50", "commit_p50"], ["p99", "commit_p99"], ["sync p99", "sync_p99"]], concerns: isHere },
+  { title: "To the database and back", format: seconds,
+    series: [["read p50", "read_p50"], ["read p99", "read_p99"], ["write p99", "write_p99"]], concerns: isElsewhere },
+  { title: "Waiting for the database", format: short, least: 10,
+    series: [["requests", "waiting"], ["sent again a second", "retries"]], concerns: isElsewhere },
   { title: "Connections", format: short, least: 10,
     series: [["open", "connections"], ["refused a second", "refused"]] },
   { title: "Memory", format: bytes, isBinary: true, series: [["in use", "memory"], ["answers", "cache_bytes"]] },
   { title: "Processor", format: percent, least: 1, series: [["of one core", "processor"]] },
-  { title: "Tokens stored", format: short, least: 10, series: [["tokens", "tokens"], ["on disk", "store_bytes", bytes]] },
+  { title: "Tokens stored", format: short, least: 10,
+    series: [["tokens", "tokens"], ["on disk", "store_bytes", bytes]], concerns: isHere },
 ].map(panel => new Panel(byID("panels"), panel));
 
-// Formats a figure that not every store reports.
-const known = (show, value) => value === undefined ? nothing : show(value);
+// Formats a figure that not every store reports; the row is left out if this one does not.
+const known = (show, value) => value === undefined ? null : show(value);
+
+const ROLES = {
+  standby: "standby", former: "was the primary before", refused: "is not used, the log says why",
+  unreachable: "cannot be reached", unknown: "not asked yet",
+};
 
 const facts = [
   ["Store", [
@@ -37,21 +51,23 @@ const facts = [
   ["Database", [
     ["primary", ({ database }) => {
       const primary = database.hosts.find(({ role }) => role === "primary");
-      return primary ? `${primary.name}, ${primary.software}` : "none";
+      return primary ? primary.name : "none was found";
     }],
     ["other hosts", ({ database }) => {
       const others = database.hosts.filter(({ role }) => role !== "primary");
-      return others.length === 0 ? "none" : others.map(({ name, role }) => `${name} ${role}`).join(", ");
+      return others.length === 0 ? "none" : others.map(({ name, role }) => `${name}, ${ROLES[role]}`).join("\n");
     }],
     ["connections, of wanted", ({ database }) =>
       `${number(database.connections.open)} of ${number(database.connections.wanted)}`],
     ["waiting, of at most", ({ database }) => `${number(database.waiting_requests)} of ${number(database.request_limit)}`],
-    ["durability, TLS", ({ database }) => `${database.durability}, ${database.encrypted ? "with TLS" : "without TLS"}`],
-    ["failovers", ({ database }) => database.last_failover
-      ? `${number(database.failovers)}, last ${new Date(database.last_failover * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`
-      : number(database.failovers)],
-    ["sent again, unacknowledged", ({ database }) => `${number(database.retries)}, ${number(database.unacknowledged)}`],
-  ], status => status.database],
+    ["software", ({ database }) => known(({ software }) => software, database.hosts.find(({ role }) => role === "primary"))],
+    ["durability", ({ database }) => database.durability],
+    ["TLS", ({ database }) => known(encrypted => encrypted ? "on" : "off", database.encrypted)],
+    ["failovers", ({ database }) => number(database.failovers)],
+    ["last failover", ({ database }) => known(moment, database.last_failover)],
+    ["sent again", ({ database }) => number(database.retries)],
+    ["not acknowledged", ({ database }) => number(database.unacknowledged)],
+  ], isElsewhere],
   ["Connections", [
     ["open, of at most", status => `${number(status.connections.open)} of ${number(status.connections.limit)}`],
     ["accepted", status => number(status.connections.accepted)],
@@ -81,16 +97,18 @@ const facts = [
     ["processor time", status => span(status.process.processor_seconds)],
     ["descriptors", status => `${number(status.process.descriptors)} of ${number(status.process.descriptor_limit)}`],
     ["threads", status => number(status.process.threads)],
-    ["started", status => new Date(status.started_at * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"],
+    ["started", status => moment(status.started_at)],
     ["store, OpenSSL", status => `${status.store_software}, ${status.openssl}`],
   ]],
-].map(([title, rows, concerns = () => true]) => {
+].map(([title, rows, concerns]) => {
   const fact = element(byID("facts"), "section", { class: "fact" });
+  fact.hidden = Boolean(concerns);
   element(fact, "h2", {}, title);
   const list = element(fact, "dl");
   return rows.map(([label, show]) => {
-    element(list, "dt", {}, label);
-    return { show, concerns, fact, value: element(list, "dd", {}, nothing) };
+    const row = element(list, "div", { class: "row" });
+    element(row, "dt", {}, label);
+    return { show, concerns, fact, row, value: element(row, "dd", {}, nothing) };
   });
 }).flat();
 
@@ -127,6 +145,7 @@ let lastAnswer = null;
 function update(status) {
   // After a restart all counters begin at 0.
   if (statuses.length > 0 && statuses.at(-1).started_at !== status.started_at) statuses = [];
+  for (const panel of panels) panel.adapt(status);
   const previous = statuses.at(-1);
   if (previous && status.time > previous.time) {
     const earlier = statuses.find(({ time }) => time >= status.time - LATENCY_WINDOW - 0.5) ?? previous;
@@ -135,10 +154,12 @@ function update(status) {
     for (const panel of panels) panel.show(points.at(-1).figures);
   }
   statuses = [...statuses.filter(({ time }) => time > status.time - 2 * LATENCY_WINDOW), status];
-  for (const { show, concerns, fact, value } of facts) {
-    // A store on this machine has no database elsewhere.
-    fact.hidden = !concerns(status);
-    if (!fact.hidden) value.textContent = show(status);
+  for (const { show, concerns, fact, row, value } of facts) {
+    if (concerns) fact.hidden = !concerns(status);
+    if (fact.hidden) continue;
+    const text = show(status);
+    row.hidden = text === null;
+    value.textContent = text;
   }
   document.querySelector('[data-figure="version"]').textContent = status.version;
   document.querySelector('[data-figure="uptime"]').textContent = span(status.time - status.started_at);

@@ -1,0 +1,119 @@
+"""What the status page and /status tell of a PostgreSQL database, in a real browser."""
+from pathlib import Path
+
+import pytest
+
+from browser import PROGRAM, Browser
+from contract import STORED
+from http_client import exchange, post
+from postgres_store import NamedDatabase, PostgresStore
+from registers import Load
+from server_process import until
+from test_page import figure, state, status
+
+yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
+
+SCHEMAS = yaml.safe_load((Path(__file__).parents[2] / "config" / "openapi.yaml").read_text())["components"]["schemas"]
+KINDS = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+
+
+def differences(schema, value, place="status"):
+    """Where a value is not what a schema says, as texts."""
+    if "$ref" in schema:
+        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+    if "type" in schema and not isinstance(value, KINDS[schema["type"]]):
+        return [f"{place} is {value!r}, not of type {schema['type']}"]
+    if "enum" in schema:
+        return [] if value in schema["enum"] else [f"{place} is {value!r}"]
+    if isinstance(value, list):
+        return [text for item in value for text in differences(schema["items"], item, f"{place}[]")]
+    if not isinstance(value, dict):
+        return []
+    others, known = schema.get("additionalProperties", {}), schema.get("properties", {})
+    found = [f"{place} has no {name}" for name in schema.get("required", []) if name not in value]
+    for name, item in value.items():
+        if name in known or others:
+            found += differences(known.get(name, others), item, f"{place}.{name}")
+        else:
+            found.append(f"{place} has {name}")
+    return found
+
+
+@pytest.fixture(name="databases")
+def primary_with_two_standbys(replicated_postgres):
+    return replicated_postgres(standbys=2)
+
+
+@pytest.fixture(name="server")
+def server_of_the_databases(databases, postgres_binary, tmp_path):
+    with PostgresStore(postgres_binary, tmp_path / "store", NamedDatabase(databases)) as store:
+        server = store.serve("server")
+        assert exchange(server.address, post("me", "first")).body == STORED
+        yield server
+
+
+@pytest.fixture(name="page")
+def page_in_a_browser(server, tmp_path):
+    if not PROGRAM:
+        pytest.skip("there is no chromium")
+    host, port = server.administration[0]
+    with Browser(tmp_path / "browser") as browser:
+        browser.size(1280, 800, prefers_color_scheme="light")
+        browser.open(f"http://{host}:{port}/")
+        until(lambda: state(browser) == "ready")
+        yield browser
+
+
+def shown(page):
+    """The rows of all facts, by their labels; those that do not concern this server are not there."""
+    return dict(page.evaluate(
+        "[...document.querySelectorAll('.fact:not([hidden]) .row:not([hidden]) dt')]"
+        ".map(term => [term.textContent, term.nextElementSibling.textContent])"))
+
+
+def panels(page):
+    return page.evaluate("[...document.querySelectorAll('.panel:not([hidden]) h2')].map(title => title.textContent)")
+
+
+def test_the_status_is_what_is_documented(server):
+    assert differences(SCHEMAS["Status"], status(server)) == []
+
+
+def test_the_page_shows_the_database_and_its_failover(databases, server, page, tmp_path):
+    old = databases.primary
+    assert [title for title in panels(page) if "atabase" in title] == ["To the database and back", "Waiting for the database"]
+    # What a store on this machine has.
+    assert not {"Answered from memory", "Commit to the disk", "Tokens stored"} & set(panels(page))
+    rows = shown(page)
+    assert (rows["primary"], rows["software"].partition(" ")[0]) == (f"{old.address}:{old.port}", "PostgreSQL")
+    assert (rows["connections, of wanted"], rows["waiting, of at most"]) == ("4 of 4", "0 of 10,000")
+    assert (rows["durability"], rows["TLS"], rows["failovers"]) == ("synchronous", "off", "0")
+    assert not {"WAL", "tokens", "last failover"} & set(rows)
+    with Load([server], clients=8) as load:
+        load.go_on()
+        until(lambda: all(figure(page, name) for name in ("get", "post", "read_p50", "read_p99", "write_p99")))
+        databases.promote()
+        new = databases.primary
+        until(lambda: shown(page)["primary"] == f"{new.address}:{new.port}")
+        load.go_on()
+    load.check()
+    rows = shown(page)
+    assert (rows["failovers"], "last failover" in rows) == ("1", True)
+    for node in databases.standbys:
+        assert f"{node.address}:{node.port}, " in rows["other hosts"]
+    assert status(server)["database"]["timeline"] == 2
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_database_fits(page, server, width, scheme, tmp_path):
+    page.size(width, 800, prefers_color_scheme=scheme)
+    with Load([server], clients=2) as load:
+        load.go_on()
+        until(lambda: all(figure(page, name) for name in ("get", "read_p99", "write_p99")))
+    page.screenshot(tmp_path / "page.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(
+        "[...document.querySelectorAll('h2, dt, dd, p')].filter(e => e.scrollWidth > e.clientWidth + 1).length") == 0
+    assert page.problems == []

@@ -22,7 +22,7 @@ RULES = [
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]] + [rule["expr"] for rule in RULES]
 SELECTOR = re.compile(r"\b((?:token_cache|process)_[a-z_]+)(?:\{([^}]*)\})?")
-# Metrics of a store on other machines; test_postgres_watching.py has the tests about them.
+# Metrics of a store on other machines; test_postgres_operators.py has the tests about them.
 REMOTE = "token_cache_database_"
 # Prometheus adds these labels and series itself.
 TARGET_LABELS = {"job", "instance"}

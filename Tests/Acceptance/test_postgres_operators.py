@@ -1,0 +1,208 @@
+"""What operators see of a running server whose tokens are in PostgreSQL: /metrics, /readyz, /status, and the log."""
+import contextlib
+import json
+import re
+import threading
+import time
+
+import pytest
+
+from contract import NOT_FOUND, STORED, found
+from http_client import Connection, exchange, get, post
+from postgres_store import NamedDatabase, PostgresStore
+from registers import Load
+from server_process import until
+from test_metrics import fetched, metrics
+from test_monitoring import REMOTE, check_uses
+from test_page import ask, status
+
+# How long a server is ready in spite of trouble with its database, in seconds (StoreHealth.grace).
+GRACE = 3
+CANARY = "canary4711"
+
+
+def remote(server):
+    """The metrics of the database, without the beginning that they share."""
+    return {name.removeprefix(REMOTE): value for name, value in metrics(server).items() if name.startswith(REMOTE)}
+
+
+def hosts(server):
+    """The role of each host, by its name, and the open connections to it."""
+    matches = [
+        (re.fullmatch(r'host_connections\{host="(.*)",role="(.*)",engine="(.*)",version="(.*)"\}', name), value)
+        for name, value in remote(server).items()]
+    return {match[1]: (match[2], value) for match, value in matches if match}
+
+
+def log_lines(server):
+    """The lines that an operator should read, each with its level."""
+    return re.findall(r"(?m)^\S+ ((?:notice|warning|error|critical): (?!made the key ring).*)$", server.log())
+
+
+class Watch:
+    """Asks a server again and again whether it is ready."""
+
+    def __init__(self, server):
+        self.server, self.over = server, threading.Event()
+        # The moment, the status, and the reasons.
+        self.answers = []
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def _run(self):
+        while not self.over.wait(0.02):
+            answer = ask(self.server, "/readyz")
+            self.answers.append((time.monotonic(), answer.status, answer.body.decode()))
+
+    def refusals(self):
+        return [(moment, body) for moment, code, body in self.answers if code != 200]
+
+    def is_ready(self):
+        return self.answers and self.answers[-1][1] == 200
+
+
+@pytest.fixture(name="databases")
+def primary_with_two_standbys(replicated_postgres):
+    return replicated_postgres(standbys=2)
+
+
+@pytest.fixture(name="store")
+def store_of_the_databases(databases, postgres_binary, tmp_path):
+    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
+        yield of_all
+
+
+def name(node):
+    return f"{node.address}:{node.port}"
+
+
+# Figures
+
+def test_every_metric_of_a_database_is_used_and_counts(databases, store):
+    server = store.serve("server", {"loops": 2, "store": {"connections": 3}})
+    for number in range(5):
+        assert exchange(server.address, post("me", str(number))).body == STORED
+        assert exchange(server.address, get("me")).body == found(str(number))
+    until(lambda: remote(server)["connections{state=\"open\"}"] == 6)
+    told = hosts(server)
+    assert told.pop(name(databases.primary)) == ("primary", 6)
+    # Unless the primary has kept the server waiting, nobody has asked them.
+    assert set(told) == {name(node) for node in databases.standbys}
+    assert set(told.values()) <= {("unknown", 0), ("standby", 0)}
+    check_uses(metrics(server), lambda metric: metric.startswith(REMOTE))
+    now = remote(server)
+    assert now['connections{state="wanted"}'] == 6 and now['connections{state="pending"}'] == 0
+    assert (now["waiting_requests"], now["waiting_requests_limit"]) == (0, 10_000)
+    assert now['round_trip_duration_seconds_count{kind="read"}'] >= 5
+    # Each connection has proven that it leads to the primary before it was used.
+    assert now['proofs_total{outcome="proven"}'] >= 6 and now['proofs_total{outcome="failed"}'] == 0
+    assert 0 <= now["proof_age_seconds"] < 60 and now["round_trip_duration_seconds_count{kind=\"proof\"}"] >= 0
+    assert (now["timeline"], now["failovers_total"], now["unacknowledged_writes_total"]) == (1, 0, 0)
+    # The same clock.
+    assert abs(now["clock_difference_seconds"]) < 1
+    assert (now["missing_keys"], now['refusals_total{limit="requests"}'], now['refusals_total{limit="bytes"}']) == (0, 0, 0)
+    until(lambda: remote(server)["sweeper"] == 1)
+    text, _ = fetched(server)
+    for metric in {line.partition("{")[0].split(" ")[0] for line in text.splitlines() if line.startswith(REMOTE)}:
+        family = re.sub(r"_(bucket|sum|count)$", "", metric) if "_seconds_" in metric else metric
+        assert re.search(rf"(?m)^# HELP {family} .{{20,}}$", text), metric
+
+
+def test_a_full_queue_is_counted_and_over_when_the_database_answers(databases, store):
+    server = store.serve("server", {"store": {"timeout": "60s", "queue": {"max_requests": 4}}})
+    # Reads of the same id would share one.
+    ids = [f"user{number}" for number in range(6)]
+    for unique_id in ids:
+        assert exchange(server.address, post(unique_id, unique_id)).body == STORED
+    databases.primary.freeze()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Connection(server.address, timeout=60)) for _ in ids]
+        for number, (client, unique_id) in enumerate(zip(clients, ids)):
+            client.send(get(unique_id))
+            until(lambda: remote(server)["waiting_requests"] == min(4, number + 1))
+        assert [client.receive().body for client in clients[4:]] == [NOT_FOUND] * 2
+        assert remote(server)['refusals_total{limit="requests"}'] == 2
+        shown = status(server)["database"]
+        assert (shown["waiting_requests"], shown["request_limit"]) == (4, 4)
+        databases.primary.thaw()
+        assert [client.receive().body for client in clients[:4]] == [found(unique_id) for unique_id in ids[:4]]
+    until(lambda: remote(server)["waiting_requests"] == 0)
+    until(lambda: ask(server, "/readyz").status == 200)
+
+
+# Failovers
+
+def test_a_short_failover_takes_no_server_out_and_is_told_in_two_lines(databases, store):
+    server = store.serve("server")
+    assert exchange(server.address, post(CANARY, CANARY)).body == STORED
+    with Load([server], clients=8) as load, Watch(server) as watch:
+        # All requests that are under way at the kill have begun since.
+        began = time.monotonic()
+        load.go_on()
+        failover = databases.failover("kill")
+        load.first_good(server, failover.promoted)
+        load.first_good(server, failover.promoted, "reads")
+        until(lambda: "(timeline 2)" in server.log() and watch.is_ready())
+        load.go_on()
+    load.check()
+    # None, unless this machine is so slow that it takes longer than the grace.
+    assert all(moment - began >= GRACE for moment, _ in watch.refusals())
+    begun, lost, *others, again = log_lines(server)
+    assert begun.startswith("notice: connected to PostgreSQL ") and begun.endswith(" (timeline 1)")
+    assert lost.startswith(f"warning: the connection to PostgreSQL at {name(failover.old)} is lost, looking for the primary: ")
+    assert re.match(
+        rf"notice: connected to PostgreSQL \S+ at {re.escape(name(failover.new))} \(timeline 2\), after [0-9.]+ s in which ", again)
+    assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
+    now = remote(server)
+    assert (now["failovers_total"], now["timeline"]) == (1, 2)
+    until(lambda: hosts(server)[name(failover.new)] == ("primary", 4))
+    assert hosts(server)[name(failover.old)] in (("unreachable", 0), ("former", 0))
+    shown = status(server)["database"]
+    assert (shown["failovers"], shown["timeline"]) == (1, 2) and shown["last_failover"] > 0
+    check_silence(server, databases)
+
+
+def check_silence(server, databases):
+    """No secret is anywhere in what an operator sees."""
+    text = server.log() + fetched(server)[0] + ask(server, "/status").body.decode() + ask(server, "/readyz").body.decode()
+    assert CANARY not in text
+    for password in databases.primary.passwords.values():
+        assert password not in text
+
+
+def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
+    server = store.serve("server", {"store": {"timeout": "1s"}})
+    until(lambda: exchange(server.address, post(CANARY, CANARY)).body == STORED)
+    old = databases.primary
+    with Load([server], clients=4) as load, Watch(server) as watch:
+        began = time.monotonic()
+        load.go_on()
+        old.kill()
+        until(watch.refusals)
+        moment, body = watch.refusals()[0]
+        assert moment - began >= GRACE
+        assert "PostgreSQL has no primary: " in body and f"{name(old)}: " in body
+        assert all(f"{name(node)} is a standby" in body for node in databases.standbys)
+        assert remote(server)["connections{state=\"open\"}"] == 0 and hosts(server)[name(old)] == ("unreachable", 0)
+        until(lambda: len(log_lines(server)) >= 3)
+        load.go_on()
+        promoted, _ = databases.promote()
+        load.first_good(server, promoted)
+        until(lambda: "(timeline 2)" in server.log() and watch.is_ready())
+        load.go_on()
+    load.check()
+    _, lost, gone, *others, again = log_lines(server)
+    assert lost.startswith(f"warning: the connection to PostgreSQL at {name(old)} is lost, looking for the primary: ")
+    assert re.match(r"error: PostgreSQL has no primary for [0-9.]+ s, clients are told that tokens can be neither stored nor read; ", gone)
+    assert re.search(r"\(timeline 2\), after [0-9.]+ s in which [0-9]+ reads? and [0-9]+ writes? failed$", again)
+    # Ten seconds later at the earliest, with other reasons: the standbys had not followed the new primary yet.
+    assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
+    assert json.loads(ask(server, "/readyz").body) == {"ready": True, "reasons": []}
+    check_silence(server, databases)

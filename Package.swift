@@ -82,9 +82,8 @@ let package = Package(
         .target(
             name: "PostgresStore",
             dependencies: [
-                .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CLinux", "Cryptography",
-                "Metrics",
-                "System", "TokenStore",
+                .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CLinux", "COpenSSL",
+                "Cryptography", "Metrics", "System", "TokenStore",
             ],
             swiftSettings: strict
         ),

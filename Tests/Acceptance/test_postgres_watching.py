@@ -1,8 +1,10 @@
 """What operators are told of a PostgreSQL database: token-cache doctor."""
 import json
+import re
 
 import pytest
 
+from certificates import certificate_until, make_certificate
 from postgres_cluster import Postgres
 from postgres_pooler import PgBouncer, pooler_version
 from server_process import run
@@ -79,3 +81,28 @@ def test_a_pooler_is_recognized_with_what_it_cannot_do(postgres_binary, postgres
             assert found(findings, "ok", "is a pooler, such as PgBouncer, behind which prepared statements work")
         else:
             assert found(findings, "problem", "without knowing of their prepared statements", "PgBouncer 1.21")
+
+
+def test_a_certificate_that_expires_soon_is_told_of(postgres_binary, tmp_path):
+    folders = {name: tmp_path / name for name in ("soon", "later", "expired")}
+    for folder in folders.values():
+        folder.mkdir()
+    with Postgres(tmp_path, certificate=make_certificate(folders["later"], days=90)) as server:
+        server.create_role("app", "secret")
+        server.create_database("tokens", "app")
+        pass_file, url = server.pass_file(tmp_path / "pass"), server.url("app", "tokens", sslmode="require")
+        name = f"the certificate of 127.0.0.1:{server.port} "
+
+        def findings():
+            return examine(postgres_binary, url, tmp_path, pass_file)
+
+        assert re.search(rf"'{name}expires in (89|90) days'", str(findings()))
+        assert not found(findings(), "warning", name) and not found(findings(), "problem", name)
+        server.use_certificate(*make_certificate(folders["soon"], days=9))
+        assert found(findings(), "warning", f"{name}expires in 8 days", "renew it") \
+            or found(findings(), "warning", f"{name}expires in 9 days", "renew it")
+        server.use_certificate(*certificate_until(folders["expired"], "20240101000000Z", "20250101000000Z"))
+        assert found(findings(), "problem", f"{name}has expired", "renew it")
+        # Without TLS there is none.
+        url = url.replace("sslmode=require", "sslmode=disable")
+        assert name not in str(findings())

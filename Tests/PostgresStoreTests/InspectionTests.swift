@@ -72,6 +72,17 @@ struct InspectionTests {
         #expect(inspect([unused]).sealing == nil)
     }
 
+    @Test func `a certificate that expires soon is a warning, and one that has expired a problem`() {
+        func with(_ days: Int64) -> HostInspection { primary { $0.certificateExpiry = now + days * 86_400 } }
+        #expect(inspect([with(14)]).findings.map(\.text).contains("the certificate of db1:5432 expires in 14 days"))
+        #expect(bad([with(14), standby()]) == [])
+        expect(.warning, "db1:5432 expires in 13 days", advice: "ssl_cert_file", of: with(13), standby())
+        expect(.warning, "db1:5432 expires in 1 day", advice: "reload", of: with(1), standby())
+        expect(.problem, "db1:5432 has expired", advice: "renew it", of: with(0), standby())
+        let expired = standby { $0.certificateExpiry = now - 1 }
+        expect(.problem, "db2:5432 has expired", advice: "renew it", of: primary(), expired)
+    }
+
     @Test func `a host that cannot be used is a warning beside a primary, and a problem without`() {
         let down = HostInspection(name: "db3:5432", outcome: .failure(.connection("connection refused")))
         expect(

@@ -12,6 +12,8 @@ struct InspectionRules: Sendable {
     private static let clockConcern = 1.0
     /// A standby that is further behind is told of.
     private static let lagConcern: Int64 = 64 << 20
+    /// A certificate that expires sooner is told of, in days.
+    private static let certificateConcern: Int64 = 14
 
     init(_ hosts: [HostInspection], _ durability: StoreDurability, now: Int64) {
         (self.hosts, self.durability, self.now) = (hosts, durability, now)
@@ -23,7 +25,7 @@ struct InspectionRules: Sendable {
 
     var inspection: StoreInspection {
         var inspection = StoreInspection()
-        inspection.findings = hosts.map(judge) + judgePrimaries()
+        inspection.findings = hosts.map(judge) + hosts.compactMap(judgeCertificate) + judgePrimaries()
         guard let primary = primaries.max(by: { $0.facts.timeline ?? 0 < $1.facts.timeline ?? 0 }) else {
             return inspection
         }
@@ -83,6 +85,18 @@ struct InspectionRules: Sendable {
         let lag = "\(text), \(behind >> 10) KiB behind the primary"
         return behind > Self.lagConcern
             ? .warning(lag, "if that does not get less, check the network and the disk of that host") : .fine(lag)
+    }
+
+    private func judgeCertificate(_ host: HostInspection) -> StoreFinding? {
+        guard case .success(let answer) = host.outcome, let expiry = answer.certificateExpiry else { return nil }
+        let advice = "renew it (ssl_cert_file there), and have PostgreSQL read it again (pg_ctl reload)"
+        let name = "the certificate of \(answer.facts.address)"
+        guard expiry > now else {
+            return .problem("\(name) has expired, which sslmode=verify-full and verify-ca would refuse", advice)
+        }
+        let days = (expiry - now) / 86_400
+        let text = "\(name) expires in \(days) \(days == 1 ? "day" : "days")"
+        return days < Self.certificateConcern ? .warning(text, advice) : .fine(text)
     }
 
     private func encryption(_ answer: HostInspection.Answer) -> String { answer.facts.usesTLS ? ", with TLS" : "" }

@@ -4,7 +4,7 @@
         load.go_on()                      # every client has got further answers
         ...                               # faults
         load.check()                      # nothing that was acknowledged is missing
-    load.first_good(server, after=moment)
+    load.outages(after=moment)        # how long the servers have given no good answer since
 
 Each id is written by one client alone, with growing numbers. A read gives at least the number that was acknowledged or read
 before it began, through whichever server, and at most the last one that was sent when it ended: no acknowledged write is
@@ -24,7 +24,8 @@ from server_process import until
 
 LONGEST = 400
 SECONDS = 60
-SLACK_SECONDS = 5
+# Answers of a server that are remembered, of writes and of reads each: those of the last ten seconds and more.
+KEPT = 50_000
 
 
 class Register:
@@ -88,9 +89,10 @@ class Load:
             for client in range(clients)]
         self.over = threading.Event()
         self.mistakes = []
-        # The moments of good answers, by server: of writes and of reads.
-        self.writes = {server: [] for server in servers}
-        self.reads = {server: [] for server in servers}
+        # Each server's last good answers, and when they were asked for: (answered, asked), of writes and of reads.
+        self.answered = {server: {what: collections.deque(maxlen=KEPT) for what in ("writes", "reads")} for server in servers}
+        # What each client waits for: the server, what, and since when.
+        self.asked = [None] * clients
         self.failed_writes = self.failed_reads = 0
         # The longest that a client has waited for an answer, in seconds.
         self.longest_wait = 0.0
@@ -116,13 +118,17 @@ class Load:
                     break
                 if server not in connections:
                     connections[server] = self.connect(server)
-                before = time.monotonic()
-                if generator.random() < 0.5:
-                    response = self.write(connections[server], server, generator.choice(self.registers[client]))
+                before, what = time.monotonic(), "writes" if generator.random() < 0.5 else "reads"
+                self.asked[client] = (server, what, before)
+                if what == "writes":
+                    response, is_good = self.write(connections[server], server, generator.choice(self.registers[client]))
                 else:
                     owner = generator.choice(self.registers)
-                    response = self.read(connections[server], server, generator.choice(owner))
-                self.longest_wait = max(self.longest_wait, time.monotonic() - before)
+                    response, is_good = self.read(connections[server], server, generator.choice(owner))
+                now, self.asked[client] = time.monotonic(), None
+                if is_good:
+                    self.answered[server][what].append((now, before))
+                self.longest_wait = max(self.longest_wait, now - before)
                 if response.closes:
                     connections.pop(server).close()
                 self.counts[client] += 1
@@ -137,23 +143,22 @@ class Load:
         response = connection.exchange(post(register.unique_id, register.value(number)))
         if response.body == STORED:
             register.end_write(number, server)
-            self.writes[server].append(time.monotonic())
-        else:
-            assert response.body == WRITE_FAILED, response
-            register.note(f"{number} was perhaps not stored", server)
-            self.failed_writes += 1
-        return response
+            return response, True
+        assert response.body == WRITE_FAILED, response
+        register.note(f"{number} was perhaps not stored", server)
+        self.failed_writes += 1
+        return response, False
 
     def read(self, connection, server, register):
         least = register.begin_read()
         response = connection.exchange(get(register.unique_id))
         if response.body != NOT_FOUND:
             register.end_read(response.body, least, server)
-            self.reads[server].append(time.monotonic())
-        elif least:
+            return response, True
+        if least:
             # Nothing tells a read that has failed from a token that is gone: `check` does.
             self.failed_reads += 1
-        return response
+        return response, False
 
     def go_on(self, answers=3):
         """Waits until each client has received further answers, or one has made a mistake."""
@@ -186,14 +191,25 @@ class Load:
 
     def first_good(self, server, after, what="writes"):
         """The moment of the first good answer of a server to a write, or to a read, after a moment."""
+        return min(self._good(server, after, what))[0]
+
+    def _good(self, server, after, what):
+        """The good answers after a moment, as soon as there are some: (answered, asked)."""
         def found():
             self.raise_mistakes()
-            # From the end, as there may be millions. Threads note their answers a little later than they get them.
-            recent = itertools.takewhile(lambda moment: moment > after - SLACK_SECONDS, reversed(getattr(self, what)[server]))
-            return min((moment for moment in recent if moment > after), default=None)
+            return [answer for answer in list(self.answered[server][what]) if answer[0] > after]
         return until(found, SECONDS)
 
     def outages(self, after):
-        """How long the servers have gone without a good answer since a moment, in seconds: the longest, of writes and of reads."""
-        return {
-            what: max(self.first_good(server, after, what) for server in self.servers) - after for what in ("writes", "reads")}
+        """How long the servers have gone without a good answer since a moment, in seconds: the longest, of writes and of reads.
+
+        Does not count the time in which nobody asked a server, as all clients may wait for another one.
+        """
+        longest = {}
+        for what in ("writes", "reads"):
+            for server in self.servers:
+                good = self._good(server, after, what)
+                asked = [since for of, kind, since in filter(None, list(self.asked)) if (of, kind) == (server, what)]
+                begun = max(after, min([since for _, since in good] + asked))
+                longest[what] = max(longest.get(what, 0.0), min(good)[0] - begun)
+        return longest

@@ -38,7 +38,10 @@ def test_failovers_lose_nothing_and_no_read_goes_back(replicated_postgres, postg
             load.go_on()
         load.raise_mistakes()
         load.check()
-        assert all(server.is_running() for server in servers)
+        for server in servers:
+            assert server.is_running()
+            # One line each.
+            assert server.log().count(" is the primary now in the place of ") == len(faults)
 
 
 @pytest.mark.parametrize("fault", ["freeze", "nothing"])

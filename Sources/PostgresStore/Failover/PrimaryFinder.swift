@@ -1,6 +1,5 @@
 #if PostgreSQL
 internal import Dispatch
-internal import Glibc
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -94,6 +93,8 @@ final class PrimaryFinder: Sendable {
         var primary: Int?
         /// The server that was the primary last; its host may have become another one.
         var server: ServerIdentity?
+        /// When the first of the orders came.
+        var since = MonotonicTime(nanoseconds: 0)
         /// From when on the other hosts are asked as well.
         var othersFrom = MonotonicTime(nanoseconds: 0)
 
@@ -141,7 +142,7 @@ final class PrimaryFinder: Sendable {
 
     private func take(_ order: Order, _ search: inout Search) {
         let now = MonotonicTime.now
-        if search.orders.isEmpty { search.othersFrom = now + Self.headStart }
+        if search.orders.isEmpty { (search.since, search.othersFrom) = (now, now + Self.headStart) }
         if case .stalled = order.reason { search.othersFrom = now }
         search.orders.append(order)
     }
@@ -160,7 +161,7 @@ final class PrimaryFinder: Sendable {
         case .success(let ready):
             (search.refusals[host], search.notPrimaryAt[host]) = (nil, nil)
             if let last = search.server, last != ready.server {
-                state.metrics.noteFailover(at: Int64(time(nil)))
+                state.noteTakeover(Takeover(of: ready, from: last, searchedSince: search.since, state.proofs, at: .now))
             }
             (search.primary, search.server) = (host, ready.server)
             state.hosts.notePrimary(host)

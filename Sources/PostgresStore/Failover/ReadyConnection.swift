@@ -27,6 +27,23 @@ extension ReadyConnection {
     }
 }
 
+extension Takeover {
+    /// - Parameters:
+    ///   - ready: The first connection to the present primary.
+    ///   - former: The primary before.
+    ///   - searched: When the search began.
+    ///   - now: When the connection could be used.
+    init(
+        of ready: ReadyConnection, from former: ServerIdentity, searchedSince searched: MonotonicTime, _ proofs: Proofs,
+        at now: MonotonicTime
+    ) {
+        // The connection may have been ordered after others had found the server.
+        let seenAt = max(searched, min(now, ready.needsProof ? proofs.proof(of: ready.server).seenAt : now))
+        self.init(
+            present: ready.description, former: former, untilSeen: seenAt - searched, untilUsed: now - searched)
+    }
+}
+
 extension ServerIdentity {
     init(_ facts: HostFacts) {
         self.init(address: facts.address, timeline: facts.timeline ?? 0)

@@ -37,12 +37,12 @@ extension PostgresStoreHandle {
         if let present = slot.pipeline {
             let isBetter = present.ready.server != found.server || (found.canCommit && isHopeless(present))
             guard isBetter else {
-                slot.searchAgainAt = .now + Nanoseconds(.seconds(1))
+                // It was the primary just now, and may fail right after.
+                slot.searchAgainAt = .now + Self.patience
                 return
             }
             let error = PostgresError.timedOut("\(present.ready.server.address) does not answer")
-            lose(index, error, isExpected: present.ready.server != found.server)
-            slot.isOrdered = false
+            drop(index, error, isExpected: present.ready.server != found.server)
         }
         do throws(SystemError) {
             try ready.add(found.connection.socket, tag: UInt64(index))

@@ -324,9 +324,17 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     /// Drops a connection, and orders another one.
+    func lose(_ index: Int, _ error: PostgresError) {
+        guard let server = slots[index].pipeline?.ready.server else { return }
+        drop(index, error)
+        finder.noteLoss()
+        order(index, because: .lost(server))
+    }
+
+    /// Drops a connection; what was sent on it is sent again on the next one.
     ///
     /// - Parameter isExpected: Another server is the primary.
-    func lose(_ index: Int, _ error: PostgresError, isExpected: Bool = false) {
+    func drop(_ index: Int, _ error: PostgresError, isExpected: Bool = false) {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
         if pipeline.hasFence { state.metrics.failedProofs.add(1, ordering: .relaxed) }
@@ -335,8 +343,6 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         ready.remove(pipeline.connection.socket)
         slot.pipeline = nil
         state.noteLost(pipeline.ready.server.address, error, isExpected: isExpected)
-        finder.noteLoss()
-        order(index, because: .lost(pipeline.ready.server))
         // Those that wait in this slot may be sent on another one.
         let waiting = slot.queue
         slot.queue = []

@@ -1,5 +1,6 @@
 #if PostgreSQL
 internal import Cryptography
+internal import Glibc
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -81,6 +82,12 @@ final class PostgresState: Sendable {
     /// - Parameter reasons: For each host, as text.
     func noteNotFound(_ reasons: String) {
         note { $0.noteNotFound(reasons, at: $1) }
+    }
+
+    /// Another server is the primary; connections to the one before may still be open, as it may only not answer.
+    func noteTakeover(_ takeover: Takeover) {
+        metrics.noteFailover(at: Int64(time(nil)))
+        report(.own(StoreNotice(.note, takeover.description)))
     }
 
     /// Requests were answered, or a trial was.

@@ -28,9 +28,12 @@ final class Proof: Sendable {
     private let proven = Atomic<UInt64>(0)
     private let asked = Atomic<UInt64>(0)
     private let usable: Atomic<UInt64>
+    /// When this process has learned that the server is a primary.
+    let seenAt: MonotonicTime
 
-    /// - Parameter seenAt: When this process has learned that the server is a primary; not before it has become one.
+    /// - Parameter seenAt: Not before the server has become a primary.
     init(seenAt: MonotonicTime) {
+        self.seenAt = seenAt
         usable = Atomic((seenAt + Fence.validity).nanoseconds)
     }
 

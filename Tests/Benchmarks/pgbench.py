@@ -11,7 +11,7 @@ from pathlib import Path
 from client import CONNECTIONS
 from machine import BenchmarkError
 from postgres_server import ROLE, PostgresServer, programs
-from sealed_rows import LIFE_SECONDS, opaque_rows, opaque_value
+from sealed_rows import LIFE_SECONDS, VERSION_BITS, opaque_rows, opaque_value
 from workloads import SEED
 
 # The keys are numbers, as pgbench has no other variables, and longer than others: this many bytes.
@@ -68,7 +68,7 @@ class PgBench:
         """Runs a script; the transactions, and how many there were in a second."""
         now = time.time_ns() // 1_000
         variables = {
-            "limit": 16_384, "number": 0, "start": now // 1_000_000, "version": now << 12, "key_number": 1,
+            "limit": 16_384, "number": 0, "start": now // 1_000_000, "version": now << VERSION_BITS, "key_number": 1,
             # Another one in each run: PostgreSQL does not log what an update leaves as it is.
             "value": opaque_value(random.Random(now), self.value_bytes).decode(),
         }

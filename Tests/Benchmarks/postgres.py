@@ -1,4 +1,4 @@
-"""token-cache on PostgreSQL beside pgbench, which sends the same statements to the same server, each as a transaction."""
+"""token-cache on PostgreSQL beside pgbench, which sends a statement for each request to the same server."""
 
 import contextlib
 import dataclasses
@@ -303,7 +303,7 @@ class PostgresBenchmark:
             f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND usename = 'token_cache'"))
 
     def statements(self, peer: RunningPeer) -> list[str]:
-        """The statements that the server sends for a GET and for a POST, as PostgreSQL shows them."""
+        """The statements that the server sends for a single GET and a single POST, as PostgreSQL shows them."""
         found: dict[str, str] = {}
         beginnings = {"SELECT version": "get", "INSERT INTO token ": "post"}
         for attempt in itertools.count():

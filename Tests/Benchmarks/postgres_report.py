@@ -129,10 +129,11 @@ def remarks(found: Report) -> list[str]:
         "Rates depend on how the programs share the cores, so processor time is the second measure: that of token-cache "
         "or nginx, of all processes of PostgreSQL, and of wrk or pgbench. Ratios to another program are medians of those "
         "of pairs of runs: of the rates, and of the requests by processor time of all programs together.",
-        "pgbench sends the statements that PostgreSQL shows of token-cache's connections. Its rows are in a table of the "
-        "same form, with keys of 19 bytes instead of 32, as its variables are numbers; each of its clients writes rows of "
-        "its own, so none waits for another. Both are in its favour, and what its clients spend on connecting does not "
-        "count.",
+        "pgbench sends the statements that token-cache sends for single requests, as PostgreSQL shows them, each as a "
+        "transaction. For requests of one turn, token-cache sends the same as one statement with several rows.",
+        "The rows of pgbench are in a table of the same form, with keys of 19 bytes instead of 32, as its variables are "
+        "numbers; each of its clients writes rows of its own, so none waits for another. Both are in its favour, and what "
+        "its clients spend on connecting does not count.",
         "Before each run of POSTs there is a checkpoint, after which the first change of a page logs all of it. Times of "
         "writing change with each write, as in reality.",
         f"Several servers have the same {CONNECTIONS} connections of clients in equal shares, on the same cores.",

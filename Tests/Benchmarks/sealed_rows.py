@@ -20,6 +20,9 @@ COLUMNS = "key, version, written_at, expires_at, key_number, value"
 BATCH = 10_000
 LIFE_SECONDS = 60 * 86_400
 """How long a token of the app's users lives; those that are loaded were stored evenly in this time."""
+# The lower bits of a version, as `VersionClock.processBits`. With more, all rows would count as written in the far future, and
+# each write would be tried, examined and repeated.
+VERSION_BITS = 10
 # Bytes of a sealed value besides the id and the token info, as in `TokenSealer`.
 OVERHEAD = 35
 
@@ -46,7 +49,7 @@ class KeyRing:
 def row(key: bytes, written_at: int, expires_at: int, key_number: int, value: bytes) -> bytes:
     """A row of the table `token`."""
     return struct.pack(
-        f">hi{len(key)}siqiqiqiqi", 6, len(key), key, 8, written_at * 1_000_000 << 12, 8, written_at, 8, expires_at, 8,
+        f">hi{len(key)}siqiqiqiqi", 6, len(key), key, 8, written_at * 1_000_000 << VERSION_BITS, 8, written_at, 8, expires_at, 8,
         key_number, len(value)) + value
 
 

@@ -105,7 +105,7 @@ import Testing
         var row = try await rows(of: from, .tokens)[0]
         from.close()
         // As a store on PostgreSQL gives them.
-        row.stamp.version = row.stamp.version << 12
+        row.stamp.version = row.stamp.version << 10
         #expect(try await SQLiteAdministrator(to).take([row], into: .tokens) == [.same])
         to.close()
         let again = try store("to")

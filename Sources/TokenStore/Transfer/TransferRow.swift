@@ -90,7 +90,7 @@ extension TransferStamp {
     /// - Parameter now: In seconds since 1970.
     package func plausibleVersion(at now: Int64) -> Int64? {
         // Of stores on PostgreSQL; those of SQLite are smaller.
-        let limit = ((now + 366 * 86_400) * 1_000_000) << 12
+        let limit = ((now + 366 * 86_400) * 1_000_000) << 10
         return (0...limit).contains(version) ? version : nil
     }
 }

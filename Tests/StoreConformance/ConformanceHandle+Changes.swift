@@ -52,6 +52,45 @@ extension ConformanceHandle {
         }
     }
 
+    /// Begins writes that are handed over together; their outcomes in the order of the tokens.
+    package func putAll(_ tokens: [(id: String, value: [UInt8])]) async throws -> [Result<TokenVersion, StoreError>] {
+        try await outcomes(of: tokens) { handle, token, complete in
+            handle.store(token.value, under: Array(token.id.utf8), if: WriteCondition(), completion: complete)
+        }
+    }
+
+    /// Begins reads that are handed over together; what they find in the order of the ids.
+    package func fetchAll(_ ids: [String], upTo limit: Int = .max) async throws -> [Result<Fetched, StoreError>] {
+        try await outcomes(of: ids) { handle, id, complete in
+            do throws(StoreError) {
+                let found = try handle.fetch(Array(id.utf8), upTo: limit) { complete }
+                if let found { complete(.success(found)) }
+            } catch {
+                complete(.failure(error))
+            }
+        }
+    }
+
+    /// The outcomes of requests that are handed over together, at least one.
+    private func outcomes<Request, Value: Sendable>(
+        of requests: [Request],
+        begin: (any StoreHandle, Request, Completion<Value>) -> Void
+    ) async throws -> [Result<Value, StoreError>] {
+        let handle = try opened
+        return await withCheckedContinuation { continuation in
+            var outcomes: [Int: Result<Value, StoreError>] = [:]
+            for (number, request) in requests.enumerated() {
+                let completion = Completion<Value> { outcome in
+                    outcomes[number] = outcome
+                    guard outcomes.count == requests.count else { return }
+                    continuation.resume(returning: requests.indices.compactMap { outcomes[$0] })
+                }
+                begin(handle, request, completion)
+            }
+            handle.flush()
+        }
+    }
+
     // MARK: - Sessions
 
     package func key(_ secret: String) throws -> SessionKey {

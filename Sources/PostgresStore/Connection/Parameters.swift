@@ -31,7 +31,7 @@ struct Parameters: Sendable {
     /// A `bigint`.
     mutating func append(_ value: Int64) {
         places.append((bytes.count, 8))
-        appendBigEndian(UInt64(bitPattern: value), count: 8)
+        appendBigEndian(value)
     }
 
     /// A `bigint` or NULL.
@@ -47,21 +47,21 @@ struct Parameters: Sendable {
     /// A `bigint[]`.
     mutating func append(_ values: [Int64?]) {
         beginArray(of: .bigint, count: values.count, hasNull: values.contains(nil))
-        for value in values { appendElement(value) { $0.appendBigEndian(UInt64(bitPattern: $1), count: 8) } }
+        for value in values { appendElement(value, length: 8) { $0.appendBigEndian($1) } }
         endArray()
     }
 
     /// A `bytea[]`.
     mutating func append(_ values: [[UInt8]?]) {
         beginArray(of: .bytea, count: values.count, hasNull: values.contains(nil))
-        for value in values { appendElement(value) { $0.bytes.append(contentsOf: $1) } }
+        for value in values { appendElement(value, length: value?.count ?? 0) { $0.bytes.append(contentsOf: $1) } }
         endArray()
     }
 
     // MARK: - Arrays (array_recv in PostgreSQL's src/backend/utils/adt/arrayfuncs.c)
 
     /// The numbers of types in `pg_type.dat`, which never change.
-    private enum ElementType: UInt64 {
+    private enum ElementType: Int32 {
         case bytea = 17
         case bigint = 20
     }
@@ -69,23 +69,21 @@ struct Parameters: Sendable {
     private mutating func beginArray(of type: ElementType, count: Int, hasNull: Bool) {
         places.append((bytes.count, 0))
         // The number of dimensions: none for an empty array.
-        appendBigEndian(count == 0 ? 0 : 1, count: 4)
-        appendBigEndian(hasNull ? 1 : 0, count: 4)
-        appendBigEndian(type.rawValue, count: 4)
+        appendBigEndian(count == 0 ? 0 : 1 as Int32)
+        appendBigEndian(hasNull ? 1 : 0 as Int32)
+        appendBigEndian(type.rawValue)
         guard count > 0 else { return }
-        appendBigEndian(UInt64(count), count: 4)
+        appendBigEndian(Int32(count))
         // The index of the first element.
-        appendBigEndian(1, count: 4)
+        appendBigEndian(1 as Int32)
     }
 
-    private mutating func appendElement<Element>(_ value: Element?, _ append: (inout Parameters, Element) -> Void) {
-        let length = bytes.count
-        // The element's length, or -1 for NULL.
-        appendBigEndian(UInt64(bitPattern: -1), count: 4)
-        guard let value else { return }
-        append(&self, value)
-        let size = UInt32(bytes.count - length - 4)
-        for place in 0..<4 { bytes[length + place] = UInt8(truncatingIfNeeded: size >> UInt32(24 - 8 * place)) }
+    private mutating func appendElement<Element>(
+        _ value: Element?, length: Int, _ append: (inout Parameters, Element) -> Void
+    ) {
+        // -1 for NULL.
+        appendBigEndian(value == nil ? -1 : Int32(length))
+        if let value { append(&self, value) }
     }
 
     private mutating func endArray() {
@@ -93,8 +91,8 @@ struct Parameters: Sendable {
         places[places.count - 1] = (place.start, bytes.count - place.start)
     }
 
-    private mutating func appendBigEndian(_ value: UInt64, count: Int) {
-        for place in (0..<count).reversed() { bytes.append(UInt8(truncatingIfNeeded: value >> UInt64(8 * place))) }
+    private mutating func appendBigEndian(_ value: some FixedWidthInteger) {
+        unsafe withUnsafeBytes(of: value.bigEndian) { unsafe bytes.append(contentsOf: $0) }
     }
 }
 #endif

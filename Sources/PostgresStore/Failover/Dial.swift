@@ -170,7 +170,9 @@ struct Dial: Sendable {
     ) throws(PostgresError) {
         let connection = session.connection
         try connection.enterPipelineMode()
-        for statement in Statement.allCases { try connection.sendPrepare(statement.name, statement.sql) }
+        for statement in Statement.allCases where facts.engine.sharesCommits || !statement.isShared {
+            try connection.sendPrepare(statement.name, statement.sql)
+        }
         if needsProof(facts) { try connection.sendPrepare(Fence.name, Fence.sql) }
         try connection.sendSync()
         try synchronize(session, until: deadline)

@@ -10,10 +10,10 @@ class AnsweredOperation<Value>: Operation {
 
     init(
         _ outcome: Value, bytes: Int = Operation.waitingBytes, deadline: MonotonicTime, rows: RowAccess,
-        completion: Completion<Value>
+        lockOrder: [UInt8] = [], completion: Completion<Value>
     ) {
         (self.outcome, self.completion) = (.success(outcome), completion)
-        super.init(bytes: bytes, deadline: deadline, rows: rows)
+        super.init(bytes: bytes, deadline: deadline, rows: rows, lockOrder: lockOrder)
     }
 
     final override var isAwaited: Bool { completion.isAwaited }

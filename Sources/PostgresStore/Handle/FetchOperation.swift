@@ -25,17 +25,29 @@ final class FetchOperation: Operation {
         completions.append(completion)
     }
 
+    override var sharedStatement: SharedStatement? {
+        isAlone || limit > SharedStatement.longestValue ? nil : .fetch(limit: limit)
+    }
+
+    override func append(to columns: inout SharedStatement.Columns) {
+        columns.keys.append(key)
+        columns.marks.append(mark)
+    }
+
     override func send(on connection: PostgresConnection) throws(PostgresError) {
         rows.parameters.removeAll()
         rows.parameters.append(key)
-        // A little more, as the value of a sealed row is longer than its token info.
         rows.parameters.append(Int64(clamping: limit))
         try Statement.fetch.send(on: connection, rows)
     }
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
+        take(result, row: result.rowCount > 0 ? 0 : nil)
+    }
+
+    override func take(_ result: borrowing QueryResult, row: Int?) {
         do throws(StoreError) {
-            found = .success(try rows.opened(result, key: key, limit: limit))
+            found = .success(try row.map { (row) throws(StoreError) in try rows.opened(result, row, key) } ?? .nothing)
         } catch {
             found = .failure(error)
         }

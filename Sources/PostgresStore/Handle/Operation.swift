@@ -12,6 +12,10 @@ class Operation {
     /// When it is given up.
     let deadline: MonotonicTime
     let rows: RowAccess
+    /// By which the operations of a transaction are ordered; empty for reads.
+    ///
+    /// If all transactions lock their rows in the same order, none waits for one that waits for it.
+    let lockOrder: [UInt8]
     /// Whether it was sent on a connection that was lost before the answer: it may have been carried out, or be so yet.
     var mayHaveLanded = false
     /// Whether its completion was called.
@@ -21,16 +25,12 @@ class Operation {
     /// Grows with each operation of a handle; 0 until it is gathered.
     var number: UInt64 = 0
 
-    init(bytes: Int, deadline: MonotonicTime, rows: RowAccess) {
-        (self.bytes, self.deadline, self.rows) = (bytes, deadline, rows)
+    init(bytes: Int, deadline: MonotonicTime, rows: RowAccess, lockOrder: [UInt8] = []) {
+        (self.bytes, self.deadline, self.rows, self.lockOrder) = (bytes, deadline, rows, lockOrder)
     }
 
     /// Whether it changes something.
     var isWrite: Bool { true }
-
-    /// By which the operations of a transaction are ordered: if all transactions lock their rows in the same order, none waits
-    /// for one that waits for it.
-    var lockOrder: [UInt8] { [] }
 
     /// Whether somebody waits for its outcome.
     var isAwaited: Bool { true }
@@ -45,6 +45,27 @@ class Operation {
 
     /// Takes the answer to a statement, which its transaction may still take back.
     func take(_ result: borrowing QueryResult, of statement: Int) {}
+
+    // MARK: - With others
+
+    /// The statement that can carry it out together with others; nil if it has to be alone.
+    var sharedStatement: SharedStatement? { nil }
+
+    /// Whether it has to be sent alone, for example as a statement for several has failed.
+    var isAlone = false
+
+    /// What the answer to a shared statement calls it: another number for each of its operations.
+    var mark: Int64 { Int64(number) }
+
+    /// Adds the parameters of a shared statement.
+    func append(to columns: inout SharedStatement.Columns) {}
+
+    /// Takes the answer to a shared statement, which its transaction may still take back.
+    ///
+    /// - Parameter row: Its own; nil if there is none.
+    func take(_ result: borrowing QueryResult, row: Int?) {}
+
+    // MARK: - The end
 
     /// What follows when the statements were committed.
     enum Outcome {

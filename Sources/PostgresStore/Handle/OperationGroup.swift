@@ -5,8 +5,11 @@ enum OperationGroup {
     private static let writesTogether = 128
     private static let bytesTogether = 4 << 20
     static let statementsUnderWay = 1_024
-    /// Shared commits on one connection: while the server works on one, the next one gathers or is on its way.
-    static let commitsUnderWay = 2
+    /// Shared commits on one connection.
+    ///
+    /// While the server works on one, the writes of the next one gather: if it were sent before, it would have fewer writes, and
+    /// hardly begin earlier.
+    static let commitsUnderWay = 1
     /// Commits of one write each.
     static let separateCommitsUnderWay = 64
 
@@ -24,7 +27,10 @@ enum OperationGroup {
             bytes += next.bytes
             left.removeFirst()
         }
-        guard group.contains(where: \.isWrite) else { return group }
+        guard group.contains(where: \.isWrite) else {
+            // Together those that can share a statement.
+            return group.filter { $0.sharedStatement != nil } + group.filter { $0.sharedStatement == nil }
+        }
         // Sorted stably: two writes of one token keep their order.
         return group.enumerated()
             .sorted { one, other in
@@ -32,6 +38,31 @@ enum OperationGroup {
                 return first == second ? one.offset < other.offset : first.lexicographicallyPrecedes(second)
             }
             .map(\.element)
+    }
+
+    /// Operations of a group that are carried out together, or one of them.
+    struct Part: Equatable {
+        /// Nil if the operation sends its own statements.
+        let shared: SharedStatement?
+        /// Their places in the group.
+        var operations: Range<Int>
+    }
+
+    /// Divides a group, whose order stays, into as few parts as possible.
+    static func parts(of group: [Operation], sharesCommits: Bool) -> [Part] {
+        var parts: [Part] = []
+        for (index, operation) in group.enumerated() {
+            let shared = sharesCommits ? operation.sharedStatement : nil
+            if let shared, shared == parts.last?.shared,
+                shared.takesKeysTwice || operation.lockOrder != group[index - 1].lockOrder
+            {
+                parts[parts.count - 1].operations = parts[parts.count - 1].operations.lowerBound..<index + 1
+            } else {
+                parts.append(Part(shared: shared, operations: index..<index + 1))
+            }
+        }
+        // A statement for one costs less.
+        return parts.map { $0.operations.count > 1 ? $0 : Part(shared: nil, operations: $0.operations) }
     }
 }
 #endif

@@ -14,19 +14,23 @@ final class Pipeline {
 
     /// Operations that were sent before one Sync.
     struct Group {
-        var operations: [Operation]
+        let operations: [Operation]
+        fileprivate let parts: [OperationGroup.Part]
         let sentAt: MonotonicTime
         let isFence: Bool
-        /// The statement whose answer comes next: the number of its operation, and its own number there.
-        fileprivate var operation = 0
+        /// The statement whose answer comes next: the number of its part, and its own number there.
+        fileprivate var part = 0
         fileprivate var statement = 0
-        /// The first error, and the operation that it came from; `operations.count` if it came from the commit.
-        fileprivate(set) var failure: (operation: Int, error: PostgresError)?
+        /// The first error, and the operations that it came from: none if it came from the commit.
+        fileprivate(set) var failure: (operations: Range<Int>, error: PostgresError)?
         /// A warning came with the commit.
         fileprivate(set) var warning: PostgresError?
 
         /// Whether a statement has changed a row.
         fileprivate(set) var hasWritten = false
+
+        /// The part whose answer comes next; nil if only that of the commit is left.
+        fileprivate var current: OperationGroup.Part? { part < parts.count ? parts[part] : nil }
 
         var isWrite: Bool { operations.contains(where: \.isWrite) }
 
@@ -55,17 +59,23 @@ final class Pipeline {
     ///
     /// If this throws, the operations are in `groups` nevertheless, as some may have been sent.
     func send(_ operations: [Operation], at now: MonotonicTime) throws(PostgresError) {
-        groups.append(Group(operations: operations, sentAt: now, isFence: false))
-        for operation in operations {
-            operation.hasBeenSent = true
-            try operation.send(on: connection)
+        for operation in operations { operation.hasBeenSent = true }
+        let parts = OperationGroup.parts(of: operations, sharesCommits: ready.sharesCommits)
+        groups.append(Group(operations: operations, parts: parts, sentAt: now, isFence: false))
+        for part in parts {
+            let first = operations[part.operations.lowerBound]
+            if let shared = part.shared {
+                try shared.send(operations[part.operations], on: connection, first.rows)
+            } else {
+                try first.send(on: connection)
+            }
         }
         try connection.sendSync()
     }
 
     /// Sends a commit that proves the server to be the primary.
     func sendFence(at now: MonotonicTime) throws(PostgresError) {
-        groups.append(Group(operations: [], sentAt: now, isFence: true))
+        groups.append(Group(operations: [], parts: [], sentAt: now, isFence: true))
         try connection.send(Fence.name, Parameters())
         try connection.sendSync()
     }
@@ -87,7 +97,7 @@ final class Pipeline {
             case .skipped: break
             case .failed(let error):
                 if connection.isLost { throw error }
-                if groups[0].failure == nil { groups[0].failure = (groups[0].operation, error) }
+                if groups[0].failure == nil { groups[0].failure = (groups[0].current?.operations ?? 0..<0, error) }
             case .synchronized:
                 groups[0].warning = connection.takeWarning()
                 ended.append(groups.removeFirst())
@@ -100,20 +110,26 @@ final class Pipeline {
     }
 
     private func take(_ result: borrowing QueryResult) {
-        let (operation, statement) = (groups[0].operation, groups[0].statement)
-        guard operation < groups[0].operations.count else { return }
-        groups[0].operations[operation].take(result, of: statement)
+        guard let part = groups[0].current else { return }
+        let operations = groups[0].operations[part.operations]
         // A commit that has written something was acknowledged by the standbys; one that has not, did not ask them.
-        if case .done = result.kind, result.changedCount > 0 { groups[0].hasWritten = true }
+        if let shared = part.shared {
+            SharedStatement.take(result, for: operations)
+            if shared == .store, result.rowCount > 0 { groups[0].hasWritten = true }
+        } else {
+            operations.first?.take(result, of: groups[0].statement)
+            if case .done = result.kind, result.changedCount > 0 { groups[0].hasWritten = true }
+        }
     }
 
     private func advance() {
-        let (operation, statement) = (groups[0].operation, groups[0].statement + 1)
-        guard operation < groups[0].operations.count else { return }
-        if statement < groups[0].operations[operation].statementCount {
+        guard let part = groups[0].current else { return }
+        let statement = groups[0].statement + 1
+        let count = part.shared == nil ? groups[0].operations[part.operations.lowerBound].statementCount : 1
+        if statement < count {
             groups[0].statement = statement
         } else {
-            (groups[0].operation, groups[0].statement) = (operation + 1, 0)
+            (groups[0].part, groups[0].statement) = (groups[0].part + 1, 0)
         }
     }
 

@@ -157,6 +157,8 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         } catch {
             failure = error
         }
+        // The server goes on with the writes that have gathered meanwhile, while their predecessors are answered.
+        if failure == nil, ended.contains(where: \.isWrite) { send(index) }
         for group in ended {
             do throws(PostgresError) {
                 try end(group, of: pipeline, index)
@@ -262,9 +264,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// A transaction was rolled back: one of its statements has failed, or the commit.
     private func repeatOrFail(
-        _ group: Pipeline.Group, _ failure: (operation: Int, error: PostgresError), at host: String
+        _ group: Pipeline.Group, _ failure: (operations: Range<Int>, error: PostgresError), at host: String
     ) throws(PostgresError) {
-        let (number, error) = failure
+        let (failed, error) = failure
         if error.endsConnection {
             // What was not committed is sent again by `lose`, together with the rest.
             requeue(group.operations, error)
@@ -279,9 +281,11 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         // An error of one row's data concerns this operation alone, others are those of the server or its disk.
         let isOfOne = ["21", "22", "23"].contains(error.state?.errorClass ?? "")
         for (index, operation) in group.operations.enumerated() {
-            if index == number || !isOfOne {
+            if !isOfOne || failed == index..<index + 1 {
                 fail(operation, StoreFault(error, at: host, isOfOneToken: isOfOne))
             } else {
+                // One of several failed in a statement that they shared.
+                if failed.contains(index) { operation.isAlone = true }
                 gather(operation)
             }
         }

@@ -25,19 +25,18 @@ final class RowAccess {
         return (horizon?.written ?? .min, horizon?.expired ?? .min)
     }
 
-    /// Opens what `fetch` has found.
-    func opened(_ result: borrowing QueryResult, key: [UInt8], limit: Int) throws(StoreError) -> Fetched {
-        guard result.rowCount > 0 else { return .nothing }
-        let version = TokenVersion(rawValue: result.integer(0, 0))
+    /// Opens a row that `fetch` or `fetchAll` has found.
+    func opened(_ result: borrowing QueryResult, _ row: Int, _ key: [UInt8]) throws(StoreError) -> Fetched {
+        let version = TokenVersion(rawValue: result.integer(row, 0))
         state.versions.note(version)
-        let times = RowTimes(writtenAt: result.integer(0, 1), expiresAt: result.optionalInteger(0, 2))
+        let times = RowTimes(writtenAt: result.integer(row, 1), expiresAt: result.optionalInteger(row, 2))
         let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
         guard deadline > unixTime else { return .nothing }
-        if result.isNull(0, 5) { return .longer }
-        let keyNumber = Int(result.integer(0, 3))
+        if result.isNull(row, 4) { return .longer }
+        let keyNumber = Int(result.integer(row, 3))
         var tokenInfo: [UInt8] = []
         do throws(SealingError) {
-            try result.withBytes(0, 5) { (value) throws(SealingError) in
+            try result.withBytes(row, 4) { (value) throws(SealingError) in
                 try coder.appendTokenInfo(of: value, keyNumber: keyNumber, key: key, times: times, to: &tokenInfo)
             }
         } catch {

@@ -87,10 +87,9 @@ final class CreateSessionOperation: AnsweredOperation<CreatedSession> {
         sessionNumber = rows.state.versions.next().rawValue
         super.init(
             Self.created(row, ended: 0), bytes: Self.waitingBytes + row.user.count, deadline: deadline, rows: rows,
-            completion: completion)
+            lockOrder: row.userKey, completion: completion)
     }
 
-    override var lockOrder: [UInt8] { row.userKey }
     override var statementCount: Int { 2 }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
@@ -159,10 +158,9 @@ final class EraseOperation: AnsweredOperation<Erasure> {
     ) {
         (self.userKey, self.erasesToken) = (userKey, erasesToken)
         version = rows.state.versions.next()
-        super.init(erasure, deadline: deadline, rows: rows, completion: completion)
+        super.init(erasure, deadline: deadline, rows: rows, lockOrder: userKey, completion: completion)
     }
 
-    override var lockOrder: [UInt8] { userKey }
     override var statementCount: Int { erasesToken ? 3 : 1 }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
@@ -201,10 +199,8 @@ final class NoteUseOperation: Operation {
 
     init(of key: [UInt8], at usedAt: Int64, deadline: MonotonicTime, rows: RowAccess) {
         (self.key, self.usedAt) = (key, usedAt)
-        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows)
+        super.init(bytes: Self.waitingBytes, deadline: deadline, rows: rows, lockOrder: key)
     }
-
-    override var lockOrder: [UInt8] { key }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
         rows.parameters.removeAll()

@@ -14,12 +14,20 @@ final class WriteOperation: Operation {
     enum Change {
         case store(Row, completion: Completion<TokenVersion>)
         case remove(key: [UInt8], completion: Completion<Bool>)
+
+        fileprivate var key: [UInt8] {
+            switch self {
+            case .store(let row, _): row.key.bytes
+            case .remove(let key, _): key
+            }
+        }
     }
 
     private let change: Change
     private let match: WriteCondition.Match
     /// The key of the row of a session that must be there.
     private let session: [UInt8]?
+    private let statement: Statement
     private var version: TokenVersion
     private let begunAt = MonotonicTime.now
     /// Whether the next statement is the one that asks why nothing was changed.
@@ -44,11 +52,16 @@ final class WriteOperation: Operation {
         self.change = change
         self.match = match
         self.session = session
+        statement =
+            switch (change, match) {
+            case (.remove, _): .remove
+            case (.store, .any): session == nil ? .store : .storeIf
+            case (.store, .missing), (.store, .noneOf): .storeIf
+            case (.store, .exists), (.store, .oneOf): .replaceIf
+            }
         version = rows.state.versions.next()
-        super.init(bytes: bytes, deadline: deadline, rows: rows)
+        super.init(bytes: bytes, deadline: deadline, rows: rows, lockOrder: change.key)
     }
-
-    override var lockOrder: [UInt8] { key }
 
     override var isAwaited: Bool {
         switch change {
@@ -57,23 +70,29 @@ final class WriteOperation: Operation {
         }
     }
 
-    private var key: [UInt8] {
-        switch change {
-        case .store(let row, _): row.key.bytes
-        case .remove(let key, _): key
-        }
-    }
-
-    private var statement: Statement {
-        switch (change, match) {
-        case (.remove, _): .remove
-        case (.store, .any): session == nil ? .store : .storeIf
-        case (.store, .missing), (.store, .noneOf): .storeIf
-        case (.store, .exists), (.store, .oneOf): .replaceIf
-        }
-    }
+    private var key: [UInt8] { lockOrder }
 
     // MARK: - Statements
+
+    override var sharedStatement: SharedStatement? {
+        isAlone || statement != .store ? nil : .store
+    }
+
+    override var mark: Int64 { version.rawValue }
+
+    override func append(to columns: inout SharedStatement.Columns) {
+        guard case .store(let row, _) = change else { return }
+        columns.keys.append(row.key.bytes)
+        columns.marks.append(version.rawValue)
+        columns.writtenAt.append(row.times.writtenAt)
+        columns.expiresAt.append(row.times.expiresAt)
+        columns.keyNumbers.append(Int64(row.keyNumber))
+        columns.values.append(row.value)
+    }
+
+    override func take(_ result: borrowing QueryResult, row: Int?) {
+        changedCount = row == nil ? 0 : 1
+    }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
         rows.parameters.removeAll()
@@ -102,7 +121,6 @@ final class WriteOperation: Operation {
             rows.parameters.append(Statement.tombstoneKeyNumber)
             rows.parameters.append(nil as [UInt8]?)
         }
-        let statement = statement
         if statement != .store { appendCondition() }
         try statement.send(on: connection, rows)
     }
@@ -138,6 +156,8 @@ final class WriteOperation: Operation {
             return .done
         }
         isExamining = true
+        // Its next version may be that of another write as well, whose row in the answer would count for both.
+        isAlone = true
         return .goesOn
     }
 

@@ -2,14 +2,16 @@
 /// The statements of clients' requests, each of which a connection prepares once, under its name.
 ///
 /// They are in the subset of SQL that PostgreSQL, Citus, CockroachDB and YugabyteDB share: each touches one row by its primary key
-/// or the few sessions of one user, and no statement asks the server for its time.
+/// or the few sessions of one user, and no statement asks the server for its time. `isShared` says which are exceptions.
 ///
 /// An older write must not land on a newer one. A write of the same version lands again: its first attempt may have been
 /// committed without the standby, and only another change makes the next commit wait for that. A removed token stays
 /// as a row without a value, so that a delayed write of an earlier version does not bring it back.
 enum Statement: String, CaseIterable {
     case fetch
+    case fetchAll
     case store
+    case storeAll
     case storeIf
     case replaceIf
     case remove
@@ -28,6 +30,9 @@ enum Statement: String, CaseIterable {
     /// With the number of the schema, as a pooler may keep a statement longer than a server of this version lives.
     var name: String { "token_cache_1_\(rawValue)" }
 
+    /// Whether it touches several rows of `token`, and so serves only where they lie on one machine.
+    var isShared: Bool { self == .fetchAll || self == .storeAll }
+
     /// A row that is not a removed one, and has not expired.
     ///
     /// - Parameters:
@@ -42,6 +47,16 @@ enum Statement: String, CaseIterable {
 
     /// What a removed token has in the place of its key's number, so that an index finds it.
     static let tombstoneKeyNumber: Int64 = -1
+
+    /// What a read takes of a row.
+    ///
+    /// - Parameter limit: The parameter with the most bytes of a value that are wanted.
+    private static func found(_ limit: Int) -> String {
+        """
+        version, written_at, expires_at, key_number, CASE WHEN octet_length(value) <= $\(limit)::bigint THEN value END \
+        AS value
+        """
+    }
 
     private static let columns = "key, version, written_at, expires_at, key_number, value"
     private static let values = "$1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
@@ -67,14 +82,25 @@ enum Statement: String, CaseIterable {
         switch self {
         case .fetch:
             """
-            SELECT version, written_at, expires_at, key_number, octet_length(value), \
-            CASE WHEN octet_length(value) <= $2::bigint THEN value END \
-            FROM token WHERE key = $1::bytea AND value IS NOT NULL
+            SELECT \(Self.found(2)) FROM token WHERE key = $1::bytea AND value IS NOT NULL
+            """
+        case .fetchAll:
+            // LIMIT keeps the planner from any other way than one search of the index for each key: by statistics of a table
+            // that was small, it would read the whole table once it is large.
+            """
+            SELECT found.*, wanted.mark FROM unnest($1::bytea[], $2::bigint[]) AS wanted (key, mark), \
+            LATERAL (SELECT \(Self.found(3)) FROM token WHERE token.key = wanted.key AND value IS NOT NULL LIMIT 1) AS found
             """
         case .store:
             """
             INSERT INTO token (\(Self.columns)) VALUES (\(Self.values)) \
             ON CONFLICT (key) DO UPDATE SET \(Self.assignments) WHERE token.version <= excluded.version
+            """
+        case .storeAll:
+            """
+            INSERT INTO token (\(Self.columns)) SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], \
+            $5::bigint[], $6::bytea[]) ON CONFLICT (key) DO UPDATE SET \(Self.assignments) \
+            WHERE token.version <= excluded.version RETURNING version
             """
         case .storeIf:
             """

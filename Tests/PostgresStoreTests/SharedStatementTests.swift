@@ -1,0 +1,180 @@
+#if PostgreSQL
+import StoreConformance
+import TestSupport
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+/// What requests of one turn do that share a statement.
+@Suite struct SharedStatementTests {
+    private func id(_ number: Int) -> String { "id \(number)" }
+
+    /// Whether the last statement of a connection to the database begins so.
+    private func hasSent(_ beginning: String, to database: TestDatabase) throws -> Bool {
+        try database.number(
+            """
+            SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND starts_with(query, '\(beginning)') AND query LIKE '%unnest(%'
+            """) ?? 0 > 0
+    }
+
+    @Test(arguments: [1, 2, 128, 300], [true, false])
+    func `tokens of all lengths are stored and found together`(_ count: Int, isSealed: Bool) async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(database, isSealed: isSealed)
+        let handle = try await ConformanceHandle.open(store)
+        let lengths = [0, 1, 330, 8_000, 100_000]
+        let tokens = (0..<count).map { number in
+            (id: id(number), value: [UInt8](repeating: UInt8(number & 0xff), count: lengths[number % lengths.count]))
+        }
+        // The second time there are rows already.
+        for _ in 0..<2 {
+            for outcome in try await handle.putAll(tokens) { _ = try outcome.get() }
+        }
+        #expect(try hasSent("INSERT INTO token", to: database) == (count > 1))
+        #expect(try database.number("SELECT count(*) FROM token") == Int64(count))
+        // Also ids that are not there, and one that is asked for twice.
+        let asked = tokens.map(\.id) + ["missing 1", "missing 2", tokens[0].id]
+        let limit = 50_000
+        let found = try await handle.fetchAll(asked, upTo: limit)
+        for (token, outcome) in zip(tokens + [("", []), ("", []), tokens[0]], found) {
+            switch try outcome.get() {
+            case .found(let info, _, _): #expect(info == token.value)
+            case .longer: #expect(token.value.count > limit)
+            case .nothing: #expect(token.id.isEmpty, "\(token.id) is missing")
+            }
+        }
+        #expect(try hasSent("SELECT found", to: database))
+        // Long values are read one by one.
+        for (token, outcome) in zip(tokens, try await handle.fetchAll(tokens.map(\.id))) {
+            guard case .found(let info, _, _) = try outcome.get() else {
+                Issue.record("\(token.id) is missing")
+                continue
+            }
+            #expect(info == token.value)
+        }
+        #expect(try !hasSent("SELECT found", to: database))
+        store.close()
+    }
+
+    @Test func `a read finds only what lives and is short enough`() async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(
+            database, isSealed: false, change: { $0.retention.sinceWritten = .seconds(1_000) })
+        let handle = try await ConformanceHandle.open(store)
+        let tokens = ["short", "long", "removed", "old"].map { (id: $0, value: Array("value of \($0)".utf8)) }
+        for outcome in try await handle.putAll(tokens + [("longest", [UInt8](repeating: 1, count: 1_000))]) {
+            _ = try outcome.get()
+        }
+        #expect(try await handle.remove("removed"))
+        try database.sql("UPDATE token SET written_at = written_at - 2000 WHERE key = 'old'")
+        let found = try await handle.fetchAll(["short", "longest", "removed", "old", "long"], upTo: 100).map {
+            switch try $0.get() {
+            case .found(let info, _, _): String(decoding: info, as: UTF8.self)
+            case .nothing: "nothing"
+            case .longer: "longer"
+            }
+        }
+        #expect(found == ["value of short", "longer", "nothing", "nothing", "value of long"])
+        store.close()
+    }
+
+    @Test func `the last of several writes of a token in a turn stays`() async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(database)
+        let handle = try await ConformanceHandle.open(store)
+        let tokens = (0..<60).map { (id: id($0 % 7), value: Array("value \($0)".utf8)) }
+        let versions = try await handle.putAll(tokens).map { try $0.get() }
+        #expect(versions == versions.sorted())
+        for number in 0..<7 {
+            let last = try #require(tokens.last { $0.id == id(number) })
+            #expect(try await handle.get(id(number)) == String(decoding: last.value, as: UTF8.self))
+        }
+        store.close()
+    }
+
+    @Test func `a later version of one row does not touch the others, and is replaced`() async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(database, isSealed: false)
+        let handle = try await ConformanceHandle.open(store)
+        let tokens = (0..<10).map { (id: id($0), value: Array("value \($0)".utf8)) }
+        for outcome in try await handle.putAll(tokens) { _ = try outcome.get() }
+        // Written by a server whose clock is a second ahead.
+        try database.sql(
+            "UPDATE token SET version = version + (1000000::bigint << \(VersionClock.processBits)) WHERE key = 'id 4'")
+        let later = try #require(try await handle.version(of: id(4)))
+        let earlier = try #require(try await handle.version(of: id(3)))
+        let second = try PostgresTokenStore(database, isSealed: false)
+        let other = try await ConformanceHandle.open(second)
+        let again = tokens.map { (id: $0.id, value: $0.value + [33]) }
+        let versions = try await other.putAll(again).map { try $0.get() }
+        #expect(versions[4] > later)
+        #expect(earlier < versions[3] && versions[3] < later)
+        for number in 0..<10 { #expect(try await other.get(id(number)) == "value \(number)!") }
+        store.close()
+        second.close()
+    }
+
+    @Test func `an error of one row fails that write alone`() async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(database, isSealed: false)
+        let handle = try await ConformanceHandle.open(store)
+        try database.sql("ALTER TABLE token ADD CHECK (value <> 'refused')")
+        let tokens = (0..<30).map { (id: id($0), value: Array(($0 == 11 ? "refused" : "value \($0)").utf8)) }
+        for (number, outcome) in try await handle.putAll(tokens).enumerated() {
+            switch outcome {
+            case .success: #expect(number != 11)
+            case .failure(.write(let fault)):
+                #expect(number == 11)
+                #expect(fault.isOfOneToken)
+                #expect(fault.description.contains("23514"))
+            case .failure(let error): Issue.record("\(error)")
+            }
+        }
+        for number in 0..<30 where number != 11 { #expect(try await handle.get(id(number)) == "value \(number)") }
+        #expect(try await handle.get(id(11)) == nil)
+        store.close()
+    }
+
+    @Test func `two servers that write the same tokens in different orders do not wait for each other`() async throws {
+        let database = try TestDatabase()
+        let stores = [try PostgresTokenStore(database), try PostgresTokenStore(database)]
+        let ids = (0..<40).map(id)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (number, store) in stores.enumerated() {
+                let handle = try await ConformanceHandle.open(store)
+                group.addTask {
+                    for _ in 0..<50 {
+                        let order = number == 0 ? ids : ids.reversed()
+                        for outcome in try await handle.putAll(order.map { ($0, [1, 2, 3]) }) { _ = try outcome.get() }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        for store in stores {
+            let deadlocks = store.state.metrics.retries.first { $0.cause == SQLState.deadlock.code }
+            #expect(deadlocks?.count == 0)
+            store.close()
+        }
+    }
+
+    /// Plans of prepared statements are kept, also when a table grows that was empty when they were made.
+    @Test(arguments: [Statement.fetch, .fetchAll], [0, 1, 3_000])
+    func `rows are found by the index, whatever the statistics say`(_ statement: Statement, rows: Int) throws {
+        let database = try TestDatabase()
+        let keys = statement == .fetchAll ? "ARRAY['\\x01']::bytea[], ARRAY[1], 100" : "'\\x01', 100"
+        let plan = try database.sql(
+            """
+            INSERT INTO token (key, version, written_at, key_number, value)
+            SELECT sha256(number::text::bytea), 1, 1, 1, 'value' FROM generate_series(1, \(rows)) AS number
+            """,
+            "SET plan_cache_mode = force_generic_plan", "PREPARE read AS \(statement.sql)",
+            "EXPLAIN EXECUTE read (\(keys))"
+        ).compactMap { $0[0] }.joined(separator: "\n")
+        #expect(plan.contains("Index Scan using token_pkey"), "\(plan)")
+        #expect(!plan.contains("Seq Scan") && !plan.contains("Bitmap"), "\(plan)")
+    }
+}
+#endif

@@ -13,12 +13,13 @@ from postgres_store import NamedDatabase, PostgresStore
 from registers import Load
 from server_process import until
 from test_metrics import fetched, metrics
-from test_monitoring import REMOTE, check_uses
+from test_monitoring import DEPLOY, REMOTE, RULES, check_uses
 from test_page import ask, status
 
 # How long a server is ready in spite of trouble with its database, in seconds (StoreHealth.grace).
 GRACE = 3
 CANARY = "canary4711"
+DOCUMENT = (DEPLOY / "README.md").read_text(encoding="utf-8")
 
 
 def remote(server):
@@ -112,6 +113,13 @@ def test_every_metric_of_a_database_is_used_and_counts(databases, store):
     for metric in {line.partition("{")[0].split(" ")[0] for line in text.splitlines() if line.startswith(REMOTE)}:
         family = re.sub(r"_(bucket|sum|count)$", "", metric) if "_seconds_" in metric else metric
         assert re.search(rf"(?m)^# HELP {family} .{{20,}}$", text), metric
+        assert f"`{family}`" in DOCUMENT, f"deploy/README.md does not tell what {family} is"
+
+
+def test_the_alerts_of_a_database_are_documented():
+    alerts = [rule["alert"] for rule in RULES if REMOTE in rule["expr"]]
+    assert [alert for alert in alerts if f"`{alert.removeprefix('TokenCache')}`" not in DOCUMENT] == []
+    assert len(alerts) > 8
 
 
 def test_a_full_queue_is_counted_and_over_when_the_database_answers(databases, store):
@@ -138,7 +146,16 @@ def test_a_full_queue_is_counted_and_over_when_the_database_answers(databases, s
 
 # Failovers
 
-def test_a_short_failover_takes_no_server_out_and_is_told_in_two_lines(databases, store):
+def check_end(taken, again, old, new):
+    """The two lines with which a failover ends; returns what the last one says in the end."""
+    found_it = re.escape(f"PostgreSQL {new.value('SHOW server_version').split()[0]} at {name(new)} (timeline 2)")
+    assert re.match(rf"notice: {found_it} is the primary now in the place of {name(old)} \(timeline 1\); it was found", taken)
+    ending = re.match(rf"notice: connected to {found_it}, after [0-9.]+ s in which (.*)", again)
+    assert ending, again
+    return ending[1]
+
+
+def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store):
     server = store.serve("server")
     assert exchange(server.address, post(CANARY, CANARY)).body == STORED
     with Load([server], clients=8) as load, Watch(server) as watch:
@@ -148,16 +165,15 @@ def test_a_short_failover_takes_no_server_out_and_is_told_in_two_lines(databases
         failover = databases.failover("kill")
         load.first_good(server, failover.promoted)
         load.first_good(server, failover.promoted, "reads")
-        until(lambda: "(timeline 2)" in server.log() and watch.is_ready())
+        until(lambda: "(timeline 2), after" in server.log() and watch.is_ready())
         load.go_on()
     load.check()
     # None, unless this machine is so slow that it takes longer than the grace.
     assert all(moment - began >= GRACE for moment, _ in watch.refusals())
-    begun, lost, *others, again = log_lines(server)
+    begun, lost, *others, taken, again = log_lines(server)
     assert begun.startswith("notice: connected to PostgreSQL ") and begun.endswith(" (timeline 1)")
     assert lost.startswith(f"warning: the connection to PostgreSQL at {name(failover.old)} is lost, looking for the primary: ")
-    assert re.match(
-        rf"notice: connected to PostgreSQL \S+ at {re.escape(name(failover.new))} \(timeline 2\), after [0-9.]+ s in which ", again)
+    check_end(taken, again, failover.old, failover.new)
     assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
     now = remote(server)
     assert (now["failovers_total"], now["timeline"]) == (1, 2)
@@ -195,13 +211,13 @@ def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
         until(lambda: load.failed_reads and load.failed_writes)
         promoted, _ = databases.promote()
         load.first_good(server, promoted)
-        until(lambda: "(timeline 2)" in server.log() and watch.is_ready())
+        until(lambda: "(timeline 2), after" in server.log() and watch.is_ready())
         load.go_on()
     load.check()
-    _, lost, gone, *others, again = log_lines(server)
+    _, lost, gone, *others, taken, again = log_lines(server)
     assert lost.startswith(f"warning: the connection to PostgreSQL at {name(old)} is lost, looking for the primary: ")
     assert re.match(r"error: PostgreSQL has no primary for [0-9.]+ s, clients are told that tokens can be neither stored nor read; ", gone)
-    assert re.search(r"\(timeline 2\), after [0-9.]+ s in which [0-9]+ reads? and [0-9]+ writes? failed$", again)
+    assert re.fullmatch(r"[0-9]+ reads? and [0-9]+ writes? failed", check_end(taken, again, old, databases.primary))
     # Ten seconds later at the earliest, with other reasons: the standbys had not followed the new primary yet.
     assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
     assert json.loads(ask(server, "/readyz").body) == {"ready": True, "reasons": []}

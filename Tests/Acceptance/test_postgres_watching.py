@@ -52,9 +52,15 @@ def test_a_host_that_is_down_is_named(postgres_binary, replicated_postgres, tmp_
     databases.create_database("tokens", "app")
     pass_file, url = databases.pass_file(tmp_path / "pass"), databases.url("app", "tokens")
     standby, = databases.standbys
+    databases.wait_until_equal(standby)
     findings = examine(postgres_binary, url, tmp_path, pass_file)
     assert found(findings, "ok", f":{standby.port} is a standby: PostgreSQL ")
-    assert found(findings, "ok", "1 standby is connected")
+    assert found(findings, "ok", "1 standby is connected to ")
+    # As roles.sql says.
+    databases.sql("GRANT pg_read_all_stats TO app")
+    primary = f"{databases.primary.address}:{databases.primary.port}"
+    findings = examine(postgres_binary, url, tmp_path, pass_file)
+    assert found(findings, "ok", f"1 standby is connected to {primary}: {standby.name}")
     standby.kill()
     findings = examine(postgres_binary, url, tmp_path, pass_file)
     assert found(findings, "warning", f":{standby.port} is of no use", "can be reached from this machine")

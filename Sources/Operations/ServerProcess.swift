@@ -30,7 +30,7 @@ package struct ServerProcess: Sendable {
             try AdministrationListener.open(settings.admin.listen)
         }
         // After the addresses: starting a second server by mistake fails before it creates a store.
-        let (store, directory) = try StoreSelection.open(settings, logger: logger) {
+        let (store, directory) = try StoreSelection.open(settings, waitsForDatabase: true, logger: logger) {
             [notifier = setup.notifier] event in
             switch event {
             case .converting: notifier.send(.starting(within: Self.conversionPause), .status("converting the store"))

@@ -21,16 +21,19 @@ package enum StoreSelection {
     /// - Parameters:
     ///   - settings: Name the store and how it is used.
     ///   - ignoresCredential: Whether the credential with the database's password is left alone, as it is another role's.
+    ///   - waitsForDatabase: Whether the store is opened although its database cannot be reached.
     static func provider(
-        _ settings: Settings, ignoresCredential: Bool = false
+        _ settings: Settings, ignoresCredential: Bool = false, waitsForDatabase: Bool = false
     ) throws(StoreOpenError) -> any StoreProvider {
         guard let url = settings.storeURL else {
             precondition(settings.store.url.isEmpty, "store.url was not checked when it was read")
             return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options(settings))
         }
         #if PostgreSQL
+        var options = options(settings)
+        options.waitsForDatabase = waitsForDatabase
         return PostgresStoreProvider(
-            try postgres(settings, url, ignoresCredential: ignoresCredential), options: options(settings))
+            try postgres(settings, url, ignoresCredential: ignoresCredential), options: options)
         #else
         _ = url
         throw .store(
@@ -103,15 +106,16 @@ package enum StoreSelection {
     /// - Parameters:
     ///   - settings: Name the folder and the key ring.
     ///   - locks: Whether to lock the folder, without which only a shared store may be opened.
+    ///   - waitsForDatabase: Whether the store is opened although its database cannot be reached, as a server does.
     ///   - logger: Receives the store's events.
     ///   - observe: Receives the events as well.
     /// - Returns: The store, and the folder, which stays locked as long as it is referenced or until the store is closed.
     static func open(
-        _ settings: Settings, locks: Bool = true, logger: Logger,
+        _ settings: Settings, locks: Bool = true, waitsForDatabase: Bool = false, logger: Logger,
         observe: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
         do throws(StoreOpenError) {
-            let provider = try provider(settings)
+            let provider = try provider(settings, waitsForDatabase: waitsForDatabase)
             guard provider.enforcesLimits || (settings.store.tokenLimit == nil && settings.store.byteLimit == nil)
             else {
                 throw .store(StoreFault(StoreCapability.limits.absence))

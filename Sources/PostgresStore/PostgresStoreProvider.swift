@@ -44,22 +44,41 @@ package struct PostgresStoreProvider: StoreProvider {
         registryTimes: ServerRegistry.Times?, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
         let target = try target()
-        let sessions = PrimarySessions(target, postgres.durability)
         let alarm = Alarm()
         let seals = SealCounts { _ in alarm.ring() }
-        let (keys, ring) = try keys(sessions, report)
-        let sealing = Sealing(keys, seals: seals)
+        // Until the store is open, nothing is stored or looked for with this key.
+        let sealing = Sealing(
+            .clear(index: try random { () throws(CryptographyError) in try .random() }), seals: seals)
         let (versions, id) = try identity()
         let state = PostgresState(
             sealing: sealing, versions: versions, hosts: target.hosts.map(\.description), options: options,
             report: report)
-        let shared = ring.map { _ in SharedKeyRing(options.keyRing, sealing, report: report) }
+        let sessions = PrimarySessions(target, postgres.durability) { state.refusalOfOperators }
+        let shared = options.isSealed ? SharedKeyRing(options.keyRing, sealing, report: report) : nil
         let registry = ServerRegistry(
             id: id, postgres, sessions, state, keyRing: shared, alarm: alarm, times: registryTimes)
-        // So that the first writes have numbers of seals; the registry's thread goes on trying.
-        try? registry.enter()
-        registry.start()
-        return PostgresTokenStore(postgres, target, state, sessions, registry)
+        let opening = StoreOpening(options, target, postgres.durability, state, registry)
+        let store = PostgresTokenStore(postgres, target, state, sessions, registry, opening)
+        do throws(StoreOpenError) {
+            try opening.open()
+        } catch {
+            guard options.waitsForDatabase, error.mayRetry else { throw error }
+            try checkKeyRing()
+            opening.openLater(after: error) { store.begin() }
+            return store
+        }
+        store.begin()
+        return store
+    }
+
+    /// Refuses a key ring that cannot be read, for which no database is needed.
+    private func checkKeyRing() throws(StoreOpenError) {
+        guard options.isSealed else { return }
+        do throws(KeyRingError) {
+            _ = try options.keyRing.load()
+        } catch {
+            throw .keyRing(error)
+        }
     }
 
     private func target() throws(StoreOpenError) -> ConnectionTarget {
@@ -68,17 +87,6 @@ package struct PostgresStoreProvider: StoreProvider {
         } catch {
             throw StoreOpenError(error)
         }
-    }
-
-    private func keys(
-        _ sessions: PrimarySessions, _ report: @escaping (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> (keys: StoreKeys, ring: KeyRing?) {
-        let claim = StoreClaim(sessions, options, report: report)
-        guard let ring = try claim.ring() else {
-            return (.clear(index: try random { () throws(CryptographyError) in try .random() }), nil)
-        }
-        let chosen = ring.activating(try claim.activeKey(of: ring))
-        return (.sealed(chosen), chosen)
     }
 
     /// What tells this process from all others that use the database.

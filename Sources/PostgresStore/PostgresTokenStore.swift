@@ -13,20 +13,29 @@ package final class PostgresTokenStore: TokenStore {
     private let sessions: PrimarySessions
     private let sweeper: Sweeper
     private let registry: ServerRegistry
+    private let opening: StoreOpening?
     /// A command makes no handle, and leaves to servers what they do for all.
-    private let isServing = Mutex(false)
+    private let use = Mutex(Use())
+
+    private struct Use {
+        var isServing = false
+        /// Whether the store is open, so that the database may be used.
+        var hasBegun = false
+    }
 
     /// - Parameters:
     ///   - options: What the operator has decided.
     ///   - target: Where the hosts are.
     ///   - state: Has the keys.
     ///   - sessions: For administration.
-    ///   - registry: Was started.
+    ///   - registry: This process among all that use the database.
+    ///   - opening: Starts the registry; nil for tests that need none.
     init(
         _ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState, _ sessions: PrimarySessions,
-        _ registry: ServerRegistry
+        _ registry: ServerRegistry, _ opening: StoreOpening?
     ) {
-        (self.options, self.state, self.sessions, self.registry) = (options, state, sessions, registry)
+        (self.options, self.state, self.sessions) = (options, state, sessions)
+        (self.registry, self.opening) = (registry, opening)
         let (warnings, poolers) = (OnceEach(), UsablePoolers())
         let warn: @Sendable (String) -> Void = { text in
             if warnings.isNew(text) { state.report(.own(StoreNotice(.warning, text))) }
@@ -39,14 +48,23 @@ package final class PostgresTokenStore: TokenStore {
                 state.hosts.note(index, name: facts.address, facts.description, isWritable: facts.isWritable)
             }
         }
-        finder.start()
         sweeper = Sweeper(sessions, state, holder: registry.id)
+    }
+
+    /// The store is open: connections are made from now on, also those that were ordered before.
+    func begin() {
+        finder.start()
+        let isServing = use.withLock { use in
+            use.hasBegun = true
+            return use.isServing
+        }
+        if isServing { sweeper.start() }
     }
 
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
 
     package var summary: String {
-        let sealing = state.sealing.ring != nil ? "sealed" : "in the clear"
+        let sealing = registry.keyRing != nil ? "sealed" : "in the clear"
         guard let primary = state.hosts.primary else {
             return "PostgreSQL at \(state.hosts.names), not connected yet, \(sealing)"
         }
@@ -74,9 +92,9 @@ package final class PostgresTokenStore: TokenStore {
     package func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle {
-        let isFirst = isServing.withLock { isServing in
-            defer { isServing = true }
-            return !isServing
+        let isFirst = use.withLock { use in
+            defer { use.isServing = true }
+            return !use.isServing && use.hasBegun
         }
         if isFirst { sweeper.start() }
         do throws(SystemError) {
@@ -93,8 +111,9 @@ package final class PostgresTokenStore: TokenStore {
 
     package func close() {
         state.isClosed.store(true, ordering: .releasing)
+        opening?.stop()
         finder.close()
-        if isServing.withLock(\.self) { sweeper.stop() }
+        if use.withLock({ $0.isServing && $0.hasBegun }) { sweeper.stop() }
         registry.stop()
         sessions.close()
     }

@@ -118,7 +118,7 @@ package final class Server: Sendable {
             Self.startThread("loop \(index)", of: worker.loop)
             return Task(executorPreference: worker.loop) { await self.accept(on: worker) }
         }
-        announce(version, administration)
+        let status = announce(version, administration)
         let periodicTasks = [
             // On the administration's loop, as all of Swift's shared threads may be blocked by a slow disk.
             Task(executorPreference: administrationLoop) { await self.notifyWatchdog() },
@@ -128,6 +128,7 @@ package final class Server: Sendable {
             Task { await self.reloadChangedKeys() },
             Task { await self.trimHeap() },
             Task { await self.keepUpAuditLog() },
+            Task { await self.reportStatus(after: status) },
         ]
         for task in acceptingTasks { await task.value }
         // Only now, as each loop assigns connections to the others.
@@ -145,7 +146,8 @@ package final class Server: Sendable {
         logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")
     }
 
-    private func announce(_ version: String, _ administration: some Administration) {
+    /// - Returns: What the service manager was told.
+    private func announce(_ version: String, _ administration: some Administration) -> String {
         let addresses = listenerNames.joined(separator: " ")
         let administrationAddresses = administration.listenerNames.joined(separator: ", ")
         if settings.store.isPreloaded { preload() }
@@ -159,7 +161,10 @@ package final class Server: Sendable {
         for warning in certificateWarnings + exposureWarnings + administration.warnings {
             logger.warning("\(warning)")
         }
-        notifier.send(.ready, .status("serves on \(addresses)"))
+        let status = statusLine
+        // Also if it is not ready for clients: it goes on by itself, and is not to be started again.
+        notifier.send(.ready, .status(status))
+        return status
     }
 
     private func preload() {

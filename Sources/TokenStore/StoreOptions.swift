@@ -17,6 +17,9 @@ package struct StoreOptions: Sendable {
     package var queueTime = Duration.seconds(10)
     /// Whether to use a damaged WAL, and thereby lose acknowledged writes.
     package var acceptsDamagedWAL = false
+    /// Whether a store whose database cannot be reached is opened nevertheless, and used as soon as the database is there: for
+    /// a server, which answers its clients meanwhile that it cannot serve them.
+    package var waitsForDatabase = false
 
     package init(keyRing: KeyRingFile) {
         self.keyRing = keyRing

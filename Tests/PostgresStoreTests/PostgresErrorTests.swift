@@ -50,6 +50,18 @@ struct PostgresErrorTests {
         #expect("\(error)".contains("verify failed; the server's certificate has expired, or"))
     }
 
+    @Test(arguments: [
+        "SSL error: certificate verify failed\n", "server certificate for \"a\" does not match host name \"b\"",
+        "root certificate file \"/a\" does not exist", "fe_sendauth: no password supplied",
+        "server does not support SSL, but SSL was required",
+        "private key file \"/a\" has group or world access; file must have permissions u=rw (0600) or less",
+    ])
+    func `settings that do not fit do not mend themselves`(message: String) {
+        let error = PostgresError(refusal: "connection to server at \"127.0.0.1\", port 1 failed: \(message)")
+        #expect(!error.mayRetry)
+        #expect(error.endsConnection)
+    }
+
     @Test func `a role that does not exist is refused with its code`() throws {
         let database = try TestDatabase()
         let error = #expect(throws: PostgresError.self) { _ = try database.cluster.session(to: "no_such_database") }

@@ -35,6 +35,7 @@ final class PrimarySessions: Sendable {
 
     private let target: ConnectionTarget
     private let durability: StoreDurability
+    private let refusal: @Sendable () -> StoreError?
     private let state = Mutex(State())
     /// How many sessions may be in use at the same time; further calls wait for one.
     private let room = DispatchSemaphore(value: 2)
@@ -53,9 +54,12 @@ final class PrimarySessions: Sendable {
     /// - Parameters:
     ///   - target: Where the hosts are.
     ///   - durability: What a write must have survived; a host that does not care for that is not used.
-    init(_ target: ConnectionTarget, _ durability: StoreDurability) {
-        self.target = target
-        self.durability = durability
+    ///   - refusal: Why no call may begin at present; nil if one may.
+    init(
+        _ target: ConnectionTarget, _ durability: StoreDurability,
+        refusal: @escaping @Sendable () -> StoreError? = { nil }
+    ) {
+        (self.target, self.durability, self.refusal) = (target, durability, refusal)
     }
 
     /// Where the database is, for operators.
@@ -78,6 +82,7 @@ final class PrimarySessions: Sendable {
         _ purpose: Purpose = .writing, within limit: Duration, repeats: Bool,
         _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
+        if let refusal = refusal() { throw refusal }
         let deadline = MonotonicTime.now + Nanoseconds(limit)
         try enter(until: deadline)
         defer { room.signal() }
@@ -159,6 +164,8 @@ final class PrimarySessions: Sendable {
     func onThread<Value: Sendable>(
         _ body: @escaping @Sendable () throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {
+        // The body may use keys, which there are not before.
+        if let refusal = refusal() { throw refusal }
         let outcome: Result<Value, StoreError> = await withCheckedContinuation { continuation in
             threads.async {
                 do throws(StoreError) {

@@ -60,7 +60,7 @@ final class ServerRegistry: Sendable {
     ///   - id: 16 random bytes.
     ///   - options: The names under which operators see this process.
     ///   - sessions: Used one at a time.
-    ///   - state: Has the keys.
+    ///   - state: Has the keys, from `enter` on.
     ///   - keyRing: Nil in the clear.
     ///   - alarm: Rings when numbers of seals are needed.
     ///   - times: Shorter ones for tests.
@@ -72,15 +72,14 @@ final class ServerRegistry: Sendable {
         (self.id, name, version) = (id, options.serverName, options.softwareVersion)
         (self.sessions, self.state, self.keyRing, self.alarm) = (sessions, state, keyRing, alarm)
         self.times = times
-        var memory = Memory(watch: ServerWatch(silence: times.silence))
-        if let ring = keyRing?.ring { memory.sealing[ring.active.number] = .some(nil) }
-        self.memory = Mutex(memory)
+        memory = Mutex(Memory(watch: ServerWatch(silence: times.silence)))
     }
 
     // MARK: - The thread
 
-    /// Registers this process and has the first seals granted; before `start`.
+    /// Registers this process and has the first seals granted, when the store's keys are known; before `start`.
     func enter() throws(StoreError) {
+        if let ring = keyRing?.ring { memory.withLock { $0.sealing[ring.active.number] = .some(nil) } }
         try beat()
         try grantSeals()
     }

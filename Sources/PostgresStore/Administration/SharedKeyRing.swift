@@ -27,7 +27,7 @@ final class SharedKeyRing: Sendable {
 
     /// - Parameters:
     ///   - file: Where the ring is.
-    ///   - sealing: Has the ring, which was read from there.
+    ///   - sealing: Has the ring, which was read from there, before anything else is called.
     ///   - report: Is told of a file that cannot be used.
     init(_ file: KeyRingFile, _ sealing: Sealing, report: @escaping @Sendable (StoreEvent) -> Void) {
         self.file = file

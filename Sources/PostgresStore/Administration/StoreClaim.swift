@@ -7,17 +7,19 @@ internal import TokenStore
 ///
 /// The first server that starts writes into the database which key ring seals. An empty database that no other server uses accepts
 /// another ring, as an empty store in a file does.
-struct StoreClaim {
+struct StoreClaim: Sendable {
     private let sessions: PrimarySessions
     private let options: StoreOptions
-    private let report: (StoreEvent) -> Void
+    private let report: @Sendable (StoreEvent) -> Void
+    private let limit: Duration
 
-    init(_ sessions: PrimarySessions, _ options: StoreOptions, report: @escaping (StoreEvent) -> Void) {
-        (self.sessions, self.options, self.report) = (sessions, options, report)
+    /// - Parameter limit: How long a step may take, the search for the primary included.
+    init(
+        _ sessions: PrimarySessions, _ options: StoreOptions, within limit: Duration,
+        report: @escaping @Sendable (StoreEvent) -> Void
+    ) {
+        (self.sessions, self.options, self.limit, self.report) = (sessions, options, limit, report)
     }
-
-    /// How long a step may take, also while the primary is being looked for: a server may start during a failover.
-    static let stepTime = Duration.seconds(30)
 
     /// The ring of the store; nil in the clear.
     func ring() throws(StoreOpenError) -> KeyRing? {
@@ -45,7 +47,7 @@ struct StoreClaim {
     /// The registry has a newer one seal when all servers have it.
     func activeKey(of ring: KeyRing) throws(StoreOpenError) -> Int {
         let now = Int64(time(nil))
-        let (named, others) = try Self.asking(sessions, .reading) { (session, deadline) throws(PostgresError) in
+        let (named, others) = try Self.asking(sessions, .reading, within: limit) { (session, deadline) throws(PostgresError) in
             let servers = try RegisteredServer.all(from: session, until: deadline)
             return (try SealRows(session, until: deadline).all(), servers.filter { $0.isRunning(at: now) })
         }
@@ -56,7 +58,7 @@ struct StoreClaim {
 
     /// Runs statements that may be repeated.
     static func asking<Value>(
-        _ sessions: PrimarySessions, _ purpose: PrimarySessions.Purpose, within limit: Duration = stepTime,
+        _ sessions: PrimarySessions, _ purpose: PrimarySessions.Purpose, within limit: Duration,
         _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) throws(StoreOpenError) -> Value {
         do throws(StoreError) {
@@ -70,7 +72,7 @@ struct StoreClaim {
     }
 
     private func row() throws(StoreOpenError) -> StoreRow {
-        let outcome = try Self.asking(sessions, .reading) { (session, deadline) throws(PostgresError) in
+        let outcome = try Self.asking(sessions, .reading, within: limit) { (session, deadline) throws(PostgresError) in
             try SchemaCheck.look(session, until: deadline)
         }
         switch outcome {
@@ -117,7 +119,7 @@ struct StoreClaim {
     /// Whether nothing is stored, and no other server runs.
     private func isUnused() throws(StoreOpenError) -> Bool {
         let now = Int64(time(nil))
-        return try Self.asking(sessions, .reading) { (session, deadline) throws(PostgresError) in
+        return try Self.asking(sessions, .reading, within: limit) { (session, deadline) throws(PostgresError) in
             for table in ["token", "session"] {
                 let hasRow = try session.run("SELECT 1 FROM \(table) LIMIT 1", until: deadline) {
                     (result) throws(PostgresError) in result.rowCount > 0
@@ -139,7 +141,7 @@ struct StoreClaim {
         parameters.append(isSealed)
         parameters.append(row.keyRing)
         parameters.append(row.isSealed)
-        let changed = try Self.asking(sessions, .writing) { (session, deadline) throws(PostgresError) in
+        let changed = try Self.asking(sessions, .writing, within: limit) { (session, deadline) throws(PostgresError) in
             try session.run(
                 """
                 UPDATE store SET key_ring = $1::bytea, is_sealed = $2::boolean WHERE one = 1 AND is_sealed = $4::boolean

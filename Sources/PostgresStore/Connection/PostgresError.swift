@@ -86,8 +86,19 @@ extension PostgresError {
                 -starttls postgres -connect HOST:PORT shows it
                 """
         }
-        self = code.map { .statement(SQLState($0), text) } ?? .connection(text)
+        if let code {
+            self = .statement(SQLState(code), text)
+        } else {
+            self = Self.ofSettings.contains { text.contains($0) } ? .unexpected(text) : .connection(text)
+        }
     }
+
+    /// Parts of what the library says itself of settings, here or on the server, that do not fit: that does not mend itself, as
+    /// a network does. It has no code (fe-connect.c, fe-auth.c, fe-secure-openssl.c).
+    private static let ofSettings = [
+        "certificate", "private key file", "no password supplied", "server does not support SSL", "SSL error: ",
+        "authentication method",
+    ]
 }
 
 extension SQLState {

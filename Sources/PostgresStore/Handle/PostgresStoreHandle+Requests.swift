@@ -102,6 +102,8 @@ extension PostgresStoreHandle {
     // MARK: - Sessions
 
     func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
+        // Otherwise there are no keys yet.
+        if let refusal = state.refusal { throw refusal }
         do throws(SealingError) {
             return try rows.coder.sessionKey(of: secret)
         } catch {

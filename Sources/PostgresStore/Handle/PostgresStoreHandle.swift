@@ -55,7 +55,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     ///
     /// - Returns: Why it is refused; nil if it is admitted.
     func admit(_ bytes: Int) -> StoreError? {
-        if state.isClosed.load(ordering: .acquiring) { return .closed }
+        if let refusal = state.refusal { return refusal }
         guard state.waitingRequests.add(1, ordering: .relaxed).newValue <= options.requestLimit else {
             state.waitingRequests.subtract(1, ordering: .relaxed)
             state.metrics.refusedByCount.add(1, ordering: .relaxed)

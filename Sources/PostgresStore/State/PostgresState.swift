@@ -38,6 +38,52 @@ final class PostgresState: Sendable {
         health = Mutex(StoreHealth(places: hosts.joined(separator: ", "), at: .now))
     }
 
+    // MARK: - Opening
+
+    /// How far this process has come: before that nothing is asked of the database for clients or operators.
+    private enum Stage: UInt8, AtomicRepresentable {
+        /// It is not known whether the tables and the keys are the right ones.
+        case unknown
+        /// They are, and this process is being registered.
+        case claimed
+        case open
+    }
+
+    private let stage = Atomic<Stage>(.unknown)
+    /// Why the store was not opened at the last attempt.
+    private let openError = Mutex<StoreOpenError?>(nil)
+
+    func noteNotOpened(_ error: StoreOpenError) {
+        openError.withLock { $0 = error }
+    }
+
+    /// The keys of the store are those of `sealing`: operators may be served.
+    func noteClaimed() {
+        stage.store(.claimed, ordering: .releasing)
+    }
+
+    /// Clients may be served.
+    func noteOpened() {
+        stage.store(.open, ordering: .releasing)
+    }
+
+    /// Why nothing can be done for clients; nil if it can.
+    var refusal: StoreError? {
+        if isClosed.load(ordering: .acquiring) { return .closed }
+        return stage.load(ordering: .acquiring) == .open ? nil : unopened
+    }
+
+    /// Why nothing can be done for operators; nil if it can.
+    var refusalOfOperators: StoreError? { stage.load(ordering: .acquiring) == .unknown ? unopened : nil }
+
+    private var unopened: StoreError {
+        switch openError.withLock(\.self) {
+        case .store(let fault)?: .unavailable(fault)
+        case let error?: .unavailable(StoreFault("\(error)"))
+        case nil: .unavailable(StoreFault("the database has not been reached yet", mayRetry: true))
+        }
+    }
+
     // MARK: - Health
 
     private let health: Mutex<StoreHealth>
@@ -54,7 +100,9 @@ final class PostgresState: Sendable {
     }
 
     /// Why requests fail; nil while they do not, or have only begun to.
-    var fault: StoreError? { health.withLock { $0.fault(at: .now) } }
+    var fault: StoreError? {
+        stage.load(ordering: .acquiring) == .open ? health.withLock { $0.fault(at: .now) } : unopened
+    }
 
     /// Open connections, by the names of their hosts.
     var connections: [String: Int] { health.withLock(\.connections) }

@@ -20,6 +20,9 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
         }
     }
 
+    /// Whether the store may be opened later without intervention.
+    package var mayRetry: Bool { if case .store(let fault) = self { fault.mayRetry } else { false } }
+
     package var description: String {
         switch self {
         case .directory(let error): "\(error)"

@@ -31,7 +31,10 @@ extension PostgresTokenStore {
         // Not started: the ring is not in a file, and its seals need not be granted.
         let registry = ServerRegistry(
             id: try RandomBytes.published(16), postgres, sessions, state, keyRing: nil, alarm: Alarm())
-        self.init(postgres, target, state, sessions, registry)
+        self.init(postgres, target, state, sessions, registry, nil)
+        state.noteClaimed()
+        state.noteOpened()
+        begin()
     }
 }
 #endif

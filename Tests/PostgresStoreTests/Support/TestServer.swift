@@ -38,13 +38,15 @@ final class TestServer: Sendable {
     }
 
     static func provider(
-        _ database: TestDatabase, _ name: String, _ folder: TemporaryDirectory, isSealed: Bool = true
+        _ database: TestDatabase, _ name: String, _ folder: TemporaryDirectory, url: String? = nil,
+        isSealed: Bool = true, waits: Bool = false
     ) -> PostgresStoreProvider {
         var options = StoreOptions(keyRing: ringFile(folder))
         options.isSealed = isSealed
+        options.waitsForDatabase = waits
         return PostgresStoreProvider(
             PostgresOptions(
-                url: database.url, password: { nil }, connections: 1, timeout: .seconds(30), requestLimit: 1_000,
+                url: url ?? database.url, password: { nil }, connections: 1, timeout: .seconds(30), requestLimit: 1_000,
                 durability: .local, serverName: name, softwareVersion: "0.1"), options: options)
     }
 

@@ -53,7 +53,11 @@ package struct PostgresStoreProvider: StoreProvider {
         let state = PostgresState(
             sealing: sealing, versions: versions, hosts: target.hosts.map(\.description), options: options,
             report: report)
-        let sessions = PrimarySessions(target, postgres.durability) { state.refusalOfOperators }
+        let sessions = PrimarySessions(target, postgres.durability) {
+            state.refusalOfOperators
+        } observe: { facts, rules in
+            state.note(facts, rules)
+        }
         let shared = options.isSealed ? SharedKeyRing(options.keyRing, sealing, report: report) : nil
         let registry = ServerRegistry(
             id: id, postgres, sessions, state, keyRing: shared, alarm: alarm, times: registryTimes)

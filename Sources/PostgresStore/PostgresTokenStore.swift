@@ -12,6 +12,7 @@ package final class PostgresTokenStore: TokenStore {
     private let finder: PrimaryFinder
     private let sessions: PrimarySessions
     private let sweeper: Sweeper
+    private let trials: RequestTrials
     private let registry: ServerRegistry
     private let opening: StoreOpening?
     /// A command makes no handle, and leaves to servers what they do for all.
@@ -36,19 +37,18 @@ package final class PostgresTokenStore: TokenStore {
     ) {
         (self.options, self.state, self.sessions) = (options, state, sessions)
         (self.registry, self.opening) = (registry, opening)
-        let (warnings, poolers) = (OnceEach(), UsablePoolers())
-        let warn: @Sendable (String) -> Void = { text in
-            if warnings.isNew(text) { state.report(.own(StoreNotice(.warning, text))) }
-        }
-        finder = PrimaryFinder(target, state) { index, proves in
+        let poolers = UsablePoolers()
+        finder = PrimaryFinder(target, state) { index, trial in
             Dial(
                 target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
-                proves: proves, proofs: state.proofs, poolers: poolers, warn: warn
-            ) { facts in
+                trial: trial, proofs: state.proofs, poolers: poolers
+            ) { facts, rules in
                 state.hosts.note(index, name: facts.address, facts.description, isWritable: facts.isWritable)
+                if facts.isWritable { state.warn(facts, rules) }
             }
         }
         sweeper = Sweeper(sessions, state, holder: registry.id)
+        trials = RequestTrials(sessions, state)
     }
 
     /// The store is open: connections are made from now on, also those that were ordered before.
@@ -58,7 +58,13 @@ package final class PostgresTokenStore: TokenStore {
             use.hasBegun = true
             return use.isServing
         }
-        if isServing { sweeper.start() }
+        if isServing { serve() }
+    }
+
+    /// Begins with what servers do for themselves and for all.
+    private func serve() {
+        sweeper.start()
+        trials.start()
     }
 
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
@@ -96,7 +102,7 @@ package final class PostgresTokenStore: TokenStore {
             defer { use.isServing = true }
             return !use.isServing && use.hasBegun
         }
-        if isFirst { sweeper.start() }
+        if isFirst { serve() }
         do throws(SystemError) {
             return try PostgresStoreHandle(state, options, finder, deliver: deliver)
         } catch {
@@ -113,7 +119,10 @@ package final class PostgresTokenStore: TokenStore {
         state.isClosed.store(true, ordering: .releasing)
         opening?.stop()
         finder.close()
-        if use.withLock({ $0.isServing && $0.hasBegun }) { sweeper.stop() }
+        if use.withLock({ $0.isServing && $0.hasBegun }) {
+            trials.stop()
+            sweeper.stop()
+        }
         registry.stop()
         sessions.close()
     }

@@ -133,7 +133,7 @@ struct StoreHealthTests {
             #expect(health.noteSuccess(isWrite: true, at: at(time * 10 + 5)).isEmpty)
             #expect(health.noteSuccess(isWrite: false, at: at(time * 10 + 5)).isEmpty)
         }
-        #expect(health.hasFailures)
+        #expect(health.isTroubled)
         #expect(health.noteSuccess(isWrite: true, at: at(2_989)).isEmpty)
         #expect(health.noteSuccess(isWrite: true, at: at(2_990)) == [.writesRecovered(failed: 100)])
         #expect(!health.isTroubled)
@@ -149,13 +149,20 @@ struct StoreHealthTests {
         #expect(health.fault(at: at(4_000)) == nil)
     }
 
-    @Test func `a server that gets no requests any more is ready again, and unready as soon as one fails`() {
+    @Test func `a server that gets no requests any more is not ready until a trial succeeds`() {
         var health = connected()
         _ = health.noteFailure(diskFull, isWrite: true, since: at(0), at: at(5_000))
-        #expect(health.fault(at: at(15_000)) == .write(diskFull))
-        #expect(health.fault(at: at(15_001)) == nil)
-        #expect(health.noteFailure(diskFull, isWrite: true, since: at(20_000), at: at(20_000)).isEmpty)
-        #expect(health.fault(at: at(20_000)) == .write(diskFull))
+        // While requests fail, none is needed.
+        #expect(!health.needsTrial(ofWrites: true, at: at(6_999)))
+        #expect(health.needsTrial(ofWrites: true, at: at(7_000)))
+        #expect(!health.needsTrial(ofWrites: false, at: at(7_000)))
+        #expect(health.fault(at: at(3_600_000)) == .write(diskFull))
+        // Reads show nothing of writes.
+        #expect(health.noteSuccess(isWrite: false, at: at(3_600_000)).isEmpty)
+        #expect(health.fault(at: at(3_600_000)) == .write(diskFull))
+        #expect(health.noteSuccess(isWrite: true, at: at(3_600_000)) == [.writesRecovered(failed: 1)])
+        #expect(health.fault(at: at(3_600_000)) == nil)
+        #expect(!health.needsTrial(ofWrites: true, at: at(3_700_000)))
     }
 
     @Test func `a request that was waited for counts from its beginning`() {
@@ -168,7 +175,7 @@ struct StoreHealthTests {
         var health = connected()
         _ = health.noteLost("db1:5432", refusal, at: at(0))
         #expect(health.noteFailure(diskFull, isWrite: true, since: at(0), at: at(1_000)).isEmpty)
-        #expect(!health.hasFailures)
+        #expect(!health.needsTrial(ofWrites: true, at: at(60_000)))
     }
 
     @Test func `requests that have waited through an outage and fail after it are part of it`() {

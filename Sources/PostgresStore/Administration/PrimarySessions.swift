@@ -36,6 +36,7 @@ final class PrimarySessions: Sendable {
     private let target: ConnectionTarget
     private let durability: StoreDurability
     private let refusal: @Sendable () -> StoreError?
+    private let observe: @Sendable (HostFacts, DurabilityRules) -> Void
     private let state = Mutex(State())
     /// How many sessions may be in use at the same time; further calls wait for one.
     private let room = DispatchSemaphore(value: 2)
@@ -48,6 +49,8 @@ final class PrimarySessions: Sendable {
     private static let pauses = (first: Duration.milliseconds(50), longest: Duration.seconds(1))
     /// How long a commit may take that shows that a server is the primary.
     private static let proofTime = Duration.seconds(5)
+    /// How long a statement may wait for a lock, on the server.
+    private static let lockTime = Duration.seconds(10)
     /// Seconds after which the kernel gives up a connection whose peer acknowledges nothing.
     private static let unanswered = 10
 
@@ -55,11 +58,13 @@ final class PrimarySessions: Sendable {
     ///   - target: Where the hosts are.
     ///   - durability: What a write must have survived; a host that does not care for that is not used.
     ///   - refusal: Why no call may begin at present; nil if one may.
+    ///   - observe: Told of what a host that takes writes is, and whether it may be used, whenever it was asked.
     init(
         _ target: ConnectionTarget, _ durability: StoreDurability,
-        refusal: @escaping @Sendable () -> StoreError? = { nil }
+        refusal: @escaping @Sendable () -> StoreError? = { nil },
+        observe: @escaping @Sendable (HostFacts, DurabilityRules) -> Void = { _, _ in }
     ) {
-        (self.target, self.durability, self.refusal) = (target, durability, refusal)
+        (self.target, self.durability, self.refusal, self.observe) = (target, durability, refusal, observe)
     }
 
     /// Where the database is, for operators.
@@ -75,11 +80,12 @@ final class PrimarySessions: Sendable {
     /// - Parameters:
     ///   - purpose: For the error.
     ///   - limit: How long it may take, the search for the primary and repetitions included.
+    ///   - asks: Whether a session that was used a moment ago is asked again what its server is.
     ///   - repeats: Whether the body is harmless a second time, also if its first run has changed something and nobody has
     ///     learned of that; then it is repeated after a lost connection, a serialization failure or a deadlock.
     ///   - body: Gets a session outside of a transaction, and the moment at which it must be done.
     func perform<Value>(
-        _ purpose: Purpose = .writing, within limit: Duration, repeats: Bool,
+        _ purpose: Purpose = .writing, within limit: Duration, asks: Bool = false, repeats: Bool,
         _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
         if let refusal = refusal() { throw refusal }
@@ -88,9 +94,11 @@ final class PrimarySessions: Sendable {
         defer { room.signal() }
         var (pause, isRepeated) = (Self.pauses.first, false)
         while true {
-            let attempt = attempt(until: deadline) { (session, deadline) throws(PostgresError) in
+            let attempt = attempt(until: deadline, asks: asks) { (session, deadline) throws(PostgresError) in
                 let value = try body(session, deadline)
-                if purpose == .reading ? needsProof : isRepeated { try Self.prove(session, until: deadline) }
+                // Also after a write: one that has found nothing to change may have looked at a former primary, and one that was
+                // committed with a warning is on no second machine yet.
+                if needsProof || isRepeated { try Self.prove(session, until: deadline) }
                 return value
             }
             switch attempt {
@@ -107,8 +115,11 @@ final class PrimarySessions: Sendable {
         }
     }
 
-    /// Whether what a server gives counts only after a commit of its own: one in whose place a standby was promoted would give
-    /// what it has, but its commits do not return.
+    /// Whether what a server gives, and what it has taken, counts only after a further commit: one in whose place a standby was
+    /// promoted would give what it has, but its commits do not return.
+    ///
+    /// The primary is looked for here without regard to what the handles have found, so a former one may be found first. It is
+    /// asked for a commit when a session to it is made, and again after each call: no call succeeds on it.
     private var needsProof: Bool {
         durability == .synchronous && state.withLock(\.facts)?.engine.hasSynchronousStandbys ?? false
     }
@@ -118,9 +129,15 @@ final class PrimarySessions: Sendable {
     /// A first attempt may have been committed without that, for which the second, if it finds nothing to change, does not wait.
     private static func prove(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
         let limit = min(deadline, .now + Nanoseconds(proofTime))
-        try session.transaction(until: limit) { () throws(PostgresError) in
-            // Needs no table, so that `migrate` and the check of the tables can be told what is missing.
-            try session.run(Fence.sql, until: limit)
+        do throws(PostgresError) {
+            try session.transaction(until: limit) { () throws(PostgresError) in
+                // Needs no table, so that `migrate` and the check of the tables can be told what is missing.
+                try session.run(Fence.sql, until: limit)
+            }
+        } catch {
+            // What it has committed is a message without a meaning.
+            if case .timedOut = error { session.connection.cancelSoon() }
+            throw error
         }
     }
 
@@ -132,11 +149,12 @@ final class PrimarySessions: Sendable {
     }
 
     private func attempt<Value>(
-        until deadline: MonotonicTime, _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
+        until deadline: MonotonicTime, asks: Bool,
+        _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) -> Attempt<Value> {
         let session: BlockingSession
         do throws(PostgresError) {
-            session = try take(until: deadline)
+            session = try take(until: deadline, asks: asks)
         } catch {
             return .notBegun(error)
         }
@@ -146,6 +164,9 @@ final class PrimarySessions: Sendable {
             return .done(value)
         } catch {
             if !error.endsConnection { keep(session) }
+            // With proofs a commit that waits for a standby is left to wait, as others would read what it has written. There are
+            // few of them: the next session has to prove first that commits return.
+            if case .timedOut = error, !needsProof { session.connection.cancelSoon() }
             return .failed(error)
         }
     }
@@ -195,9 +216,9 @@ final class PrimarySessions: Sendable {
             StoreFault("other work on the database has not left a connection free in time; try again", mayRetry: true))
     }
 
-    private func take(until deadline: MonotonicTime) throws(PostgresError) -> BlockingSession {
+    private func take(until deadline: MonotonicTime, asks: Bool) throws(PostgresError) -> BlockingSession {
         while let (session, since) = state.withLock({ $0.idle.popLast() }) {
-            if isUsable(session, since: since, until: deadline) { return session }
+            if isUsable(session, asks: asks, since: since, until: deadline) { return session }
         }
         return try connect(until: deadline)
     }
@@ -208,9 +229,11 @@ final class PrimarySessions: Sendable {
     }
 
     /// Whether a session that nobody has used for a while still is one on the primary.
-    private func isUsable(_ session: BlockingSession, since: MonotonicTime, until deadline: MonotonicTime) -> Bool {
+    private func isUsable(
+        _ session: BlockingSession, asks: Bool, since: MonotonicTime, until deadline: MonotonicTime
+    ) -> Bool {
         guard !session.hasUnexpectedInput else { return false }
-        guard Self.trustedTime.count < (MonotonicTime.now - since).count else { return true }
+        guard asks || Self.trustedTime.count < (MonotonicTime.now - since).count else { return true }
         let limit = min(deadline, .now + Nanoseconds(.seconds(2)))
         return (try? primaryFacts(session, until: limit)) != nil
     }
@@ -230,6 +253,10 @@ final class PrimarySessions: Sendable {
                     until: .now + limit)
                 let facts = try primaryFacts(session, until: deadline)
                 state.withLock { ($0.primary, $0.facts) = (index, facts) }
+                if facts.engine.hasTableOptions, !facts.isPooled {
+                    let parameters = BlockingSession.parameters(ofLockLimit: Self.lockTime)
+                    try session.run(BlockingSession.lockLimit, parameters, until: deadline)
+                }
                 if needsProof { try Self.prove(session, until: .now + limit) }
                 return session
             } catch {
@@ -249,7 +276,9 @@ final class PrimarySessions: Sendable {
         let facts = try HostFacts(of: session, until: deadline)
         if facts.isInRecovery { throw .statement(.readOnly, "\(facts.address) is a standby") }
         if facts.isReadOnly { throw .statement(.readOnly, "\(facts.address) takes no writes") }
-        if let refusal = DurabilityRules(facts, durability).refusals.first { throw .unexpected(refusal) }
+        let rules = DurabilityRules(facts, durability)
+        observe(facts, rules)
+        if let refusal = rules.refusals.first { throw .unexpected(refusal) }
         return facts
     }
 

@@ -118,8 +118,8 @@ final class ServerRegistry: Sendable {
                     .warning,
                     "this server cannot register in the database, and so not take part in changes of keys: \(error)")
             }
-            // Numbers of seals may be waited for.
-            return .milliseconds(Int64.random(in: 100...300))
+            // Numbers of seals may be waited for; what an operator has to mend takes its time.
+            return .milliseconds(Int64.random(in: error.mayRetry ? 100...300 : 500...1_500))
         }
         let next = memory.withLock(\.nextBeat)
         return .nanoseconds(Int64(clamping: (next - .now).count))
@@ -145,7 +145,8 @@ final class ServerRegistry: Sendable {
         keyRing?.refresh(named: memory.withLock(\.named))
         let began = MonotonicTime.now
         let row = row(began)
-        let reading = try sessions.perform(within: times.step, repeats: true) {
+        // Asked again each time, as settings change while a connection is open.
+        let reading = try sessions.perform(within: times.step, asks: true, repeats: true) {
             (session, deadline) throws(PostgresError) in
             try row.write(to: session, until: deadline)
             return Reading(
@@ -169,13 +170,26 @@ final class ServerRegistry: Sendable {
         if !forgotten.isEmpty { try forget(forgotten) }
     }
 
-    /// This process's row.
-    private func row(_ now: MonotonicTime) -> RegisteredServer {
-        let unixTime = Int64(time(nil))
-        var row = RegisteredServer(
+    /// Writes this process's row before its keys are in use.
+    ///
+    /// - Parameter ring: Those keys; nil in the clear.
+    func announce(
+        _ ring: KeyRing?, on session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) {
+        var row = bareRow
+        row.keyNumbers = ring?.keys.map(\.number) ?? []
+        try row.write(to: session, until: deadline)
+    }
+
+    /// This process's row, without keys.
+    private var bareRow: RegisteredServer {
+        RegisteredServer(
             id: id, name: name, version: version, schemaVersion: Migration.current, keyNumbers: [],
-            startedAt: startedAt,
-            seenAt: unixTime)
+            startedAt: startedAt, seenAt: Int64(time(nil)))
+    }
+
+    private func row(_ now: MonotonicTime) -> RegisteredServer {
+        var row = bareRow
         guard let ring = keyRing?.ring else { return row }
         row.keyNumbers = ring.keys.map(\.number)
         row.sealingNumbers = memory.withLock { memory in

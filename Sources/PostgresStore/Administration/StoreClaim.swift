@@ -6,19 +6,27 @@ internal import TokenStore
 /// Finds the keys of a store when a server starts, and has all servers agree on them.
 ///
 /// The first server that starts writes into the database which key ring seals. An empty database that no other server uses accepts
-/// another ring, as an empty store in a file does.
+/// another ring, as an empty store in a file does: each server registers in the transaction in which it agrees on the ring, so that
+/// no other one replaces the ring a moment later.
 struct StoreClaim: Sendable {
     private let sessions: PrimarySessions
     private let options: StoreOptions
+    private let registry: ServerRegistry
     private let report: @Sendable (StoreEvent) -> Void
     private let limit: Duration
 
-    /// - Parameter limit: How long a step may take, the search for the primary included.
+    /// - Parameters:
+    ///   - sessions: Used one at a time.
+    ///   - options: Name the key ring.
+    ///   - registry: This process among all that use the database.
+    ///   - limit: How long a step may take, the search for the primary included.
+    ///   - report: Told of a key ring that was made.
     init(
-        _ sessions: PrimarySessions, _ options: StoreOptions, within limit: Duration,
+        _ sessions: PrimarySessions, _ options: StoreOptions, _ registry: ServerRegistry, within limit: Duration,
         report: @escaping @Sendable (StoreEvent) -> Void
     ) {
-        (self.sessions, self.options, self.limit, self.report) = (sessions, options, limit, report)
+        (self.sessions, self.options, self.registry) = (sessions, options, registry)
+        (self.limit, self.report) = (limit, report)
     }
 
     /// The ring of the store; nil in the clear.
@@ -27,13 +35,10 @@ struct StoreClaim: Sendable {
         for _ in 0..<5 {
             let row = try row()
             let chosen = try choose(row)
-            let (identity, isSealed) = (chosen.ring == nil ? nil : chosen.identity, chosen.ring != nil)
-            if row.keyRing != identity || row.isSealed != isSealed {
-                guard try claim(identity, isSealed, in: row) else {
-                    // Another server was first. Nothing was sealed with the ring that was made here.
-                    if chosen.isNew { _ = unsafe unlink(options.keyRing.path) }
-                    continue
-                }
+            guard try claim(chosen, in: row) else {
+                // Another server was first. Nothing was sealed with the ring that was made here.
+                if chosen.isNew { _ = unsafe unlink(options.keyRing.path) }
+                continue
             }
             if chosen.isNew { report(.madeKeyRing(path: options.keyRing.path)) }
             return chosen.ring
@@ -47,7 +52,8 @@ struct StoreClaim: Sendable {
     /// The registry has a newer one seal when all servers have it.
     func activeKey(of ring: KeyRing) throws(StoreOpenError) -> Int {
         let now = Int64(time(nil))
-        let (named, others) = try Self.asking(sessions, .reading, within: limit) { (session, deadline) throws(PostgresError) in
+        let (named, others) = try Self.asking(sessions, .reading, within: limit) {
+            (session, deadline) throws(PostgresError) in
             let servers = try RegisteredServer.all(from: session, until: deadline)
             return (try SealRows(session, until: deadline).all(), servers.filter { $0.isRunning(at: now) })
         }
@@ -116,43 +122,61 @@ struct StoreClaim: Sendable {
         }
     }
 
-    /// Whether nothing is stored, and no other server runs.
     private func isUnused() throws(StoreOpenError) -> Bool {
-        let now = Int64(time(nil))
-        return try Self.asking(sessions, .reading, within: limit) { (session, deadline) throws(PostgresError) in
-            for table in ["token", "session"] {
-                let hasRow = try session.run("SELECT 1 FROM \(table) LIMIT 1", until: deadline) {
-                    (result) throws(PostgresError) in result.rowCount > 0
-                }
-                if hasRow { return false }
-            }
-            return try !RegisteredServer.all(from: session, until: deadline).contains { $0.isRunning(at: now) }
+        try Self.asking(sessions, .reading, within: limit) { (session, deadline) throws(PostgresError) in
+            try isUnused(session, until: deadline)
         }
     }
 
-    /// Writes which ring seals.
+    /// Whether nothing is stored, and no other server runs.
+    private func isUnused(
+        _ session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) -> Bool {
+        let now = Int64(time(nil))
+        for table in ["token", "session"] {
+            let hasRow = try session.run("SELECT 1 FROM \(table) LIMIT 1", until: deadline) {
+                (result) throws(PostgresError) in result.rowCount > 0
+            }
+            if hasRow { return false }
+        }
+        return try !RegisteredServer.all(from: session, until: deadline).contains {
+            $0.id != registry.id && $0.isRunning(at: now)
+        }
+    }
+
+    /// Writes which ring seals, and registers this process.
     ///
-    /// - Returns: Whether the row was still as it was read.
-    private func claim(
-        _ identity: [UInt8]?, _ isSealed: Bool, in row: StoreRow
-    ) throws(StoreOpenError) -> Bool {
+    /// - Parameter row: What the choice was made for.
+    /// - Returns: Whether the row was still the same.
+    private func claim(_ chosen: KeyRingChoice.Outcome, in row: StoreRow) throws(StoreOpenError) -> Bool {
+        var wanted = row
+        (wanted.keyRing, wanted.isSealed) = (chosen.ring == nil ? nil : chosen.identity, chosen.ring != nil)
+        return try Self.asking(sessions, .writing, within: limit) { (session, deadline) throws(PostgresError) in
+            try session.transaction(until: deadline) { () throws(PostgresError) in
+                // One server after the other.
+                try session.run("SELECT 1 FROM store WHERE one = 1 FOR UPDATE", until: deadline)
+                // An earlier attempt, whose answer was lost, may have done it.
+                guard let present = try StoreRow.read(from: session, until: deadline),
+                    present == row || present == wanted
+                else { return false }
+                if present != wanted {
+                    if present.isDecided, try !isUnused(session, until: deadline) { return false }
+                    try write(wanted, session, until: deadline)
+                }
+                try registry.announce(chosen.ring, on: session, until: deadline)
+                return true
+            }
+        }
+    }
+
+    private func write(
+        _ row: StoreRow, _ session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) {
         var parameters = Parameters()
-        parameters.append(identity)
-        parameters.append(isSealed)
         parameters.append(row.keyRing)
         parameters.append(row.isSealed)
-        let changed = try Self.asking(sessions, .writing, within: limit) { (session, deadline) throws(PostgresError) in
-            try session.run(
-                """
-                UPDATE store SET key_ring = $1::bytea, is_sealed = $2::boolean WHERE one = 1 AND is_sealed = $4::boolean
-                AND (key_ring = $3::bytea OR (key_ring IS NULL AND $3::bytea IS NULL))
-                """, parameters, until: deadline
-            ) { (result) throws(PostgresError) in result.changedCount }
-        }
-        if changed == 1 { return true }
-        // An earlier attempt, whose answer was lost, may have done it.
-        let present = try self.row()
-        return present.keyRing == identity && present.isSealed == isSealed
+        try session.run(
+            "UPDATE store SET key_ring = $1::bytea, is_sealed = $2::boolean WHERE one = 1", parameters, until: deadline)
     }
 }
 #endif

@@ -41,7 +41,7 @@ final class StoreOpening: Sendable {
     ) {
         sessions = PrimarySessions(target, durability)
         let limit = options.waitsForDatabase ? Self.times.server : Self.times.command
-        claim = StoreClaim(sessions, options, within: limit, report: state.report)
+        claim = StoreClaim(sessions, options, registry, within: limit, report: state.report)
         (self.state, self.registry) = (state, registry)
     }
 

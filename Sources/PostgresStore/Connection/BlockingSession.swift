@@ -63,6 +63,19 @@ struct BlockingSession: Sendable {
         try run(sql, parameters, until: deadline) { (_) throws(PostgresError) in }
     }
 
+    /// Limits how long statements of this session wait for a lock, unless the role has a limit of its own; see `parameters`.
+    ///
+    /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
+    /// somebody keeps a lock would leave one behind, until the server takes no connection any more.
+    static let lockLimit =
+        "SELECT set_config('lock_timeout', $1::text, false) WHERE current_setting('lock_timeout') = '0'"
+
+    static func parameters(ofLockLimit limit: Duration) -> Parameters {
+        var parameters = Parameters()
+        parameters.append("\(max(1, Nanoseconds(limit).count / 1_000_000))")
+        return parameters
+    }
+
     /// Runs statements as one transaction; rolls back if the body throws.
     func transaction<Value>(
         until deadline: MonotonicTime, _ body: () throws(PostgresError) -> Value

@@ -1,5 +1,7 @@
 #if PostgreSQL
 internal import CPostgres
+internal import Synchronization
+internal import System
 
 /// A connection to a server, which never blocks its thread.
 ///
@@ -154,6 +156,23 @@ internal import CPostgres
         defer { unsafe PQfreeCancel(cancellation) }
         var text = [CChar](repeating: 0, count: 256)
         _ = unsafe PQcancel(cancellation, &text, Int32(text.count))
+    }
+
+    private static let cancellations = Atomic<Int>(0)
+    private static let cancellationsAtOnce = 8
+
+    /// As `cancel`, on a thread of its own, which keeps the connection until then; not if too many such threads wait already.
+    ///
+    /// A server's process does not notice that its client has gone while it waits for a lock or for a standby.
+    func cancelSoon() {
+        guard Self.cancellations.add(1, ordering: .relaxed).newValue <= Self.cancellationsAtOnce else {
+            Self.cancellations.subtract(1, ordering: .relaxed)
+            return
+        }
+        NamedThread.start("pg-cancel") {
+            self.cancel()
+            Self.cancellations.subtract(1, ordering: .relaxed)
+        }
     }
 
     /// Takes the warning that the server has sent since the last call, if there was one: the commit that brings one is no

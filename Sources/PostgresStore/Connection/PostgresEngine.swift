@@ -31,6 +31,10 @@ enum PostgresEngine: String, Sendable, CaseIterable {
         }
     }
 
+    /// Whether every node takes writes, so that connections are best spread over all of them
+    /// (cockroachlabs.com/docs, "Load balancing"; docs.yugabyte.com, "Smart drivers").
+    var takesWritesEverywhere: Bool { self == .cockroach || self == .yugabyte }
+
     /// Whether the data are in files of the server's own machine, which `fsync` and `full_page_writes` protect.
     var hasOwnFiles: Bool { hasSynchronousStandbys }
 

@@ -93,8 +93,9 @@ extension PostgresError {
         }
     }
 
-    /// Parts of what the library says itself of settings, here or on the server, that do not fit: that does not mend itself, as
-    /// a network does. It has no code (fe-connect.c, fe-auth.c, fe-secure-openssl.c).
+    /// Parts of what the library says itself of settings, here or on the server, that do not fit.
+    ///
+    /// Those do not mend themselves, as a network does. They have no code (fe-connect.c, fe-auth.c, fe-secure-openssl.c).
     private static let ofSettings = [
         "certificate", "private key file", "no password supplied", "server does not support SSL", "SSL error: ",
         "authentication method",

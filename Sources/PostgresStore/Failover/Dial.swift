@@ -9,14 +9,22 @@ struct Dial: Sendable {
     let host: ConnectionTarget.Host
     let timeout: Duration
     let durability: StoreDurability
-    /// Whether a commit has to prove that the host is the primary, unless the engine makes sure of that.
-    let proves: Bool
+    let trial: Trial
     let proofs: Proofs
     let poolers: UsablePoolers
-    /// Told of settings of the server that may lose writes, although it is used.
-    let warn: @Sendable (String) -> Void
     /// Told of what the host is, whether or not it is used.
-    let learn: @Sendable (HostFacts) -> Void
+    let learn: @Sendable (HostFacts, DurabilityRules) -> Void
+
+    /// Whether a commit is tried on the new connection.
+    enum Trial: Hashable, Sendable {
+        /// If it has to prove that the host is the primary.
+        case asNeeded
+        /// Wherever a commit may wait for a standby: the connection is to take the place of one on which a commit waits, and if
+        /// that were in vain, each attempt would leave a process of the server behind that goes on waiting.
+        case always
+        /// No, as since this moment no other host can be the primary.
+        case none(evidence: MonotonicTime)
+    }
 
     /// Why a host is not used.
     enum Refusal: Error, Sendable {
@@ -68,24 +76,36 @@ struct Dial: Sendable {
         let facts = try saying("has not said what it is") { () throws(PostgresError) in
             try HostFacts(of: session, until: deadline)
         }
-        learn(facts)
+        let rules = DurabilityRules(facts, durability)
+        learn(facts, rules)
         if facts.isInRecovery { throw Self.isStandby }
         if facts.isReadOnly {
             let text = "it takes no writes, as default_transaction_read_only is on there or for the role of this server"
             throw .statement(.readOnly, text)
         }
-        try check(facts)
+        if !rules.refusals.isEmpty { throw .unexpected(rules.refusals.joined(separator: "; ")) }
         if facts.isPooled { try checkPooler() }
         if needsProof(facts) { try awaitUse(session, facts, until: deadline) }
         try saying("has not prepared the statements") { () throws(PostgresError) in
             try prepare(session, facts, until: .now + Nanoseconds(timeout))
         }
-        let provenAt = MonotonicTime.now
-        if proves, needsProof(facts), try !prove(session) { return nil }
+        var provenAt = MonotonicTime.now
+        if case .none(let evidence) = trial { provenAt = evidence }
+        let isTried = triesCommit(facts)
+        if isTried, try !prove(session) { return nil }
         return ReadyConnection(
             connection: session.connection, server: ServerIdentity(facts), description: Self.description(of: facts),
-            needsProof: needsProof(facts), provenAt: provenAt, canCommit: proves,
-            sharesCommits: facts.engine.sharesCommits)
+            needsProof: needsProof(facts), provenAt: provenAt,
+            canCommit: isTried || !facts.engine.hasSynchronousStandbys, sharesCommits: facts.engine.sharesCommits,
+            isOneOfMany: facts.engine.takesWritesEverywhere)
+    }
+
+    private func triesCommit(_ facts: HostFacts) -> Bool {
+        switch trial {
+        case .asNeeded: needsProof(facts)
+        case .always: facts.engine.hasSynchronousStandbys
+        case .none: false
+        }
     }
 
     private static let isStandby = PostgresError.statement(.readOnly, "it is a standby")
@@ -109,12 +129,6 @@ struct Dial: Sendable {
 
     private func needsProof(_ facts: HostFacts) -> Bool {
         durability == .synchronous && facts.engine.hasSynchronousStandbys
-    }
-
-    private func check(_ facts: HostFacts) throws(PostgresError) {
-        let rules = DurabilityRules(facts, durability)
-        if !rules.refusals.isEmpty { throw .unexpected(rules.refusals.joined(separator: "; ")) }
-        for warning in rules.warnings { warn(warning) }
     }
 
     /// Refuses a pooler that would lose statements now and then.
@@ -170,10 +184,13 @@ struct Dial: Sendable {
     ) throws(PostgresError) {
         let connection = session.connection
         try connection.enterPipelineMode()
+        if facts.engine.hasTableOptions, !facts.isPooled {
+            try connection.send(sql: BlockingSession.lockLimit, BlockingSession.parameters(ofLockLimit: timeout))
+        }
         for statement in Statement.allCases where facts.engine.sharesCommits || !statement.isShared {
             try connection.sendPrepare(statement.name, statement.sql)
         }
-        if needsProof(facts) { try connection.sendPrepare(Fence.name, Fence.sql) }
+        if needsProof(facts) || triesCommit(facts) { try connection.sendPrepare(Fence.name, Fence.sql) }
         try connection.sendSync()
         try synchronize(session, until: deadline)
     }

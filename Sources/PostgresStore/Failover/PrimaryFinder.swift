@@ -6,9 +6,8 @@ internal import TokenStore
 
 /// Finds the server that takes writes, and makes the connections that handles order.
 ///
-/// One thread decides, and each connection is made by a thread of its own, as looking up a name, a handshake and a
-/// password take long. The last primary is asked first, all hosts if it does not answer soon; whichever proves to be the
-/// primary gets the connections. Any thread.
+/// One thread decides by a `PrimarySearch`, and each connection is made by a thread of its own, as looking up a name, a handshake
+/// and a password take long. Any thread.
 final class PrimaryFinder: Sendable {
     /// Why a connection is needed.
     enum Reason: Sendable {
@@ -23,6 +22,8 @@ final class PrimaryFinder: Sendable {
     /// A connection that a handle needs.
     struct Order: Sendable {
         let reason: Reason
+        /// Whether there is a connection, whose place it is to take.
+        var isReplacement: Bool { if case .stalled = reason { true } else { false } }
         /// Takes what was found, on any thread.
         let deliver: @Sendable (Finding) -> Void
     }
@@ -45,7 +46,7 @@ final class PrimaryFinder: Sendable {
     }
 
     private let target: ConnectionTarget
-    private let dial: @Sendable (_ host: Int, _ proves: Bool) -> Dial
+    private let dial: @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
     private let state: PostgresState
     private let events = Mutex<[Event]>([])
     private let arrival = DispatchSemaphore(value: 0)
@@ -56,7 +57,7 @@ final class PrimaryFinder: Sendable {
     ///   - dial: Makes what connects to a host, by its place in `target.hosts`.
     init(
         _ target: ConnectionTarget, _ state: PostgresState,
-        dial: @escaping @Sendable (_ host: Int, _ proves: Bool) -> Dial
+        dial: @escaping @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
     ) {
         (self.target, self.state, self.dial) = (target, state, dial)
     }
@@ -80,100 +81,59 @@ final class PrimaryFinder: Sendable {
 
     // MARK: - The thread
 
-    /// What the thread knows.
-    private struct Search {
+    /// What the thread has to do.
+    private struct Work {
         var orders: [Order] = []
-        /// When the dials began that are under way, and when the next one may begin, by host.
-        var dialing: [[MonotonicTime]]
-        var notBefore: [MonotonicTime]
-        /// Why each host was not used at the last attempt; nil before it.
-        var refusals: [Dial.Refusal?]
-        /// When the last attempt began at which a host was certainly no primary.
-        var notPrimaryAt: [MonotonicTime?]
-        var primary: Int?
-        /// The server that was the primary last; its host may have become another one.
-        var server: ServerIdentity?
         /// When the first of the orders came.
         var since = MonotonicTime(nanoseconds: 0)
-        /// From when on the other hosts are asked as well.
-        var othersFrom = MonotonicTime(nanoseconds: 0)
-
-        /// Since when all other hosts are known not to be the primary; nil if one of them may be, or there is no other.
-        func noOtherPrimary(than host: Int) -> MonotonicTime? {
-            var earliest: MonotonicTime?
-            for other in notPrimaryAt.indices where other != host {
-                guard let since = notPrimaryAt[other] else { return nil }
-                earliest = min(earliest ?? since, since)
-            }
-            return earliest
-        }
+        var search: PrimarySearch
     }
 
-    /// How long the last primary is asked alone.
-    private static let headStart = Nanoseconds(.milliseconds(300))
-    private static let dialsAtOnce = 8
-    /// How long a dial is the only one before another one is made beside it.
-    private static let patience = Nanoseconds(.seconds(1))
-
     private func run() {
-        let count = target.hosts.count
-        var search = Search(
-            dialing: Array(repeating: [], count: count),
-            notBefore: Array(repeating: MonotonicTime(nanoseconds: 0), count: count),
-            refusals: Array(repeating: nil, count: count), notPrimaryAt: Array(repeating: nil, count: count))
+        var work = Work(search: PrimarySearch(hosts: target.hosts.count))
         while true {
-            _ = arrival.wait(timeout: search.orders.isEmpty ? .distantFuture : .now() + .milliseconds(25))
+            _ = arrival.wait(timeout: work.orders.isEmpty ? .distantFuture : .now() + .milliseconds(25))
             let arrived = events.withLock { events in
                 defer { events = [] }
                 return events
             }
             for event in arrived {
                 switch event {
-                case .ordered(let order): take(order, &search)
-                case .lost: noteLoss(&search)
-                case .dialed(let host, let since, let result): take(result, from: host, since: since, &search)
+                case .ordered(let order):
+                    if work.orders.isEmpty { work.since = .now }
+                    work.search.noteOrder(
+                        isFirst: work.orders.isEmpty, isReplacement: order.isReplacement, at: .now)
+                    work.orders.append(order)
+                case .lost: work.search.noteLoss(at: .now)
+                case .dialed(let host, let since, let result): take(result, from: host, since: since, &work)
                 case .closed: return
                 }
             }
-            giveUpIfAllRefuse(&search)
-            dialHosts(&search)
+            giveUpIfAllRefuse(&work)
+            dialHosts(&work)
         }
     }
 
-    private func take(_ order: Order, _ search: inout Search) {
-        let now = MonotonicTime.now
-        if search.orders.isEmpty { (search.since, search.othersFrom) = (now, now + Self.headStart) }
-        if case .stalled = order.reason { search.othersFrom = now }
-        search.orders.append(order)
-    }
-
-    private func noteLoss(_ search: inout Search) {
-        // Other connections to it may still work, but all hosts are asked from now on.
-        search.othersFrom = .now
-    }
-
     private func take(
-        _ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, since: MonotonicTime, _ search: inout Search
+        _ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, since: MonotonicTime, _ work: inout Work
     ) {
-        search.dialing[host].firstIndex(of: since).map { _ = search.dialing[host].remove(at: $0) }
         state.metrics.pendingConnections.subtract(1, ordering: .relaxed)
         switch result {
         case .success(let ready):
-            (search.refusals[host], search.notPrimaryAt[host]) = (nil, nil)
-            if let last = search.server, last != ready.server {
-                state.noteTakeover(Takeover(of: ready, from: last, searchedSince: search.since, state.proofs, at: .now))
+            let last = work.search.server
+            let verdict = work.search.take(
+                ready.server, isOneOfMany: ready.isOneOfMany, from: host, begunAt: since, at: .now)
+            guard case .used(let isFailover) = verdict else { return }
+            if isFailover, let last {
+                state.noteTakeover(Takeover(of: ready, from: last, searchedSince: work.since, state.proofs, at: .now))
             }
-            (search.primary, search.server) = (host, ready.server)
-            state.hosts.notePrimary(host)
+            state.hosts.notePrimary(host, isOnly: !ready.isOneOfMany)
             // Without an order it is closed, as it goes out of scope.
-            guard !search.orders.isEmpty else { return }
-            search.orders.removeFirst().deliver(.connection(ready))
+            guard !work.orders.isEmpty else { return }
+            work.orders.removeFirst().deliver(.connection(ready))
         case .failure(let refusal):
-            search.refusals[host] = refusal
-            search.notPrimaryAt[host] = refusal.isCertain ? since : nil
-            if search.primary == host { search.othersFrom = .now }
-            search.notBefore[host] = .now + Nanoseconds(.milliseconds(Int64.random(in: 100...200)))
-            tellOfEvidence(search)
+            work.search.take(refusal, from: host, begunAt: since, at: .now)
+            tellOfEvidence(work)
             switch refusal {
             case .standby: break
             case .unproven: state.hosts.note(host, isReachable: true)
@@ -183,60 +143,37 @@ final class PrimaryFinder: Sendable {
     }
 
     /// Tells those who wait for an answer of a host that no other one can be the primary.
-    private func tellOfEvidence(_ search: Search) {
-        guard let primary = search.primary, let server = search.server,
-            let since = search.noOtherPrimary(than: primary)
-        else { return }
-        for order in search.orders { order.deliver(.noOtherPrimary(than: server, since: since)) }
+    private func tellOfEvidence(_ work: Work) {
+        guard let (server, since) = work.search.evidence else { return }
+        for order in work.orders { order.deliver(.noOtherPrimary(than: server, since: since)) }
     }
 
     /// Starts the dials that the orders need now.
-    private func dialHosts(_ search: inout Search) {
-        guard !search.orders.isEmpty else { return }
+    private func dialHosts(_ work: inout Work) {
         let now = MonotonicTime.now
-        for host in target.hosts.indices where search.notBefore[host] <= now {
-            let isLikely = search.primary == host && search.refusals[host] == nil
-            guard isLikely || search.primary == nil || search.othersFrom <= now else { continue }
-            // Of a host that is not known to be the primary, one connection is enough to find out.
-            let most = isLikely ? min(search.orders.count, Self.dialsAtOnce) : 1
-            // One whose packets were lost holds up no other for long.
-            var young = search.dialing[host].count { (now - $0).count < Self.patience.count }
-            while young < most, search.dialing[host].count < 2 * Self.dialsAtOnce {
-                young += 1
-                search.dialing[host].append(now)
-                state.metrics.pendingConnections.add(1, ordering: .relaxed)
-                let evidence = search.noOtherPrimary(than: host)
-                // Its commits do not return, but it is the only primary that there can be: tokens can be read.
-                let proves =
-                    search.refusals[host]?.isUnproven != true
-                    || evidence.map { (now - $0).count > Fence.validity.count } ?? true
-                let dial = dial(host, proves)
-                NamedThread.start("pg-dial") {
-                    self.post(
-                        .dialed(host: host, since: now, dial.run().map { $0.proven(at: proves ? nil : evidence) }))
-                }
-            }
+        let replaceOnly = work.orders.allSatisfy(\.isReplacement)
+        for next in work.search.dials(for: work.orders.count, replaceOnly: replaceOnly, at: now) {
+            state.metrics.pendingConnections.add(1, ordering: .relaxed)
+            let dial = dial(next.host, next.trial)
+            NamedThread.start("pg-dial") { self.post(.dialed(host: next.host, since: now, dial.run())) }
         }
     }
 
     /// Tells operators, and those who still have a connection, when no host is a primary.
-    private func giveUpIfAllRefuse(_ search: inout Search) {
-        guard !search.orders.isEmpty, search.refusals.allSatisfy({ $0 != nil }) else { return }
-        let reasons = zip(target.hosts, search.refusals).map { host, refusal in
+    private func giveUpIfAllRefuse(_ work: inout Work) {
+        guard !work.orders.isEmpty, let refusals = work.search.takeReasons() else { return }
+        let reasons = zip(target.hosts, refusals).map { host, refusal in
             switch refusal {
-            case .standby?: "\(host) is a standby"
-            case .unproven?: "\(host) answers, but its commits wait for a standby (see pg_stat_replication there)"
-            case .failed(.timedOut(let text))?: "\(host) \(text)"
-            case .failed(let error)?: "\(host): \(error)"
-            case nil: "\(host)"
+            case .standby: "\(host) is a standby"
+            case .unproven: "\(host) answers, but its commits wait for a standby (see pg_stat_replication there)"
+            case .failed(.timedOut(let text)): "\(host) \(text)"
+            case .failed(let error): "\(host): \(error)"
             }
         }
         state.noteNotFound(reasons.joined(separator: "; "))
-        let stalled = search.orders.filter { if case .stalled = $0.reason { true } else { false } }
-        search.orders.removeAll { if case .stalled = $0.reason { true } else { false } }
-        for order in stalled { order.deliver(.nothing) }
-        // Each is asked once more before the next report.
-        search.refusals = search.refusals.map { _ in nil }
+        let replacements = work.orders.filter(\.isReplacement)
+        work.orders.removeAll(where: \.isReplacement)
+        for order in replacements { order.deliver(.nothing) }
     }
 }
 #endif

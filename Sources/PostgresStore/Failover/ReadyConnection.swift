@@ -11,20 +11,12 @@ struct ReadyConnection: Sendable {
     let needsProof: Bool
     /// When what has proven it began.
     let provenAt: MonotonicTime
-    /// Whether it was proven by a commit, and not only by what the other hosts are.
+    /// Whether commits return there: one was tried, or the engine's wait for no standby.
     let canCommit: Bool
     /// Whether the writes of a turn share one transaction.
     let sharesCommits: Bool
-}
-
-extension ReadyConnection {
-    /// The same, proven by evidence from a moment on.
-    func proven(at evidence: MonotonicTime?) -> ReadyConnection {
-        guard let evidence else { return self }
-        return ReadyConnection(
-            connection: connection, server: server, description: description, needsProof: needsProof,
-            provenAt: evidence, canCommit: false, sharesCommits: sharesCommits)
-    }
+    /// Whether all nodes of the engine take writes.
+    let isOneOfMany: Bool
 }
 
 extension Takeover {

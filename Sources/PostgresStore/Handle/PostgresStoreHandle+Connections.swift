@@ -68,6 +68,16 @@ extension PostgresStoreHandle {
         return (MonotonicTime.now - since).count > (isReading ? min(half, Self.patienceWithReads.count) : half)
     }
 
+    /// Drops the connections to servers whose settings have changed so that they must not be used any more.
+    func leaveRefusedServers() {
+        for (index, slot) in slots.enumerated() {
+            guard let server = slot.pipeline?.ready.server, let reason = state.refusedServers.reason(server) else {
+                continue
+            }
+            lose(index, .unexpected(reason))
+        }
+    }
+
     // MARK: - Time
 
     /// After this time without an answer, another primary is looked for.

@@ -41,6 +41,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         firstWritingSlot = count / 2
         state.metrics.wantedConnections.add(count, ordering: .relaxed)
         for slot in slots.indices { order(slot, because: .missing) }
+        state.refusedServers.watch { [weak self, deliver] in deliver { [weak self] in self?.leaveRefusedServers() } }
     }
 
     var timeLimit: Duration? { options.timeout }

@@ -8,8 +8,6 @@ struct InspectionRules: Sendable {
     /// In seconds since 1970.
     private let now: Int64
 
-    /// Clocks that differ by more are told of, in seconds: tokens and sessions live shorter or longer by as much.
-    private static let clockConcern = 1.0
     /// A standby that is further behind is told of.
     private static let lagConcern: Int64 = 64 << 20
     /// A certificate that expires sooner is told of, in days.
@@ -177,13 +175,10 @@ struct InspectionRules: Sendable {
     }
 
     private func judgeClock(_ facts: HostFacts) -> [StoreFinding] {
-        let seconds = Double(facts.clockDifference) / 1e6
-        let rounded = (abs(seconds) * 10).rounded() / 10
-        let text = "the clock of \(facts.address) is \(rounded) s \(seconds < 0 ? "behind" : "ahead of") this machine's"
-        guard abs(seconds) > Self.clockConcern else {
+        guard facts.isClockOff else {
             return [.fine("the clock of \(facts.address) agrees with this machine's")]
         }
-        return [.warning(text, "check on both machines that timedatectl shows the clock as synchronized")]
+        return [.warning(facts.clockDifferenceText, HostFacts.clockAdvice)]
     }
 
     private func judgeRole(_ primary: HostInspection.Answer) -> [StoreFinding] {

@@ -52,10 +52,19 @@ final class KnownHosts: Sendable {
         }
     }
 
-    /// A host has turned out to be the primary.
-    func notePrimary(_ index: Int) {
+    /// A host that is known has told again what it is.
+    func note(_ name: String, _ description: Description) {
         hosts.withLock { hosts in
-            for other in hosts.indices where hosts[other].role == .primary { hosts[other].role = .former }
+            for index in hosts.indices where hosts[index].name == name { hosts[index].description = description }
+        }
+    }
+
+    /// A host has turned out to be the primary.
+    ///
+    /// - Parameter isOnly: Whether there is one at a time.
+    func notePrimary(_ index: Int, isOnly: Bool = true) {
+        hosts.withLock { hosts in
+            for other in hosts.indices where hosts[other].role == .primary && isOnly { hosts[other].role = .former }
             hosts[index].role = .primary
         }
     }

@@ -14,6 +14,9 @@ final class PostgresState: Sendable {
     let metrics = PostgresMetrics()
     let hosts: KnownHosts
     let proofs = Proofs()
+    let refusedServers = RefusedServers()
+    /// What operators were warned of.
+    let warnings = OnceEach()
     /// Tells operators what they should know.
     let report: @Sendable (StoreEvent) -> Void
     private let currentRetention: Mutex<Retention>
@@ -107,8 +110,10 @@ final class PostgresState: Sendable {
     /// Open connections, by the names of their hosts.
     var connections: [String: Int] { health.withLock(\.connections) }
 
-    /// Whether only further requests can show that they do not fail any more.
-    var hasFailures: Bool { health.withLock(\.hasFailures) }
+    /// Whether a trial is needed to show that requests do not fail any more.
+    func needsTrial(ofWrites areWrites: Bool) -> Bool {
+        isTroubled.load(ordering: .relaxed) && health.withLock { $0.needsTrial(ofWrites: areWrites, at: .now) }
+    }
 
     /// - Parameters:
     ///   - host: Where the connection leads.

@@ -11,8 +11,6 @@ struct StoreHealth: Sendable {
     static let grace = Nanoseconds(.seconds(3))
     /// Trouble with requests is over when none has failed for this long, and one has succeeded.
     static let calm = Nanoseconds(.seconds(2))
-    /// How long a failed request keeps the server unready: then others are let in, which show whether they fail as well.
-    static let memory = Nanoseconds(.seconds(10))
     /// The least time between two lines about connections that were lost and made again at once, and between two reasons why
     /// no primary is found.
     static let quiet = Nanoseconds(.seconds(10))
@@ -69,8 +67,12 @@ struct StoreHealth: Sendable {
     /// Whether something is to be found out by `noteSuccess` or `noteConnected`.
     var isTroubled: Bool { outage != nil || !failures.isEmpty }
 
-    /// Whether requests fail although there are connections, so that only further requests can show that they do not any more.
-    var hasFailures: Bool { !failures.isEmpty }
+    /// Whether requests of a kind fail although there are connections, and none has failed a moment ago: only a trial can show
+    /// then whether others would fail as well, as a load balancer may send none to a server that is not ready.
+    func needsTrial(ofWrites areWrites: Bool, at now: MonotonicTime) -> Bool {
+        guard let failure = failures[areWrites ? .writes : .reads] else { return false }
+        return (now - failure.last).count >= Self.calm.count
+    }
 
     /// Why requests fail; nil while they do not, or have only begun to.
     func fault(at now: MonotonicTime) -> StoreError? {
@@ -80,8 +82,7 @@ struct StoreHealth: Sendable {
         }
         func lasting(_ kind: Failure.Kind) -> StoreFault? {
             failures[kind].flatMap { failure in
-                let isLasting = (now - failure.since).count > Self.grace.count
-                return isLasting && (now - failure.last).count <= Self.memory.count ? failure.fault : nil
+                (now - failure.since).count > Self.grace.count ? failure.fault : nil
             }
         }
         return lasting(.writes).map { .write($0) } ?? lasting(.reads).map { .read($0) }

@@ -1,0 +1,93 @@
+#if PostgreSQL
+internal import Cryptography
+internal import Dispatch
+internal import Synchronization
+internal import System
+internal import TokenStore
+
+/// Finds out whether requests would still fail that have failed, when no client sends any.
+///
+/// A server whose requests fail is not ready, so that a load balancer may send it no more of them: without trials it could not
+/// learn that a disk has room again. While clients' requests fail, they are trials enough.
+///
+/// Any thread.
+final class RequestTrials: Sendable {
+    private let sessions: PrimarySessions
+    private let state: PostgresState
+    private let isStopped = Atomic<Bool>(false)
+    private let isStarted = Atomic<Bool>(false)
+    private let wake = DispatchSemaphore(value: 0)
+    private let finished = DispatchSemaphore(value: 0)
+
+    /// The time between two looks, and so between two trials at least.
+    private static let pause = DispatchTimeInterval.seconds(1)
+    private static let limit = Duration.seconds(4)
+    /// The length of the value that is tried, in bytes: more than what is left free in the pages of a table.
+    private static let size = 64 << 10
+
+    init(_ sessions: PrimarySessions, _ state: PostgresState) {
+        (self.sessions, self.state) = (sessions, state)
+    }
+
+    /// Begins, on a thread of its own.
+    func start() {
+        isStarted.store(true, ordering: .releasing)
+        NamedThread.start("pg-trials") { [self] in
+            while !isStopped.load(ordering: .acquiring) {
+                for areWrites in [true, false] where state.needsTrial(ofWrites: areWrites) { attempt(areWrites) }
+                _ = wake.wait(timeout: .now() + Self.pause)
+            }
+            finished.signal()
+        }
+    }
+
+    /// Ends it; waits for that, though not for a database that does not answer.
+    func stop() {
+        guard isStarted.load(ordering: .acquiring) else { return }
+        isStopped.store(true, ordering: .releasing)
+        wake.signal()
+        _ = finished.wait(timeout: .now() + .seconds(2))
+    }
+
+    private func attempt(_ isWrite: Bool) {
+        do throws(StoreError) {
+            if isWrite { try write() } else { try read() }
+            state.noteSuccess(isWrite: isWrite)
+        } catch {
+            // Clients' requests have told of it.
+        }
+    }
+
+    private func read() throws(StoreError) {
+        try sessions.perform(.reading, within: Self.limit, repeats: false) {
+            (session, deadline) throws(PostgresError) in
+            try session.run("SELECT value FROM token LIMIT 1", until: deadline)
+        }
+    }
+
+    /// Stores a token, takes that back, and commits what is left, which is nothing but costs what a commit costs.
+    private func write() throws(StoreError) {
+        let (key, value): ([UInt8], [UInt8])
+        do throws(CryptographyError) {
+            // Random, so that nothing can be saved by compressing it.
+            (key, value) = (try RandomBytes.published(32), try RandomBytes.published(Self.size))
+        } catch {
+            throw .write(StoreFault("\(error)"))
+        }
+        try sessions.perform(within: Self.limit, repeats: false) { (session, deadline) throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(key)
+            parameters.append(value)
+            try session.transaction(until: deadline) { () throws(PostgresError) in
+                try session.run("SAVEPOINT trial", until: deadline)
+                try session.run(
+                    """
+                    INSERT INTO token (key, version, written_at, key_number, value) VALUES ($1::bytea, 0, 0, 0, $2::bytea)
+                    ON CONFLICT (key) DO UPDATE SET value = excluded.value
+                    """, parameters, until: deadline)
+                try session.run("ROLLBACK TO SAVEPOINT trial", until: deadline)
+            }
+        }
+    }
+}
+#endif

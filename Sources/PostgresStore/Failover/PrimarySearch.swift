@@ -1,0 +1,216 @@
+#if PostgreSQL
+internal import System
+
+/// What is known of the hosts while connections to the primary are made: which host is asked when, and which answer counts.
+///
+/// The last primary is asked first, all hosts if it does not answer soon. Of an engine all of whose nodes take writes, there is no
+/// primary: its connections are spread over all hosts. Decides by what it is told and when, and has no clock, thread or
+/// connection of its own.
+struct PrimarySearch: Sendable {
+    /// One dial that is to begin.
+    struct NextDial: Equatable {
+        let host: Int
+        let trial: Dial.Trial
+    }
+
+    /// What becomes of a connection that was made.
+    enum Verdict: Equatable {
+        /// It is used.
+        ///
+        /// - isFailover: Another server was the primary before.
+        case used(isFailover: Bool)
+        /// Its server was the primary before the present one.
+        case outdated
+    }
+
+    /// When the dials began that are under way, and when the next one may begin, by host.
+    private var dialing: [[MonotonicTime]]
+    private var notBefore: [MonotonicTime]
+    /// Why each host was not used at the last attempt; nil before it.
+    private(set) var refusals: [Dial.Refusal?]
+    /// When the last attempt began at which a host was certainly no primary.
+    private var notPrimaryAt: [MonotonicTime?]
+    private(set) var primary: Int?
+    /// The server that was the primary last; its host may have become another one.
+    private(set) var server: ServerIdentity?
+    /// When it was found to be the primary.
+    private var foundAt = MonotonicTime(nanoseconds: 0)
+    /// From when on the other hosts are asked as well.
+    private var othersFrom = MonotonicTime(nanoseconds: 0)
+    /// Whether all hosts take writes.
+    private(set) var isSpread = false
+    /// Where the next connection is made, if so.
+    private var nextHost = 0
+
+    /// How long the last primary is asked alone.
+    static let headStart = Nanoseconds(.milliseconds(300))
+    private static let dialsAtOnce = 8
+    /// How long a dial is the only one before another one is made beside it.
+    private static let patience = Nanoseconds(.seconds(1))
+    /// Milliseconds until a host that was not used is asked again.
+    private static let pause: ClosedRange<Int64> = 100...200
+
+    init(hosts count: Int) {
+        dialing = Array(repeating: [], count: count)
+        notBefore = Array(repeating: MonotonicTime(nanoseconds: 0), count: count)
+        refusals = Array(repeating: nil, count: count)
+        notPrimaryAt = Array(repeating: nil, count: count)
+    }
+
+    // MARK: - What happens
+
+    /// A connection was ordered.
+    ///
+    /// - Parameters:
+    ///   - isFirst: No other one was.
+    ///   - isReplacement: The present one does not answer.
+    mutating func noteOrder(isFirst: Bool, isReplacement: Bool, at now: MonotonicTime) {
+        if isFirst { othersFrom = now + Self.headStart }
+        if isReplacement { othersFrom = now }
+    }
+
+    /// A connection to the primary was lost.
+    mutating func noteLoss(at now: MonotonicTime) {
+        // Other connections to it may still work, but all hosts are asked from now on.
+        othersFrom = now
+    }
+
+    private mutating func endDial(to host: Int, begunAt began: MonotonicTime) {
+        dialing[host].firstIndex(of: began).map { _ = dialing[host].remove(at: $0) }
+    }
+
+    /// A dial has succeeded.
+    ///
+    /// - Parameters:
+    ///   - found: The server that it has reached.
+    ///   - isOneOfMany: Whether all nodes of its engine take writes.
+    ///   - began: When the dial began.
+    mutating func take(
+        _ found: ServerIdentity, isOneOfMany: Bool, from host: Int, begunAt began: MonotonicTime, at now: MonotonicTime
+    ) -> Verdict {
+        endDial(to: host, begunAt: began)
+        (refusals[host], notPrimaryAt[host], isSpread) = (nil, nil, isOneOfMany)
+        guard !isOneOfMany else {
+            (primary, server) = (primary ?? host, found)
+            return .used(isFailover: false)
+        }
+        guard let last = server, last != found else {
+            primary = host
+            if server == nil { (server, foundAt) = (found, now) }
+            return .used(isFailover: false)
+        }
+        guard began >= foundAt else {
+            // It was dialed before the present primary was found, and so may be the one before. If it is not, the next dial will
+            // tell.
+            notBefore[host] = now
+            return .outdated
+        }
+        if isFormer(found, at: host, than: last) {
+            let text = """
+                it answers as a primary of timeline \(found.timeline), and \(last.address) is the one of timeline \
+                \(last.timeline), which is later and cannot be reached: end the one that is not to be used
+                """
+            refusals[host] = .failed(.unexpected(text))
+            notBefore[host] = now + Nanoseconds(.milliseconds(Int64.random(in: Self.pause)))
+            return .outdated
+        }
+        (primary, server, foundAt) = (host, found, now)
+        return .used(isFailover: true)
+    }
+
+    /// Whether a server was promoted before another one, which may still be the primary.
+    private func isFormer(_ found: ServerIdentity, at host: Int, than last: ServerIdentity) -> Bool {
+        // A host that has restarted with an upgraded or restored database may begin to count again.
+        guard found.timeline > 0, found.timeline < last.timeline, let primary, host != primary else { return false }
+        return notPrimaryAt[primary] == nil
+    }
+
+    /// A dial has failed.
+    mutating func take(
+        _ refusal: Dial.Refusal, from host: Int, begunAt began: MonotonicTime, at now: MonotonicTime
+    ) {
+        endDial(to: host, begunAt: began)
+        refusals[host] = refusal
+        notPrimaryAt[host] = refusal.isCertain ? began : nil
+        if primary == host { othersFrom = now }
+        notBefore[host] = now + Nanoseconds(.milliseconds(Int64.random(in: Self.pause)))
+    }
+
+    // MARK: - What follows
+
+    /// Since when all other hosts are known not to be the primary; nil if one of them may be, or there is no other.
+    private func noOtherPrimary(than host: Int) -> MonotonicTime? {
+        var earliest: MonotonicTime?
+        for other in notPrimaryAt.indices where other != host {
+            guard let since = notPrimaryAt[other] else { return nil }
+            earliest = min(earliest ?? since, since)
+        }
+        return earliest
+    }
+
+    /// The last primary, and since when no other host can be one; nil if one may be.
+    var evidence: (server: ServerIdentity, since: MonotonicTime)? {
+        guard let primary, let server, !isSpread, let since = noOtherPrimary(than: primary) else { return nil }
+        return (server, since)
+    }
+
+    /// The dials that orders need now, which the caller must begin.
+    ///
+    /// - Parameters:
+    ///   - orders: How many connections are ordered.
+    ///   - replaceOnly: Whether all of them are to take the place of connections that do not answer.
+    mutating func dials(for orders: Int, replaceOnly: Bool, at now: MonotonicTime) -> [NextDial] {
+        guard orders > 0 else { return [] }
+        let trial = replaceOnly ? Dial.Trial.always : .asNeeded
+        if isSpread { return spreadDials(for: orders, trial, at: now) }
+        var dials: [NextDial] = []
+        for host in dialing.indices where notBefore[host] <= now {
+            let isLikely = primary == host && refusals[host] == nil
+            guard isLikely || primary == nil || othersFrom <= now else { continue }
+            // Of a host that is not known to be the primary, one connection is enough to find out.
+            let most = isLikely ? min(orders, Self.dialsAtOnce) : 1
+            // One whose packets were lost holds up no other for long.
+            while youngDials(of: host, now) < most, dialing[host].count < 2 * Self.dialsAtOnce {
+                dialing[host].append(now)
+                // Its commits do not return, but it is the only primary that there can be: tokens can be read.
+                if refusals[host]?.isUnproven == true, let evidence = noOtherPrimary(than: host),
+                    (now - evidence).count <= Fence.validity.count
+                {
+                    dials.append(NextDial(host: host, trial: .none(evidence: evidence)))
+                } else {
+                    dials.append(NextDial(host: host, trial: trial))
+                }
+            }
+        }
+        return dials
+    }
+
+    private func youngDials(of host: Int, _ now: MonotonicTime) -> Int {
+        dialing[host].count { (now - $0).count < Self.patience.count }
+    }
+
+    /// One dial for each order, to one host after the other; of a host that was not used before, one is enough to find out.
+    private mutating func spreadDials(for orders: Int, _ trial: Dial.Trial, at now: MonotonicTime) -> [NextDial] {
+        var dials: [NextDial] = []
+        var young = dialing.indices.reduce(0) { $0 + (refusals[$1] == nil ? youngDials(of: $1, now) : 0) }
+        for _ in 0..<orders * dialing.count where young < orders {
+            let host = nextHost % dialing.count
+            nextHost = host + 1
+            guard notBefore[host] <= now, dialing[host].count < 2 * Self.dialsAtOnce else { continue }
+            guard refusals[host] == nil || youngDials(of: host, now) == 0 else { continue }
+            if refusals[host] == nil { young += 1 }
+            dialing[host].append(now)
+            dials.append(NextDial(host: host, trial: trial))
+        }
+        return dials
+    }
+
+    /// Why no host is used, once all were asked; then each is asked once more before this gives something again.
+    mutating func takeReasons() -> [Dial.Refusal]? {
+        let reasons = refusals.compactMap(\.self)
+        guard reasons.count == refusals.count else { return nil }
+        refusals = refusals.map { _ in nil }
+        return reasons
+    }
+}
+#endif

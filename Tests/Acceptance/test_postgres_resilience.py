@@ -1,0 +1,131 @@
+"""A database that changes, fills up or makes its clients wait while servers run: they notice, say so, and go on by themselves."""
+import time
+
+import pytest
+
+from contract import STORED, WRITE_FAILED, found
+from http_client import exchange, get, post
+from postgres_cluster import Postgres
+from postgres_store import NamedDatabase, PostgresStore
+from server_process import until
+from small_disk import SmallDisk
+from test_postgres_faults import troubles
+from test_postgres_start import reasons
+
+BRIEF = {"loops": 1, "store": {"timeout": "1s"}}
+
+
+def store(server, unique_id, value):
+    return exchange(server.address, post(unique_id, value)).body
+
+
+def fetch(server, unique_id):
+    return exchange(server.address, get(unique_id)).body
+
+
+# Settings of the database
+
+CHANGES = {
+    "no standby is waited for": ({"synchronous_standby_names": ""}, "synchronous_standby_names is empty on"),
+    "commits wait for nothing": ({"synchronous_commit": "off"}, "synchronous_commit is off on"),
+    "commits do not wait for standbys": ({"synchronous_commit": "local"}, "synchronous_commit is local on"),
+    "files are not synced": ({"fsync": "off"}, "fsync is off on"),
+    "pages may be torn": ({"full_page_writes": "off"}, "full_page_writes is off on"),
+}
+
+
+def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(replicated_postgres, postgres_binary, tmp_path):
+    databases = replicated_postgres(standbys=1)
+    primary = databases.primary
+    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
+        server = of_all.serve("server", BRIEF)
+        assert store(server, "me", "first") == STORED
+        for change, text in CHANGES.values():
+            before = {name: primary.settings.get(name) for name in change}
+            primary.configure(**change)
+            # Although no client asks for anything.
+            until(lambda text=text: text in reasons(server))
+            assert store(server, "me", "unsafe") == WRITE_FAILED
+            assert any(text in line for line in troubles(server))
+            primary.configure(**before)
+            until(lambda: not reasons(server))
+            assert fetch(server, "me") == found("first")
+        assert store(server, "me", "second") == STORED
+
+
+def test_settings_that_may_lose_writes_are_warned_of_while_the_server_runs(postgres_binary, tmp_path):
+    with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
+        server = of_all.serve("server", BRIEF)
+        assert store(server, "me", "first") == STORED
+        assert not troubles(server)
+        database.configure(full_page_writes="off")
+        until(lambda: any("full_page_writes is off on" in line for line in troubles(server)))
+        assert not reasons(server)
+        assert store(server, "me", "second") == STORED
+        assert len(troubles(server)) == 1
+
+
+# A full disk
+
+def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(postgres_binary, tmp_path):
+    with (
+        Postgres(tmp_path, disk=SmallDisk()) as database,
+        PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all,
+    ):
+        server = of_all.serve("server", BRIEF)
+        assert store(server, "me", "first") == STORED
+        database.disk.fill()
+        until(lambda: store(server, "me", "x" * 100_000) == WRITE_FAILED)
+        until(lambda: "SQLSTATE 53100" in reasons(server))
+        # Without any request, for longer than failures once counted.
+        end = time.monotonic() + 12
+        until(lambda: time.monotonic() > end or not reasons(server))
+        assert "SQLSTATE 53100" in reasons(server)
+        database.disk.empty()
+        until(lambda: not reasons(server))
+        assert "tokens are stored again" in server.log()
+        assert store(server, "me", "y" * 100_000) == STORED
+
+
+# Connections on which commits wait
+
+def waiting(database, event):
+    """How many of the database's processes wait."""
+    return int(database.value(f"SELECT count(*) FROM pg_stat_activity WHERE {event}"))
+
+
+def is_bounded(server, database, event, round_count=20):
+    """Fails writes for a while; returns the most processes of the database that have waited at once."""
+    most = 0
+    for number in range(round_count):
+        assert store(server, f"user {number}", "x") == WRITE_FAILED
+        most = max(most, waiting(database, event))
+    return most
+
+
+@pytest.mark.parametrize("durability", ["local", "synchronous"])
+def test_commits_that_wait_for_a_standby_leave_few_processes_behind(
+        replicated_postgres, postgres_binary, tmp_path, durability):
+    databases = replicated_postgres(standbys=1)
+    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
+        server = of_all.serve("server", {"loops": 1, "store": {"timeout": "1s", "durability": durability}})
+        assert store(server, "me", "first") == STORED
+        databases.standbys[0].freeze()
+        # A connection for writes, what the server does for itself, and attempts to connect.
+        assert is_bounded(server, databases.primary, "wait_event = 'SyncRep'") <= 6
+        databases.standbys[0].thaw()
+        until(lambda: store(server, "me", "second") == STORED)
+        until(lambda: waiting(databases.primary, "wait_event = 'SyncRep'") == 0)
+        until(lambda: not reasons(server))
+
+
+def test_writes_that_wait_for_a_lock_leave_few_processes_behind(postgres_binary, tmp_path):
+    with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
+        server = of_all.serve("server", BRIEF)
+        assert store(server, "me", "first") == STORED
+        with database.session("tokens") as session:
+            session.sql("BEGIN; LOCK TABLE token, server IN EXCLUSIVE MODE")
+            assert is_bounded(server, database, "wait_event_type = 'Lock'") <= 8
+            assert fetch(server, "me") == found("first")
+        until(lambda: store(server, "me", "second") == STORED)
+        until(lambda: waiting(database, "wait_event_type = 'Lock'") == 0)

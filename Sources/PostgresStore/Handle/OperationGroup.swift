@@ -48,7 +48,7 @@ enum OperationGroup {
         var operations: Range<Int>
     }
 
-    /// Divides a group, whose order stays, into as few parts as possible.
+    /// Divides a group, whose order stays, into the parts that cost the least.
     static func parts(of group: [Operation], sharesCommits: Bool) -> [Part] {
         var parts: [Part] = []
         for (index, operation) in group.enumerated() {
@@ -61,8 +61,10 @@ enum OperationGroup {
                 parts.append(Part(shared: shared, operations: index..<index + 1))
             }
         }
-        // A statement for one costs less.
-        return parts.map { $0.operations.count > 1 ? $0 : Part(shared: nil, operations: $0.operations) }
+        return parts.flatMap { part in
+            part.operations.count >= part.shared?.leastOperations ?? 1
+                ? [part] : part.operations.map { Part(shared: nil, operations: $0..<$0 + 1) }
+        }
     }
 }
 #endif

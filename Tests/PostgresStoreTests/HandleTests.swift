@@ -118,6 +118,32 @@ private final class Shared: Sendable {
         store.close()
     }
 
+    @Test func `a write whose commit may have been carried out is repeated, but not over a later one`() async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(database)
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
+        // CockroachDB's error, once; a rollback does not undo a sequence.
+        try database.sql("CREATE SEQUENCE attempts")
+        try database.sql(
+            """
+            CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF nextval('attempts') = 1 THEN RAISE EXCEPTION 'result is ambiguous' USING ERRCODE = '40003'; END IF;
+                RETURN NEW;
+            END $$
+            """)
+        try database.sql(
+            "CREATE TRIGGER fail_once BEFORE INSERT ON token FOR EACH ROW EXECUTE FUNCTION fail_once()")
+        try await handle.put("2", under: "a")
+        #expect(try await handle.get("a") == "2")
+        // As another server has written it, whose clock is ahead.
+        try database.sql("ALTER SEQUENCE attempts RESTART")
+        try database.sql("UPDATE token SET version = version + 100000000000")
+        await #expect(throws: StoreError.self) { try await handle.put("3", under: "a") }
+        #expect(try await handle.get("a") == "2")
+        store.close()
+    }
+
     @Test func `a request beyond the limit is refused at once`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database, changePostgres: { $0.requestLimit = 2 })
@@ -128,6 +154,13 @@ private final class Shared: Sendable {
         while await handle.outcomes.count < 3 { try await Task.sleep(for: .milliseconds(5)) }
         #expect(try await handle.get("c") == nil)
         #expect(try await handle.get("b") == "2")
+        // Reads that join another one count as well.
+        let refusals = try await handle.fetchAll(["a", "a", "a"]).map { outcome in
+            if case .failure(.overloaded(.requests)) = outcome { true } else { false }
+        }
+        #expect(refusals == [false, false, true])
+        #expect(store.state.waitingRequests.load(ordering: .relaxed) == 0)
+        #expect(store.state.waitingBytes.load(ordering: .relaxed) == 0)
         store.close()
     }
 

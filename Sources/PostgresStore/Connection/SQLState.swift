@@ -14,6 +14,8 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
 
     static let serializationFailure = SQLState("40001")
     static let deadlock = SQLState("40P01")
+    /// Nobody can tell whether the statement was carried out (CockroachDB, "Common errors": result is ambiguous).
+    static let completionUnknown = SQLState("40003")
     /// The server takes no writes: it is a standby, or it was made read-only.
     static let readOnly = SQLState("25006")
     static let tooManyConnections = SQLState("53300")
@@ -39,7 +41,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let duplicateStatement = SQLState("42P05")
 
     /// Whether the same statement may succeed when it is repeated on the same server.
-    var isTransient: Bool { self == .serializationFailure || self == .deadlock }
+    var isTransient: Bool { [.serializationFailure, .deadlock, .completionUnknown].contains(self) }
 
     /// Whether the server closes the connection after an error with this code.
     var endsSession: Bool { errorClass == "57" && self != .canceled || self == .idleInTransaction }

@@ -19,10 +19,14 @@ final class FetchOperation: Operation {
 
     override var isWrite: Bool { false }
 
+    private(set) var requests = 0
+    override var requestCount: Int { requests }
+
     override var isAwaited: Bool { completions.contains(where: \.isAwaited) }
 
     func join(_ completion: Completion<Fetched>) {
         completions.append(completion)
+        requests += 1
     }
 
     override var sharedStatement: SharedStatement? {

@@ -7,7 +7,7 @@ internal import TokenStore
 /// It is sent, takes an answer for each of its statements, and is told when their transaction was committed. It may be sent
 /// again, on another connection, at any point before that. Belongs to its handle's thread.
 class Operation {
-    /// Bytes of memory that the operation takes until it is answered.
+    /// Bytes of memory that each request takes until it is answered.
     let bytes: Int
     /// When it is given up.
     let deadline: MonotonicTime
@@ -31,6 +31,9 @@ class Operation {
 
     /// Whether it changes something.
     var isWrite: Bool { true }
+
+    /// How many requests it is for.
+    var requestCount: Int { 1 }
 
     /// Whether somebody waits for its outcome.
     var isAwaited: Bool { true }

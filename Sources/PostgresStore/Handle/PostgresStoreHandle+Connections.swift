@@ -120,12 +120,13 @@ extension PostgresStoreHandle {
 
     /// Gives up operations that could not be sent in time, and drops those that nobody waits for any more.
     private func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
-        let unwanted = slot.queue.filter { !$0.hasBeenSent && !$0.isAwaited }
+        // Nobody waits any more for what is late, but that also tells that the database does not answer.
         let late = slot.queue.filter { $0.deadline <= now }
-        guard !unwanted.isEmpty || !late.isEmpty else { return }
+        let unwanted = slot.queue.filter { $0.deadline > now && !$0.hasBeenSent && !$0.isAwaited }
+        guard !late.isEmpty || !unwanted.isEmpty else { return }
         slot.queue.removeAll { $0.deadline <= now || !$0.hasBeenSent && !$0.isAwaited }
-        for operation in unwanted { drop(operation) }
         for operation in late { giveUp(operation) }
+        for operation in unwanted { drop(operation) }
     }
 }
 #endif

@@ -33,14 +33,8 @@ extension PostgresStoreHandle {
             gather(new)
             return new
         }
-        guard present.hasBeenSent else {
-            release(bytes)
-            return present
-        }
-        if let successor = present.successor {
-            release(bytes)
-            return successor
-        }
+        guard present.hasBeenSent else { return present }
+        if let successor = present.successor { return successor }
         let new = make()
         present.successor = new
         return new

@@ -70,9 +70,10 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         return nil
     }
 
-    func release(_ bytes: Int) {
-        state.waitingRequests.subtract(1, ordering: .relaxed)
-        state.waitingBytes.subtract(bytes, ordering: .relaxed)
+    /// - Parameter bytes: Those of each request.
+    func release(_ bytes: Int, requests: Int = 1) {
+        state.waitingRequests.subtract(requests, ordering: .relaxed)
+        state.waitingBytes.subtract(bytes * requests, ordering: .relaxed)
     }
 
     /// Gathers an operation that was admitted, to be sent at the end of the turn.
@@ -257,7 +258,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         guard !operation.isOver else { return }
         operation.isOver = true
         complete()
-        release(operation.bytes)
+        release(operation.bytes, requests: operation.requestCount)
         if let fetch = operation as? FetchOperation { finishRead(fetch) }
     }
 
@@ -274,6 +275,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             throw error
         }
         guard !group.isFence else { throw error }
+        if error.state == .completionUnknown {
+            for operation in group.operations { operation.mayHaveLanded = operation.isWrite }
+        }
         if error.state?.isTransient == true {
             state.metrics.noteRetry(error.state)
             delayed += group.operations
@@ -324,7 +328,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Ends an operation that has not begun, and that nobody waits for.
     func drop(_ operation: Operation) {
-        state.metrics.dropped.add(1, ordering: .relaxed)
+        state.metrics.dropped.add(UInt64(operation.requestCount), ordering: .relaxed)
         finish(operation) {}
     }
 

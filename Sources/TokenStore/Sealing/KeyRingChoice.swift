@@ -1,4 +1,5 @@
 internal import Glibc
+internal import System
 
 /// Chooses the key ring of a store when it is opened.
 package struct KeyRingChoice: Sendable {
@@ -64,8 +65,12 @@ package struct KeyRingChoice: Sendable {
         } catch {
             throw .library(error)
         }
-        try file.save(ring)
-        return (ring, true)
+        return try FileReplacement.withLock(onFolderOf: file.path) { () throws(KeyRingError) in
+            // Another server that names the same file may have made one: the file must not get another ring than that one uses.
+            if let other = try file.load() { return (other, false) }
+            try file.save(ring)
+            return (ring, true)
+        }
     }
 
     private static func identity(of ring: KeyRing) throws(KeyRingError) -> [UInt8] {

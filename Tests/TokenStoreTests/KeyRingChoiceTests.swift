@@ -1,0 +1,25 @@
+import TestSupport
+import Testing
+
+@testable import TokenStore
+
+@Suite struct KeyRingChoiceTests {
+    @Test func `processes that make a ring at the same path at once get the same one`() async throws {
+        for _ in 0..<20 {
+            let folder = try TemporaryDirectory()
+            let file = KeyRingFile(path: folder.path + "/shared", credentials: nil, directory: folder.path)
+            let outcomes = try await withThrowingTaskGroup(of: (identity: [UInt8], isNew: Bool).self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        let chosen = try KeyRingChoice(file, isSealed: true).ring(fitting: [], isEmpty: true)
+                        return (chosen.identity, chosen.isNew)
+                    }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            let kept = try #require(try file.load()).identity()
+            #expect(outcomes.allSatisfy { $0.identity == kept })
+            #expect(outcomes.count(where: \.isNew) == 1)
+        }
+    }
+}

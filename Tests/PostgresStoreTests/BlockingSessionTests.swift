@@ -28,6 +28,22 @@ import Testing
         #expect(row.5 == 7)
     }
 
+    @Test func `the first warning counts, and none that is about the crash of another process`() throws {
+        let database = try TestDatabase()
+        let session = try database.session()
+        func warn(_ codes: String...) throws -> PostgresError? {
+            for code in codes {
+                let sql = "DO $$ BEGIN RAISE WARNING 'said' USING ERRCODE = '\(code)'; END $$"
+                try session.run(sql, until: TestDatabase.deadline)
+            }
+            return session.connection.takeWarning()
+        }
+        #expect(try warn("57P02") == nil)
+        #expect(try warn("01000", "57P02", "57P01") == .statement(SQLState("01000"), "said"))
+        #expect(try warn("57P02", "57P01") == .statement(.adminShutdown, "said"))
+        #expect(session.connection.takeWarning() == nil)
+    }
+
     @Test func `a failed transaction leaves nothing, and the session goes on`() throws {
         let database = try TestDatabase()
         let session = try database.session()

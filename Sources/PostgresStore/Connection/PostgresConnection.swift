@@ -294,7 +294,10 @@ private final class Notices {
             SQLState(field(CPOSTGRES_SQLSTATE) ?? "01000"), field(CPOSTGRES_MESSAGE) ?? "a warning without a text")
         // In English whatever the server's language is.
         switch field(CPOSTGRES_SEVERITY) {
-        case "WARNING": warning = said
+        // A process of the server that ends because another one has crashed commits nothing any more: this warning is not about
+        // a commit whose answer came before it.
+        case "WARNING" where said.state == .crashShutdown: end = said
+        case "WARNING": warning = warning ?? said
         case "FATAL", "PANIC": end = said
         default: break
         }

@@ -118,8 +118,8 @@ final class PrimarySessions: Sendable {
     /// Whether what a server gives, and what it has taken, counts only after a further commit: one in whose place a standby was
     /// promoted would give what it has, but its commits do not return.
     ///
-    /// The primary is looked for here without regard to what the handles have found, so a former one may be found first. It is
-    /// asked for a commit when a session to it is made, and again after each call: no call succeeds on it.
+    /// The primary is looked for here without regard to what the handles have found, so a former one may be found first. No
+    /// call succeeds there: a commit is asked for when a session is made, and again after each call.
     private var needsProof: Bool {
         durability == .synchronous && state.withLock(\.facts)?.engine.hasSynchronousStandbys ?? false
     }
@@ -185,7 +185,7 @@ final class PrimarySessions: Sendable {
     func onThread<Value: Sendable>(
         _ body: @escaping @Sendable () throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {
-        // The body may use keys, which there are not before.
+        // The body may use keys, and before the store is open there are none.
         if let refusal = refusal() { throw refusal }
         let outcome: Result<Value, StoreError> = await withCheckedContinuation { continuation in
             threads.async {

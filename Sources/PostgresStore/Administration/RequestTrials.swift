@@ -5,7 +5,7 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// Finds out whether requests would still fail that have failed, when no client sends any.
+/// Finds out, while no client sends requests, whether those that have failed would still fail.
 ///
 /// A server whose requests fail is not ready, so that a load balancer may send it no more of them: without trials it could not
 /// learn that a disk has room again. While clients' requests fail, they are trials enough.
@@ -65,7 +65,7 @@ final class RequestTrials: Sendable {
         }
     }
 
-    /// Stores a token, takes that back, and commits what is left, which is nothing but costs what a commit costs.
+    /// Stores a token, rolls that back, and commits: nothing is left, but the disk has to have room for it.
     private func write() throws(StoreError) {
         let (key, value): ([UInt8], [UInt8])
         do throws(CryptographyError) {

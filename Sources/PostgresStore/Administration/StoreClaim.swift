@@ -36,7 +36,7 @@ struct StoreClaim: Sendable {
             let row = try row()
             let chosen = try choose(row)
             guard try claim(chosen, in: row) else {
-                // Another server was first. Nothing was sealed with the ring that was made here.
+                // Another server was first, and nothing has been sealed with the ring that was made here.
                 if chosen.isNew { _ = unsafe unlink(options.keyRing.path) }
                 continue
             }

@@ -3,9 +3,9 @@ internal import System
 
 /// What is known of the hosts while connections to the primary are made: which host is asked when, and which answer counts.
 ///
-/// The last primary is asked first, all hosts if it does not answer soon. Of an engine all of whose nodes take writes, there is no
-/// primary: its connections are spread over all hosts. Decides by what it is told and when, and has no clock, thread or
-/// connection of its own.
+/// The last primary is asked first, all hosts if it does not answer soon. An engine all of whose nodes take writes has no primary:
+/// its connections are spread over all hosts. This value has no clock, thread or connection of its own: the caller tells it what
+/// happens, and when.
 struct PrimarySearch: Sendable {
     /// One dial that is to begin.
     struct NextDial: Equatable {

@@ -9,6 +9,7 @@ from postgres_cluster import Postgres
 from postgres_store import NamedDatabase, PostgresStore
 from server_process import until
 from small_disk import SmallDisk
+from test_metrics import metrics
 from test_postgres_faults import troubles
 from test_postgres_start import reasons
 
@@ -45,6 +46,8 @@ def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(repli
             primary.configure(**change)
             # Although no client asks for anything.
             until(lambda text=text: text in reasons(server))
+            # What was sent before may be stored, although that is not acknowledged.
+            until(lambda: metrics(server)['token_cache_database_connections{state="open"}'] == 0)
             assert store(server, "me", "unsafe") == WRITE_FAILED
             assert any(text in line for line in troubles(server))
             primary.configure(**before)

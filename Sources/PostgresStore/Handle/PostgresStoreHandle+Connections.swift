@@ -52,6 +52,9 @@ extension PostgresStoreHandle {
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
         if found.needsProof, found.canCommit { state.metrics.noteProof(begunAt: found.provenAt) }
         state.noteConnected(found.server.address, found.description)
+        // What is late is not sent any more: its client has been told that it failed.
+        let now = MonotonicTime.now
+        for slot in slots { giveUpWaiting(slot, now) }
         // What waits where there is no connection is sent here.
         let waiting = slots.flatMap { $0.pipeline == nil ? $0.queue : [] }
         for other in slots where other.pipeline == nil { other.queue = [] }

@@ -1,4 +1,5 @@
 """The status page, in a real browser, and the status that it shows."""
+import contextlib
 import http.client
 import json
 import re
@@ -152,15 +153,22 @@ def test_the_page_and_the_status_show_nothing_of_clients(server):
 
 # In a browser
 
-@pytest.fixture(name="page")
-def page_in_a_browser(server, tmp_path):
+@contextlib.contextmanager
+def opened(server, folder, width, height, scheme):
+    """The page of a server in a browser, when it has shown its first figures."""
     if not PROGRAM:
         pytest.skip("there is no chromium")
     host, port = server.administration[0]
-    with Browser(tmp_path / "browser") as browser:
-        browser.size(360, 760, prefers_color_scheme="dark")
+    with Browser(folder) as browser:
+        browser.size(width, height, prefers_color_scheme=scheme)
         browser.open(f"http://{host}:{port}/")
         until(lambda: state(browser) == "ready")
+        yield browser
+
+
+@pytest.fixture(name="page")
+def page_in_a_browser(server, tmp_path):
+    with opened(server, tmp_path / "browser", 360, 760, "dark") as browser:
         yield browser
 
 

@@ -3,13 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from browser import PROGRAM, Browser
 from contract import STORED
 from http_client import exchange, post
 from postgres_store import NamedDatabase, PostgresStore
 from registers import Load
 from server_process import until
-from test_page import figure, state, status
+from test_page import figure, opened, status
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 
@@ -54,13 +53,7 @@ def server_of_the_databases(databases, postgres_binary, tmp_path):
 
 @pytest.fixture(name="page")
 def page_in_a_browser(server, tmp_path):
-    if not PROGRAM:
-        pytest.skip("there is no chromium")
-    host, port = server.administration[0]
-    with Browser(tmp_path / "browser") as browser:
-        browser.size(1280, 800, prefers_color_scheme="light")
-        browser.open(f"http://{host}:{port}/")
-        until(lambda: state(browser) == "ready")
+    with opened(server, tmp_path / "browser", 1280, 800, "light") as browser:
         yield browser
 
 

@@ -135,10 +135,14 @@ extension SQLiteAdministrator: StoreTransfer {
 
     // MARK: - Changing, on the writer's thread
 
+    private func transfer(of table: TransferTable) -> RowTransfer {
+        RowTransfer(table, store.state.sealing, store.state.retention)
+    }
+
     package func compare(
         _ stamps: [TransferStamp], in table: TransferTable
     ) async throws(StoreError) -> [TransferStanding] {
-        let transfer = RowTransfer(table, store.state.sealing, store.state.retention)
+        let transfer = transfer(of: table)
         return try await store.writerThread.perform { (writer) throws(SQLiteError) in
             try transfer.compare(stamps, writer)
         }
@@ -147,7 +151,7 @@ extension SQLiteAdministrator: StoreTransfer {
     package func take(
         _ rows: [TransferRow], into table: TransferTable
     ) async throws(StoreError) -> [TransferStanding] {
-        let transfer = RowTransfer(table, store.state.sealing, store.state.retention)
+        let transfer = transfer(of: table)
         let received = try transfer.received(rows)
         return try await store.writerThread.perform(writing: received.compactMap(\.id)) {
             (writer) throws(SQLiteError) in
@@ -158,7 +162,7 @@ extension SQLiteAdministrator: StoreTransfer {
     package func missing(
         _ keys: [EncodedBytes], in table: TransferTable
     ) async throws(StoreError) -> [EncodedBytes] {
-        let transfer = RowTransfer(table, store.state.sealing, store.state.retention)
+        let transfer = transfer(of: table)
         return try await store.writerThread.perform { (writer) throws(SQLiteError) in
             try transfer.missing(keys, writer)
         }
@@ -167,7 +171,7 @@ extension SQLiteAdministrator: StoreTransfer {
     package func remove(
         _ places: [TransferPlaces.Place], from table: TransferTable
     ) async throws(StoreError) -> Int {
-        let transfer = RowTransfer(table, store.state.sealing, store.state.retention)
+        let transfer = transfer(of: table)
         let removed = try await store.writerThread.perform { (writer) throws(SQLiteError) in
             try transfer.remove(places, writer)
         }

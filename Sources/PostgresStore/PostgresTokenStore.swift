@@ -61,7 +61,7 @@ package final class PostgresTokenStore: TokenStore {
         if isServing { serve() }
     }
 
-    /// Begins with what servers do for themselves and for all.
+    /// Starts the work that a server does in the background, for itself and for all servers.
     private func serve() {
         sweeper.start()
         trials.start()

@@ -17,7 +17,7 @@ package struct Completion<Value> {
     /// What nobody waits for need not be begun; then `take` need not be called.
     package var isAwaited: Bool { waiter?.isWaiting ?? true }
 
-    /// One for another kind of outcome, which is changed into this one's.
+    /// A completion for outcomes of another kind, which are converted for this one.
     package func taking<Other>(_ change: @escaping (Other) -> Value) -> Completion<Other> {
         Completion<Other>(for: waiter) { [take] in take($0.map(change)) }
     }

@@ -1,4 +1,4 @@
-/// What a write must have survived before it is acknowledged, for stores whose database decides that.
+/// Where a write must be on disk before it is acknowledged, for stores whose database decides that.
 package enum StoreDurability: String, Sendable, CaseIterable {
     /// It is on the disk of a second machine as well. A database that would confirm it earlier is not used.
     case synchronous

@@ -14,8 +14,9 @@ package enum Fetched: Sendable {
 /// Belongs to that thread.
 ///
 /// Every change has a completion, which is called once, on this thread: with success when the change would survive a power
-/// cut. One that nobody waits for any more may be dropped before anything is written, and is not called then. It is called after `flush` at the earliest, except for an error that comes before anything is written, such as a full
-/// queue: then it is called before the method returns.
+/// cut. It is called after `flush` at the earliest, except for an error that comes before anything is written, such as a full
+/// queue: then it is called before the method returns. A change that nobody waits for any more may be dropped before anything is
+/// written; its completion is not called.
 package protocol StoreHandle: AnyObject {
     /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that gives every
     /// outcome by itself, as soon as it is known.
@@ -38,7 +39,8 @@ package protocol StoreHandle: AnyObject {
     ///   - id: The unique id, any bytes.
     ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
     ///   - makeCompletion: Makes the completion that takes an outcome which comes later. Called before this returns, once, and
-    ///     only in that case; the completion is called once, on this thread, after this has returned, unless nobody waits for it any more.
+    ///     only in that case; the completion is called once, on this thread, after this has returned, unless nobody waits for it any
+    ///     more.
     /// - Returns: Nil if the outcome comes later.
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>

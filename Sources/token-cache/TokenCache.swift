@@ -39,7 +39,7 @@ struct TokenCache: AsyncParsableCommand {
     static func main() async {
         // Before any file is opened.
         StandardOutput.reserve()
-        // Without exit handlers: those of OpenSSL and of Kerberos free what a thread that is still connecting to a database uses.
+        // Not exit(3): the exit handlers of OpenSSL and Kerberos free memory that a thread may still need to connect to a database.
         _exit(await status())
     }
 

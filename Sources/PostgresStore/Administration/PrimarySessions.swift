@@ -56,7 +56,7 @@ final class PrimarySessions: Sendable {
 
     /// - Parameters:
     ///   - target: Where the hosts are.
-    ///   - durability: What a write must have survived; a host that does not care for that is not used.
+    ///   - durability: Where a write must be on disk before it is acknowledged; a host that does not ensure that is not used.
     ///   - refusal: Why no call may begin at present; nil if one may.
     ///   - observe: Told of what a host that takes writes is, and whether it may be used, whenever it was asked.
     init(

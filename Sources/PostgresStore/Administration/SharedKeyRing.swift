@@ -27,8 +27,8 @@ final class SharedKeyRing: Sendable {
 
     /// - Parameters:
     ///   - file: Where the ring is.
-    ///   - sealing: Has the ring, which was read from there, before anything else is called.
-    ///   - report: Is told of a file that cannot be used.
+    ///   - sealing: Must be given the ring from this file before any other method is called.
+    ///   - report: Called when the file cannot be used.
     init(_ file: KeyRingFile, _ sealing: Sealing, report: @escaping @Sendable (StoreEvent) -> Void) {
         self.file = file
         self.sealing = sealing

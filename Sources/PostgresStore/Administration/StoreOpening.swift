@@ -32,7 +32,7 @@ final class StoreOpening: Sendable {
     /// - Parameters:
     ///   - options: Name the key ring.
     ///   - target: Where the hosts are.
-    ///   - durability: What a write must have survived.
+    ///   - durability: Where a write must be on disk before it is acknowledged.
     ///   - state: Gets the keys.
     ///   - registry: Is started when the keys are known.
     init(

@@ -60,7 +60,7 @@ struct TokenRows {
     ///
     /// - Parameters:
     ///   - key: The key after which to begin; empty for the beginning.
-    ///   - limit: How many at most; fewer when they are large.
+    ///   - limit: How many rows to return at most; fewer are returned when they are large.
     func page(after key: [UInt8], limit: Int) throws(PostgresError) -> (rows: [StoredToken], isLast: Bool) {
         // Their sizes first, as libpq would keep all of a thousand large tokens in memory.
         var parameters = Parameters()

@@ -9,9 +9,9 @@ struct ReadyConnection: Sendable {
     let description: String
     /// Whether commits have to prove that the server is still the primary; see Fence.
     let needsProof: Bool
-    /// When what has proven it began.
+    /// When the commit began that has proven it.
     let provenAt: MonotonicTime
-    /// Whether commits return there: one was tried, or the engine's wait for no standby.
+    /// Whether commits return there: one was tried, or the engine has no standbys that a commit waits for.
     let canCommit: Bool
     /// Whether the writes of a turn share one transaction.
     let sharesCommits: Bool
@@ -24,12 +24,12 @@ extension Takeover {
     ///   - ready: The first connection to the present primary.
     ///   - former: The primary before.
     ///   - searched: When the search began.
-    ///   - now: When the connection could be used.
+    ///   - now: When the connection was ready for use.
     init(
         of ready: ReadyConnection, from former: ServerIdentity, searchedSince searched: MonotonicTime, _ proofs: Proofs,
         at now: MonotonicTime
     ) {
-        // The connection may have been ordered after others had found the server.
+        // Other connections may have found the server before this one was ordered.
         let seenAt = max(searched, min(now, ready.needsProof ? proofs.proof(of: ready.server).seenAt : now))
         self.init(
             present: ready.description, former: former, untilSeen: seenAt - searched, untilUsed: now - searched)

@@ -12,7 +12,7 @@ class Operation {
     /// When it is given up.
     let deadline: MonotonicTime
     let rows: RowAccess
-    /// By which the operations of a transaction are ordered; empty for reads.
+    /// The key by which the operations of a transaction are sorted; empty for reads.
     ///
     /// If all transactions lock their rows in the same order, none waits for one that waits for it.
     let lockOrder: [UInt8]
@@ -20,7 +20,7 @@ class Operation {
     var mayHaveLanded = false
     /// Whether its completion was called.
     var isOver = false
-    /// Whether it was sent, so that it may be carried out.
+    /// Whether it was sent to the database, which may therefore carry it out.
     var hasBeenSent = false
     /// Grows with each operation of a handle; 0 until it is gathered.
     var number: UInt64 = 0
@@ -51,13 +51,13 @@ class Operation {
 
     // MARK: - With others
 
-    /// The statement that can carry it out together with others; nil if it has to be alone.
+    /// The statement that can carry out this operation together with others; nil if it needs a statement of its own.
     var sharedStatement: SharedStatement? { nil }
 
-    /// Whether it has to be sent alone, for example as a statement for several has failed.
+    /// Whether it needs a statement of its own, for example because a statement for several operations has failed.
     var isAlone = false
 
-    /// What the answer to a shared statement calls it: another number for each of its operations.
+    /// The number by which the answer to a shared statement identifies this operation.
     var mark: Int64 { Int64(number) }
 
     /// Adds the parameters of a shared statement.
@@ -65,7 +65,7 @@ class Operation {
 
     /// Takes the answer to a shared statement, which its transaction may still take back.
     ///
-    /// - Parameter row: Its own; nil if there is none.
+    /// - Parameter row: The row of this operation; nil if the answer has none.
     func take(_ result: borrowing QueryResult, row: Int?) {}
 
     // MARK: - The end

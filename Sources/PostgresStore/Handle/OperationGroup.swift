@@ -28,7 +28,7 @@ enum OperationGroup {
             left.removeFirst()
         }
         guard group.contains(where: \.isWrite) else {
-            // Together those that can share a statement.
+            // Those that can share a statement come first, so that they are next to each other.
             return group.filter { $0.sharedStatement != nil } + group.filter { $0.sharedStatement == nil }
         }
         // Sorted stably: two writes of one token keep their order.

@@ -52,7 +52,7 @@ extension PostgresStoreHandle {
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
         if found.needsProof, found.canCommit { state.metrics.noteProof(begunAt: found.provenAt) }
         state.noteConnected(found.server.address, found.description)
-        // What is late is not sent any more: its client has been told that it failed.
+        // Requests whose time is over are not sent any more, as their clients have been told that they failed.
         let now = MonotonicTime.now
         for slot in slots { giveUpWaiting(slot, now) }
         // What waits where there is no connection is sent here.
@@ -123,7 +123,7 @@ extension PostgresStoreHandle {
 
     /// Gives up operations that could not be sent in time, and drops those that nobody waits for any more.
     private func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
-        // Nobody waits any more for what is late, but that also tells that the database does not answer.
+        // Nobody waits for these any more either, but they count as failures: the database has not answered them in time.
         let late = slot.queue.filter { $0.deadline <= now }
         let unwanted = slot.queue.filter { $0.deadline > now && !$0.hasBeenSent && !$0.isAwaited }
         guard !late.isEmpty || !unwanted.isEmpty else { return }

@@ -96,7 +96,7 @@ extension PostgresStoreHandle {
     // MARK: - Sessions
 
     func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
-        // Otherwise there are no keys yet.
+        // Until the store is open, there are no keys.
         if let refusal = state.refusal { throw refusal }
         do throws(SealingError) {
             return try rows.coder.sessionKey(of: secret)

@@ -70,7 +70,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         return nil
     }
 
-    /// - Parameter bytes: Those of each request.
+    /// - Parameter bytes: The bytes of each of the requests.
     func release(_ bytes: Int, requests: Int = 1) {
         state.waitingRequests.subtract(requests, ordering: .relaxed)
         state.waitingBytes.subtract(bytes * requests, ordering: .relaxed)

@@ -6,18 +6,18 @@
 enum SharedStatement: Equatable {
     /// Reads tokens with values up to a length.
     case fetch(limit: Int)
-    /// Stores tokens unless later versions are there; each at most once.
+    /// Stores tokens unless later versions are there; each key at most once.
     case store
 
-    /// From how many operations on it costs less than their own statements.
+    /// The least number of operations for which it costs less than a statement for each.
     ///
-    /// To begin a search for several keys takes the server as long as two or three searches for one.
+    /// Setting up a search for several keys takes the server as long as two or three searches for one key.
     var leastOperations: Int { self == .store ? 2 : 4 }
 
     /// The most bytes of a value that is read together with others: libpq keeps the whole answer to a statement in memory.
     static let longestValue = 64 << 10
 
-    /// Whether it can have two operations with the same key.
+    /// Whether two of its operations may have the same key.
     var takesKeysTwice: Bool { self != .store }
 
     /// The values of its parameters: one array for each, with an element for each operation.

@@ -10,7 +10,7 @@ struct InspectionRules: Sendable {
 
     /// A standby that is further behind is told of.
     private static let lagConcern: Int64 = 64 << 20
-    /// A certificate that expires sooner is told of, in days.
+    /// The doctor warns of a certificate that expires within this many days.
     private static let certificateConcern: Int64 = 14
 
     init(_ hosts: [HostInspection], _ durability: StoreDurability, now: Int64) {

@@ -48,9 +48,9 @@ enum Statement: String, CaseIterable {
     /// What a removed token has in the place of its key's number, so that an index finds it.
     static let tombstoneKeyNumber: Int64 = -1
 
-    /// What a read takes of a row.
+    /// The columns that a read needs.
     ///
-    /// - Parameter limit: The parameter with the most bytes of a value that are wanted.
+    /// - Parameter limit: The number of the parameter that limits the bytes of a value.
     private static func found(_ limit: Int) -> String {
         """
         version, written_at, expires_at, key_number, CASE WHEN octet_length(value) <= $\(limit)::bigint THEN value END \

@@ -15,7 +15,7 @@ package struct PostgresOptions: Sendable {
     package var timeout: Duration
     /// Requests that may wait for the database; further ones fail at once.
     package var requestLimit: Int
-    /// What a write must have survived before it is acknowledged.
+    /// Where a write must be on disk before it is acknowledged.
     package var durability: StoreDurability
     /// The name of this machine, by which operators know this server.
     package var serverName: String

@@ -127,7 +127,7 @@ final class PostgresState: Sendable {
         note { $0.noteLost(host, error, isExpected: isExpected, at: $1) }
     }
 
-    /// Why no primary is found; nil while there is one or none is looked for.
+    /// Why no primary can be found; nil if there is one, or if none is being looked for.
     var missingPrimary: String? { health.withLock(\.reasons) }
 
     /// All hosts were asked, and none is a primary.
@@ -137,7 +137,9 @@ final class PostgresState: Sendable {
         note { $0.noteNotFound(reasons, at: $1) }
     }
 
-    /// Another server is the primary; connections to the one before may still be open, as it may only not answer.
+    /// Another server is the primary.
+    ///
+    /// Connections to the previous one may still be open, as it may merely be silent.
     func noteTakeover(_ takeover: Takeover) {
         metrics.noteFailover(at: Int64(time(nil)))
         report(.own(StoreNotice(.note, takeover.description)))

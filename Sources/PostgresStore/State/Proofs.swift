@@ -28,7 +28,7 @@ final class Proof: Sendable {
     private let proven = Atomic<UInt64>(0)
     private let asked = Atomic<UInt64>(0)
     private let usable: Atomic<UInt64>
-    /// When this process has learned that the server is a primary.
+    /// When this process learned that the server is a primary.
     let seenAt: MonotonicTime
 
     /// - Parameter seenAt: Not before the server has become a primary.
@@ -45,7 +45,7 @@ final class Proof: Sendable {
         usable.store(0, ordering: .releasing)
     }
 
-    /// When what has proven it began.
+    /// When the commit began that has proven it.
     var provenAt: MonotonicTime { MonotonicTime(nanoseconds: proven.load(ordering: .acquiring)) }
 
     func note(_ moment: MonotonicTime) {

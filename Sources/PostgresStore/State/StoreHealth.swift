@@ -67,8 +67,9 @@ struct StoreHealth: Sendable {
     /// Whether something is to be found out by `noteSuccess` or `noteConnected`.
     var isTroubled: Bool { outage != nil || !failures.isEmpty }
 
-    /// Whether requests of a kind fail although there are connections, and none has failed a moment ago: only a trial can show
-    /// then whether others would fail as well, as a load balancer may send none to a server that is not ready.
+    /// Whether requests of a kind fail although there are connections, but none has failed in the last moment.
+    ///
+    /// Then only a trial shows whether others would fail as well, as a load balancer may send none to a server that is not ready.
     func needsTrial(ofWrites areWrites: Bool, at now: MonotonicTime) -> Bool {
         guard let failure = failures[areWrites ? .writes : .reads] else { return false }
         return (now - failure.last).count >= Self.calm.count
@@ -135,7 +136,7 @@ struct StoreHealth: Sendable {
         return [.own(StoreNotice(.warning, text))]
     }
 
-    /// Why no primary is found; nil while there is one or none is looked for.
+    /// Why no primary can be found; nil if there is one, or if none is being looked for.
     var reasons: String? { outage?.reasons }
 
     /// All hosts were asked, and none is a primary.

@@ -33,7 +33,7 @@ extension SQLiteAdministrator {
     ///
     /// - Parameters:
     ///   - slot: The slot after which to begin.
-    ///   - limit: How many at most; fewer when they are large.
+    ///   - limit: How many rows to return at most; fewer are returned when they are large.
     func rows(after slot: Int64, limit: Int) throws(StoreError) -> (rows: [OpenedRow], isLast: Bool) {
         let connection = try reader().connection
         var coder = RowCoder(store.state.sealing)

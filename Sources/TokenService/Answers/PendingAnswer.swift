@@ -5,7 +5,8 @@ internal import TokenStore
 ///
 /// Each kind is a subclass that holds everything it needs of the request. The connection counts its `bytes` against
 /// `limits.buffers`, calls `begin`, and waits for at most `timeLimit`. If it gives up or its client disconnects, what was begun
-/// runs to its end and its answer is dropped; what a store has not begun yet, it need not begin. The answer may be another pending one, so a request can take several such steps.
+/// runs to its end and its answer is dropped; what a store has not begun yet, it need not begin. The answer may be another pending
+/// one, so a request can take several such steps.
 ///
 /// Belongs to its loop's thread.
 package class PendingAnswer: OutcomeWaiter {

@@ -1,10 +1,10 @@
-/// Makes and changes the tables of a store whose servers do not do that themselves, as several of them use the same tables.
+/// Creates and changes the tables of a store that several servers share; the servers themselves never do that.
 package protocol SchemaMigrator: Sendable {
-    /// Brings the tables to the version of this program, beside which servers of the version before go on working.
+    /// Brings the tables to the version of this program; servers of the previous version can go on using them.
     ///
     /// - Parameters:
-    ///   - contracts: Whether to remove the former form of the tables too; refused while a server runs that needs it.
-    ///   - serverRole: The database's role that servers have, which is granted what they need; nil if it is this one.
+    ///   - contracts: Whether to remove the old form of the tables as well; refused while a server runs that needs it.
+    ///   - serverRole: The database role of the servers, which is granted what they need; nil if it is the present role.
     func migrate(contracts: Bool, serverRole: String?) throws(StoreOpenError) -> SchemaMigration
 }
 

@@ -35,7 +35,7 @@ package protocol StoreAdministrator: Sendable {
     ///
     /// - Parameters:
     ///   - cursor: The `next` of the page before; nil for the first page.
-    ///   - limit: How many at most; fewer when they are large.
+    ///   - limit: How many rows to return at most; fewer are returned when they are large.
     func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
 
     /// - Parameter exactly: Whether the tokens are counted where that takes a while, as in a large database of another program.

@@ -10,7 +10,7 @@ package protocol StoreTransfer: Sendable {
     /// - Parameters:
     ///   - table: Of tokens or sessions.
     ///   - cursor: The `next` of the page before; nil for the first page.
-    ///   - limit: How many at most; fewer when they are large.
+    ///   - limit: How many rows to return at most; fewer are returned when they are large.
     func rows(
         of table: TransferTable, after cursor: StoreCursor?, limit: Int
     ) async throws(StoreError) -> TransferPage

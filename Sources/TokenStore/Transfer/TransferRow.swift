@@ -114,7 +114,7 @@ extension TransferStamp {
     package struct Present: Sendable {
         package var version: Int64
         package var time: Int64
-        /// Nil for a removed token, and for a row that does not open.
+        /// Nil for a removed token, and for a row that cannot be decrypted.
         package var digest: [UInt8]?
         package var isRemoved: Bool
 

@@ -43,7 +43,8 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         let opener = StoreOpener(directory: directory.path, database: path, options: options, report: report)
         let opened = try opener.open()
         state = StoreState(
-            sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention
+            sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention,
+            lastBackup: BackupRecord(in: directory.path)
         )
         let database = RecoveringDatabase(
             opened.writer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: directory,
@@ -141,7 +142,8 @@ extension SQLiteTokenStore {
             isExpiryHeld: counted.expiryHeld.value != 0, databaseBytes: FileStatus.size(of: path),
             walBytes: FileStatus.size(of: path + "-wal"),
             keySeals: keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) },
-            unreadableReads: state.unreadableCount.load(ordering: .relaxed)
+            unreadableReads: state.unreadableCount.load(ordering: .relaxed),
+            lastBackup: state.lastBackup.withLock(\.self)
         )
     }
 }

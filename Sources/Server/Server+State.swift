@@ -21,8 +21,17 @@ extension Server {
     /// The settings in force, as of the last reload.
     package var settingsInForce: Settings { reloader.settings }
 
+    package var lastReload: LastReload { reloader.lastReload }
+
     /// The addresses that clients connect to, for the log: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
     package var listenerNames: [String] { listeners.all.map(\.name) }
+
+    /// The requests of each listener, by its name; those behind the last that has a counter of its own are `others`.
+    package var listenerRequests: [(name: String, count: UInt64)] {
+        var names = listenerNames.prefix(ListenerCounts.limit).map(\.self)
+        if listenerNames.count > ListenerCounts.limit { names.append("others") }
+        return names.enumerated().map { number, name in (name, workers.sum { $0.listeners.value(of: number) }) }
+    }
 
     /// Nil without a TLS listener.
     package var tls: TLSContext? { listeners.tls }

@@ -29,6 +29,7 @@ package final class Server: Sendable {
     /// Nil without `audit.file`.
     package let audit: AuditLog?
     let reloader: SettingsReloader
+    package let diskSpace: DiskSpaceWatch
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.
     private let watchdogInterval: Duration?
@@ -65,6 +66,7 @@ package final class Server: Sendable {
         self.access = access
         // Before anything is read or written.
         if store.seesAllWrites { store.report(writesTo: ServiceCaches(answers, access.sessions)) }
+        diskSpace = DiskSpaceWatch(settings.dataDirectoryPath)
         notifier = setup.notifier
         watchdogInterval = setup.service.watchdogInterval
         heapMemory = setup.heapMemory

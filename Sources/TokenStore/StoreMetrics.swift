@@ -27,6 +27,8 @@ package struct StoreMetrics: Sendable {
     package var keySeals: [(keyNumber: Int, seals: Int64)]
     /// Rows that did not open when a client asked for them.
     package var unreadableReads: Int
+    /// How the last backups ended; nil if there was none.
+    package var lastBackup: BackupRecord?
     /// Nil for a store on this machine.
     package var remote: RemoteStoreMetrics?
 
@@ -35,7 +37,8 @@ package struct StoreMetrics: Sendable {
         queueLimit: Int? = nil, commitTime: Histogram.Reading? = nil,
         syncTime: Histogram.Reading? = nil, groupSize: Histogram.Reading? = nil, expired: UInt64 = 0,
         isExpiryHeld: Bool = false, databaseBytes: Int? = nil, walBytes: Int? = nil,
-        keySeals: [(keyNumber: Int, seals: Int64)] = [], unreadableReads: Int = 0, remote: RemoteStoreMetrics? = nil
+        keySeals: [(keyNumber: Int, seals: Int64)] = [], unreadableReads: Int = 0, lastBackup: BackupRecord? = nil,
+        remote: RemoteStoreMetrics? = nil
     ) {
         self.writes = writes
         self.tokens = tokens
@@ -51,6 +54,7 @@ package struct StoreMetrics: Sendable {
         self.walBytes = walBytes
         self.keySeals = keySeals
         self.unreadableReads = unreadableReads
+        self.lastBackup = lastBackup
         self.remote = remote
     }
 }

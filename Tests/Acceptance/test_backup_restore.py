@@ -158,7 +158,7 @@ def test_a_restore_leaves_nothing_of_the_former_log(serve, tmp_path):
     server.kill()
     assert (server.data / "tokens.db-wal").stat().st_size > 0
     assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
-    assert sorted(os.listdir(server.data)) == ["control.sock", "keys", "lock", "tokens.db"]
+    assert sorted(os.listdir(server.data)) == ["control.sock", "keys", "last-backup", "lock", "tokens.db"]
     server = serve(data=server.data)
     assert exchange(server.address, get("id49")).body == found("value49" * 20)
     assert exchange(server.address, get("later0")).body == NOT_FOUND

@@ -3,6 +3,7 @@ internal import EventLoop
 internal import HTTP
 internal import Metrics
 internal import Server
+internal import System
 internal import TokenService
 internal import TokenStore
 
@@ -18,6 +19,10 @@ struct MetricsReport {
     /// Nil without a TLS listener.
     let tls: TLSContext?
     let isReady: Bool
+    /// Nil until the data folder's file system has answered.
+    let diskSpace: FileSystem.Space?
+    let lastReload: LastReload
+    let listeners: [(name: String, count: UInt64)]
     /// Zeros without an audit log.
     let audit: AuditFigures
     var text = MetricsText()
@@ -30,6 +35,9 @@ struct MetricsReport {
         access = server.access
         tls = server.tls
         isReady = server.readiness.isReady
+        diskSpace = server.diskSpace.space
+        lastReload = server.lastReload
+        listeners = server.listenerRequests
         audit = server.audit?.figures ?? AuditFigures()
     }
 
@@ -43,6 +51,7 @@ struct MetricsReport {
 
     private mutating func write() -> String {
         writeServer()
+        writeUpkeep()
         writeRequests()
         writeConnections()
         writeStore()
@@ -81,6 +90,9 @@ struct MetricsReport {
             "token_cache_requests_total", .counter, "Answered requests, by method, status and contract error code."
         )
         RequestCounts.write(workers.requestTable, "token_cache_requests_total", to: &text)
+        let requests = "token_cache_listener_requests_total"
+        text.begin(requests, .counter, "Answered requests, by the address of listen that they came to.")
+        for listener in listeners { text.add(requests, ["listener": listener.name], listener.count) }
         let name = "token_cache_request_duration_seconds"
         text.begin(
             name, .histogram,
@@ -203,6 +215,11 @@ struct MetricsReport {
                 seals, ["key": "\(number)", "newest": number == counts.last?.keyNumber ? "yes" : "no"],
                 UInt64(max(0, count))
             )
+        }
+        if let newest = counts.last?.keyNumber {
+            text.single(
+                "token_cache_store_sealing_key", .gauge, "Number of the key that seals tokens now.",
+                UInt64(max(0, newest)))
         }
         text.single(
             "token_cache_store_unreadable_reads_total", .counter,

@@ -2,19 +2,22 @@ internal import Server
 
 extension ServerStatus.Requests {
     /// Adds up the counts of all loops.
-    init(_ workers: [Worker]) {
-        let table = workers.requestTable
+    init(_ server: Server) {
+        let table = server.workers.requestTable
         let columns = RequestCounts.outcomes.count
         func total(_ row: RequestCounts.Row) -> UInt64 {
             table[row.rawValue * columns..<(row.rawValue + 1) * columns].reduce(0, +)
         }
-        var errors: UInt64 = 0
-        for (index, count) in table.enumerated() where RequestCounts.outcomes[index % columns].isError {
-            errors += count
+        var (errors, notFound): (UInt64, UInt64) = (0, 0)
+        for (index, count) in table.enumerated() {
+            let outcome = RequestCounts.outcomes[index % columns]
+            if outcome.isError { errors += count }
+            if outcome.isNotFound { notFound += count }
         }
         self.init(
             get: total(.get), post: total(.post), other: table.reduce(0, +) - total(.get) - total(.post),
-            errors: errors
+            errors: errors, notFound: notFound,
+            byListener: server.listenerRequests.map { Listener(name: $0.name, requests: $0.count) }
         )
     }
 }

@@ -25,7 +25,7 @@ extension ServerStatus {
             version: version, storeSoftware: "\(store.software.name) \(store.software.version)",
             openssl: TLSContext.libraryVersion,
             time: Date().timeIntervalSince1970, startedAt: process.startTime, ready: readiness.isReady,
-            reasons: readiness.reasons, warnings: Self.warnings(server, listenerWarnings), requests: Requests(workers),
+            reasons: readiness.reasons, warnings: Self.warnings(server, listenerWarnings), requests: Requests(server),
             latency: ServerStatus.Latencies(
                 get: .init(workers.reading(\.getTime)), post: .init(workers.reading(\.postTime)),
                 commit: metrics.commitTime.map { .init($0) }, sync: metrics.syncTime.map { .init($0) },
@@ -48,6 +48,14 @@ extension ServerStatus {
                 },
                 unreadable: metrics.unreadableReads
             ),
+            disk: server.diskSpace.space.map {
+                .init(bytes: $0.bytes, freeBytes: $0.freeBytes, inodes: $0.inodes, freeInodes: $0.freeInodes)
+            },
+            reload: .init(
+                successful: server.lastReload.isSuccessful, lastSuccess: server.lastReload.successTime),
+            backup: metrics.lastBackup.map {
+                .init(successful: $0.isSuccessful, lastSuccess: $0.successTime, lastEnd: $0.endTime)
+            },
             database: metrics.remote.map { ServerStatus.Database($0) },
             certificate: server.tls.map { ServerStatus.Certificate(expiresAt: $0.earliestExpiry) },
             audit: server.audit.map { ServerStatus.Audit($0.figures) },

@@ -22,6 +22,11 @@ struct ServerStatus: Encodable, Sendable {
     let cache: Cache
     let access: Access
     let store: Store
+    /// The data folder's file system; nil until it has answered.
+    let disk: Disk?
+    let reload: Reload
+    /// Nil if there was no backup.
+    let backup: Backup?
     /// Nil for a store on this machine.
     let database: Database?
     /// Nil without `https://` listeners.
@@ -49,6 +54,16 @@ struct ServerStatus: Encodable, Sendable {
         /// The errors among all requests: HTTP statuses from 400 on, and the contract's error codes except 50002, which
         /// means that no token is stored under the id.
         let errors: UInt64
+        /// Answers with 50002: no token is stored under the id.
+        let notFound: UInt64
+        /// In the order of `listen`.
+        let byListener: [Listener]
+
+        struct Listener: Encodable, Sendable {
+            /// The address, with its scheme.
+            let name: String
+            let requests: UInt64
+        }
     }
 
     struct Latencies: Encodable, Sendable {
@@ -171,6 +186,32 @@ struct ServerStatus: Encodable, Sendable {
         let lines: UInt64
         let failures: UInt64
         let failing: Bool
+    }
+
+    struct Disk: Encodable, Sendable {
+        let bytes: Int
+        /// What users other than root may still write.
+        let freeBytes: Int
+        /// Files that can be there; 0 without a limit.
+        let inodes: Int
+        let freeInodes: Int
+    }
+
+    /// Of the settings and certificates; the start counts as the first one.
+    struct Reload: Encodable, Sendable {
+        /// Whether the last one was.
+        let successful: Bool
+        /// When the last successful one was, in seconds since 1970.
+        let lastSuccess: Int64
+    }
+
+    struct Backup: Encodable, Sendable {
+        /// Whether the last one was.
+        let successful: Bool
+        /// When the last successful one ended, in seconds since 1970; nil if none was.
+        let lastSuccess: Int64?
+        /// When the last one ended.
+        let lastEnd: Int64
     }
 
     struct Process: Encodable, Sendable {

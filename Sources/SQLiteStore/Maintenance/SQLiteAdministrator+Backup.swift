@@ -14,6 +14,32 @@ extension SQLiteAdministrator {
             throw .refused("another backup is under way; try again when it is done")
         }
         defer { store.state.isBackingUp.store(false, ordering: .releasing) }
+        do throws(StoreError) {
+            let backup = try await write(to: path, progress)
+            record(isSuccessful: true)
+            return backup
+        } catch {
+            record(isSuccessful: false)
+            throw error
+        }
+    }
+
+    /// Notes how a backup has ended.
+    ///
+    /// A record that cannot be written, as on a full disk, is forgotten at the next start: the last backup then appears to be
+    /// older than it is, never younger.
+    private func record(isSuccessful: Bool) {
+        let record = store.state.lastBackup.withLock { last in
+            let record = BackupRecord(endingNow: isSuccessful, after: last)
+            last = record
+            return record
+        }
+        try? record.write(in: store.directory.path)
+    }
+
+    private func write(
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup {
         try refuseForeignFile(path)
         let temporary = try temporaryPath(for: path)
         try PrivateFile.create(temporary)

@@ -19,6 +19,8 @@ final class StoreState: Sendable {
     private let failedReads = Mutex<FailedReads?>(nil)
     /// Whether a backup is running; there is one at a time.
     let isBackingUp = Atomic<Bool>(false)
+    /// How the last backups ended; nil if there was none.
+    let lastBackup: Mutex<BackupRecord?>
     let metrics = WriterMetrics()
     let sealing: Sealing
     private let writeObserver = Mutex<(any WriteObserver)?>(nil)
@@ -26,7 +28,8 @@ final class StoreState: Sendable {
     /// Whether `currentRetention` keeps everything for ever; separate, because every read asks for it.
     private let isRetentionUnlimited: Atomic<Bool>
 
-    init(sealing: Sealing, retention: Retention) {
+    init(sealing: Sealing, retention: Retention, lastBackup: BackupRecord? = nil) {
+        self.lastBackup = Mutex(lastBackup)
         self.sealing = sealing
         currentRetention = Mutex(retention)
         isRetentionUnlimited = Atomic(retention.isUnlimited)

@@ -106,7 +106,7 @@ extension Connection {
             omitsBody: summary.omitsBody, closes: closes, isOldVersion: summary.isOldVersion, isSecure: isSecure
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
-        worker.metrics.note(response, to: summary.method)
+        worker.metrics.note(response, to: summary.method, through: listener)
         if settings.accessLog != nil { log(response) }
     }
 

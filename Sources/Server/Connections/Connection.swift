@@ -38,6 +38,8 @@ struct Connection: ~Copyable {
     var requestID = RequestID.none
     /// Receives and answers since other connections last had their turn.
     var stepsInTurn = 0
+    /// The number of the listener that accepted the connection.
+    let listener: UInt16
     /// Whether the current request came over HTTPS.
     var isSecure = false
     /// Whether any request of the connection has been answered.
@@ -66,7 +68,9 @@ struct Connection: ~Copyable {
     /// Bodies of up to this many bytes are read at once; longer ones are long work.
     private static let shortBody = 32 << 10
 
-    init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, on worker: Worker) {
+    /// - Parameter listener: The number of the listener that accepted the connection.
+    init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, through listener: Int, on worker: Worker) {
+        self.listener = UInt16(clamping: listener)
         self.stream = stream
         self.origin = origin
         settings = worker.connectionSettings

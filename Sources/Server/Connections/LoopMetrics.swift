@@ -12,6 +12,7 @@ package import TokenStore
 /// for exclusive access at run time with each request.
 package final class LoopMetrics: Sendable {
     package let requests = RequestCounts()
+    package let listeners = ListenerCounts()
     /// The time of GET requests, from the event that announced the request to the end of the turn that answered it.
     ///
     /// By then the answer, or the first piece of a long one, has been passed to the socket. All GETs of a turn are measured with
@@ -41,9 +42,15 @@ package final class LoopMetrics: Sendable {
     private let measured = Counter()
 
     /// Counts an answer.
+    ///
+    /// - Parameters:
+    ///   - response: The answer.
+    ///   - method: The request's.
+    ///   - listener: The number of the listener that accepted the connection.
     @inline(__always)
-    func note(_ response: borrowing Response, to method: Method) {
+    func note(_ response: borrowing Response, to method: Method, through listener: UInt16) {
         requests.note(response, to: method)
+        listeners.note(listener)
     }
 
     /// Measures a request whose answer was pending, once: in the turn in which it is counted.

@@ -35,6 +35,9 @@ package final class RequestCounts: Sendable {
             status == .ok ? code.isFailure : status.rawValue >= 400
         }
 
+        /// Whether no token was stored under the id.
+        package var isNotFound: Bool { status == .ok && code == .notFound }
+
         fileprivate var labels: (status: String, code: String) {
             let number = status == .ok ? code.rawValue : status.rawValue < 400 ? 0 : status.rawValue * 100
             return ("\(status.rawValue)", number == 0 ? "none" : "\(number)")

@@ -147,7 +147,7 @@ package final class Worker: @unchecked Sendable {
         }
         let origin = connectionSettings.https.origin(
             address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false, port: listener.listener.port)
-        let connection = Connection(stream, from: origin, on: self)
+        let connection = Connection(stream, from: origin, through: listener.number, on: self)
         ConnectionDriver(connection, on: self).start(through: listener, isRefused: isRefused)
     }
 

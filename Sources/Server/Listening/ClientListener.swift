@@ -10,6 +10,8 @@ package struct ClientListener: Sendable {
     /// Nil for plain HTTP.
     let tls: TLSContext?
     let clientAuthentication: TLSClientAuthentication
+    /// The place among all listeners, by which its requests are counted.
+    var number = 0
 
     /// The address with its scheme, for the log.
     var name: String {

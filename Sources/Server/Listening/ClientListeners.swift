@@ -29,6 +29,7 @@ package struct ClientListeners: Sendable {
                 let clients = TLSClientAuthentication(of: address, among: settings.listen)
                 listeners += try ClientListener.open(address, tls: tls, clients: clients)
             }
+            for index in listeners.indices { listeners[index].number = index }
             return (ClientListeners(all: listeners, tls: tls), try openOthers())
         } catch {
             // The program that uses the address may be this one, through an earlier entry of the settings.

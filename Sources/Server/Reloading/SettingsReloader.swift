@@ -34,6 +34,7 @@ final class SettingsReloader: Sendable {
     private let workers: [Worker]
     private let logger: Logger
     private let running: Mutex<Settings>
+    private let ended: Mutex<LastReload>
     /// The most recently requested reload; reloads run one at a time, in the order of their requests.
     private let last = Mutex<Task<ReloadOutcome, Never>?>(nil)
 
@@ -44,6 +45,7 @@ final class SettingsReloader: Sendable {
     ///   - workers: The loops.
     init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ workers: [Worker]) {
         running = Mutex(settings)
+        ended = Mutex(LastReload(successTime: Worker.unixTime))
         self.loader = loader
         self.parts = parts
         self.workers = workers
@@ -52,6 +54,8 @@ final class SettingsReloader: Sendable {
 
     /// The settings in force.
     var settings: Settings { running.withLock(\.self) }
+
+    var lastReload: LastReload { ended.withLock(\.self) }
 
     /// Warnings about certificates that clients refuse now or within 14 days.
     var certificateWarnings: [String] { (parts.tls?.certificates ?? []).compactMap { $0.warning() } }
@@ -87,6 +91,7 @@ final class SettingsReloader: Sendable {
             apply(settings)
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
+            ended.withLock { $0 = LastReload(successTime: Worker.unixTime) }
             let outcome = report(reason, change)
             parts.log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome
@@ -129,6 +134,7 @@ final class SettingsReloader: Sendable {
     }
 
     private func refuse(_ reason: String, _ outcome: String) -> ReloadOutcome {
+        ended.withLock { $0.isSuccessful = false }
         logger.error("\(reason), and \(outcome)")
         return ReloadOutcome(isReloaded: false, outcome: outcome)
     }

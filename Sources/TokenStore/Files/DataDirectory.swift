@@ -10,8 +10,9 @@ internal import System
 package final class DataDirectory: Sendable {
     package static let controlSocketName = "control.sock"
     package static let lockName = "lock"
+    package static let backupRecordName = "last-backup"
     /// What the server itself puts there; stores have files of their own.
-    package static let fileNames = [lockName, controlSocketName]
+    package static let fileNames = [lockName, controlSocketName, backupRecordName]
 
     package let path: String
     /// Nil while the folder is not locked.

@@ -1,0 +1,54 @@
+internal import Metrics
+internal import Server
+internal import System
+internal import TokenStore
+
+extension MetricsReport {
+    /// Writes what operators have to look after: the disk, reloads and backups.
+    mutating func writeUpkeep() {
+        if let diskSpace { write(diskSpace) }
+        text.single(
+            "token_cache_last_reload_successful", .gauge,
+            "1 if the last reload of settings and certificates succeeded, otherwise 0; the start counts as one.",
+            UInt64(lastReload.isSuccessful ? 1 : 0)
+        )
+        text.single(
+            "token_cache_last_reload_success_timestamp_seconds", .gauge,
+            "When settings and certificates were last reloaded successfully, in seconds since 1970.",
+            UInt64(max(0, lastReload.successTime))
+        )
+        guard let backup = store.metrics.lastBackup else { return }
+        text.single(
+            "token_cache_last_backup_successful", .gauge, "1 if the last backup succeeded, otherwise 0.",
+            UInt64(backup.isSuccessful ? 1 : 0)
+        )
+        if let time = backup.successTime {
+            text.single(
+                "token_cache_last_backup_success_timestamp_seconds", .gauge,
+                "When the last successful backup ended, in seconds since 1970, also before the last start.",
+                UInt64(max(0, time))
+            )
+        }
+    }
+
+    private mutating func write(_ space: FileSystem.Space) {
+        text.single(
+            "token_cache_data_directory_size_bytes", .gauge, "Size of the data folder's file system.",
+            UInt64(max(0, space.bytes))
+        )
+        text.single(
+            "token_cache_data_directory_free_bytes", .gauge,
+            "Bytes that the server may still write to the data folder's file system.", UInt64(max(0, space.freeBytes))
+        )
+        // A file system without a limit of files says 0.
+        guard space.inodes > 0 else { return }
+        text.single(
+            "token_cache_data_directory_inodes", .gauge, "Files that the data folder's file system can hold.",
+            UInt64(max(0, space.inodes))
+        )
+        text.single(
+            "token_cache_data_directory_free_inodes", .gauge,
+            "Files that can still be created on the data folder's file system.", UInt64(max(0, space.freeInodes))
+        )
+    }
+}

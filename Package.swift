@@ -46,7 +46,7 @@ let package = Package(
         .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
         .systemLibrary(name: "CPostgres", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
-        // The operating system: descriptors, errors, addresses, files, limits, clocks, threads.
+        // The operating system: descriptors, errors, addresses, files, limits, clocks, threads, other programs.
         .target(name: "System", dependencies: ["CLinux"], swiftSettings: strict),
 
         // Reads JSON text, whatever its meaning.

@@ -31,6 +31,8 @@ package struct PostgresStoreProvider: StoreProvider {
 
     package var inspector: (any StoreInspector)? { DatabaseInspector(postgres) }
 
+    package var backupVerifier: (any BackupVerifier)? { nil }
+
     package var migrator: (any SchemaMigrator)? { PostgresMigrator(postgres, options.retention) }
 
     package func open(

@@ -34,6 +34,10 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     package var inspector: (any StoreInspector)? { nil }
 
+    package var backupVerifier: (any BackupVerifier)? {
+        SQLiteBackupVerifier(keyRing: options.keyRing, isSealed: options.isSealed)
+    }
+
     package var migrator: (any SchemaMigrator)? { nil }
 
     package func open(

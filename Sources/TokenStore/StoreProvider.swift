@@ -24,6 +24,9 @@ package protocol StoreProvider: Sendable {
     /// Looks at the store from outside, whether or not a server has it open; nil for a store on this machine.
     var inspector: (any StoreInspector)? { get }
 
+    /// Looks at files that `StoreBackups` has written; nil for a store that writes none.
+    var backupVerifier: (any BackupVerifier)? { get }
+
     /// Makes and changes the store's tables; nil for a store that does that by itself when it is opened.
     var migrator: (any SchemaMigrator)? { get }
 

@@ -92,6 +92,8 @@ def known_commands():
         found[" ".join(path)] = flags
         for subcommand in command.get("subcommands", []):
             add(subcommand, [*path, subcommand["commandName"]])
+            if subcommand["commandName"] == command.get("defaultSubcommand"):
+                flags |= found[" ".join([*path, subcommand["commandName"]])]
 
     add(json.loads(run("--experimental-dump-help").stdout)["command"], [])
     return found

@@ -227,6 +227,7 @@ def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, packages,
     enabled = "/etc/systemd/system/multi-user.target.wants/token-cache.service"
     assert machine.run("test", "-L", enabled).returncode == 0, "it starts with the machine"
     assert not machine.exists("/etc/systemd/system/sockets.target.wants/token-cache.socket")
+    assert not machine.exists("/etc/systemd/system/timers.target.wants/token-cache-backup.timer")
 
     with service(machine, tmp_path) as address:
         assert exchange(address, post("me", "x")).body == STORED

@@ -56,11 +56,12 @@ def test_the_units_are_right(tmp_path):
     assert (done.returncode, complaints) == (0, []), done.stderr
 
 
-def test_the_service_is_exposed_little():
+@pytest.mark.parametrize("unit", ("token-cache.service", "token-cache-backup.service"))
+def test_the_service_is_exposed_little(unit):
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20",
-         str(UNITS / "token-cache.service")], capture_output=True, text=True, timeout=30, check=False)
-    exposure = float(re.search(r"exposure level for token-cache.service: ([0-9.]+)", done.stdout)[1])
+         str(UNITS / unit)], capture_output=True, text=True, timeout=30, check=False)
+    exposure = float(re.search(rf"exposure level for {unit}: ([0-9.]+)", done.stdout)[1])
     assert done.returncode == 0 and exposure < 2.0, done.stdout
 
 
@@ -71,8 +72,41 @@ def test_the_service_finds_its_settings_its_data_and_its_keys(service):
         r'passwordCredential = "([^"]+)"', (sources / "Settings/Values/Settings.swift").read_text())[1]
     assert service["LoadCredential"].splitlines() == [name, password]
     assert service["ExecStart"] == "/usr/bin/token-cache serve --config /etc/token-cache/token-cache.yaml"
-    assert {service[f"{kind}Directory"] for kind in ("State", "Logs", "Runtime")} == {"token-cache"}
+    assert {service[f"{kind}Directory"] for kind in ("Logs", "Runtime")} == {"token-cache"}
+    assert service["StateDirectory"].split() == ["token-cache", "token-cache-backups"]
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+
+def test_the_backup_is_made_by_the_servers_user_in_the_servers_folders(service):
+    backup = Unit(UNITS / "token-cache-backup.service")["Service"]
+    for key in "DynamicUser", "User", "StateDirectory", "StateDirectoryMode", "UMask":
+        assert backup[key] == service[key], key
+    assert backup["LoadCredential"] in service["LoadCredential"].splitlines()
+    timer = Unit(UNITS / "token-cache-backup.timer")
+    assert (timer["Timer"]["Persistent"], timer["Install"]["WantedBy"]) == ("true", "timers.target")
+    done = subprocess.run(
+        ["systemd-analyze", "calendar", timer["Timer"]["OnCalendar"]], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("after", ("", 'cp "$BACKUP_FILE" "$COPIES"'), ids=("alone", "with a command"))
+def test_the_command_of_the_backup_works_as_systemd_runs_it(serve, tmp_path, after):
+    server = serve()
+    assert exchange(server.address, post("me", "x")).body == STORED
+    backup = Unit(UNITS / "token-cache-backup.service")["Service"]
+    variables = dict(value.split("=", 1) for value in backup["Environment"].splitlines())
+    variables["BACKUP_AFTER"] = after
+    # systemd replaces ${NAME} by the value as one argument, whatever is in it (systemd.service(5), "Command lines").
+    command = [variables[word[2:-1]] if word.startswith("${") else word for word in backup["ExecStart"].split()]
+    command[command.index("--config") + 1] = str(server.folder / "token-cache.yaml")
+    folder, copies = tmp_path / "backups", tmp_path / "copies"
+    folder.mkdir()
+    copies.mkdir()
+    command[command.index("--into") + 1] = str(folder)
+    done = run(*command[1:], environment={"COPIES": str(copies)})
+    assert (done.returncode, done.stderr) == (0, "")
+    names = sorted(os.listdir(folder))
+    assert len(names) == 1 and sorted(os.listdir(copies)) == (names if after else [])
 
 
 def test_the_socket_unit_stands_for_the_default_address(service):

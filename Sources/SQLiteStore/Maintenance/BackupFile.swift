@@ -22,6 +22,32 @@ enum BackupFile {
         return tokens
     }
 
+    /// Refuses what cannot be a backup, whatever is in its pages.
+    ///
+    /// - Parameters:
+    ///   - path: Of the file.
+    ///   - consequence: The end of the message, such as "; nothing was replaced".
+    static func check(_ path: String, _ consequence: String = "") throws(StoreError) {
+        switch FileStatus(path)?.kind {
+        case .file: break
+        case nil: throw .refused("there is no file \(path)")
+        default: throw .refused("\(path) is no file")
+        }
+        guard FileStatus.size(of: path + "-wal") == 0 else {
+            throw .refused(
+                "\(path)-wal belongs to it and would be left out; name a file that token-cache backup has written"
+            )
+        }
+        // An empty file, as a broken transfer leaves it, would be taken for a new store.
+        guard FileStatus.size(of: path) > 0 else { throw .refused("\(path) is empty\(consequence)") }
+        guard TextFile.head(of: path, count: 1) != nil else { throw PrivateFile.refused("read", path) }
+        guard isOne(path) else { throw isNone(path, consequence) }
+    }
+
+    static func isNone(_ path: String, _ consequence: String = "") -> StoreError {
+        .refused("\(path) is no backup that token-cache has written\(consequence)")
+    }
+
     /// Whether a file begins as a database of this program (sqlite.org/fileformat.html, section 1.3).
     static func isOne(_ path: String) -> Bool {
         guard let head = TextFile.head(of: path, count: 72), head.count == 72 else { return false }

@@ -35,21 +35,8 @@ package final class OfflineSQLiteStore: OfflineStore {
         _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement {
         defer { database.discardNew() }
-        switch FileStatus(path)?.kind {
-        case .file: break
-        case nil: throw .refused("there is no file \(path)")
-        default: throw .refused("\(path) is no file")
-        }
         guard !FileIdentity.areSame(path, database.path) else { throw .refused("\(path) is the store itself") }
-        guard FileStatus.size(of: path + "-wal") == 0 else {
-            throw .refused(
-                "\(path)-wal belongs to it and would be left out; restore a file that token-cache backup has written"
-            )
-        }
-        // An empty file, as a broken transfer leaves it, would be taken for a new store.
-        guard FileStatus.size(of: path) > 0 else { throw .refused("\(path) is empty; nothing was replaced") }
-        guard TextFile.head(of: path, count: 1) != nil else { throw PrivateFile.refused("read", path) }
-        guard BackupFile.isOne(path) else { throw notABackup(path) }
+        try BackupFile.check(path, Self.consequence)
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
         let left = try check(path, keepsSessions: keepsSessions, progress)
@@ -166,15 +153,13 @@ package final class OfflineSQLiteStore: OfflineStore {
         return try remove(erased, from: opened.writer, sealing, keepsSessions: keepsSessions)
     }
 
-    private func notABackup(_ path: String) -> StoreError {
-        .refused("\(path) is no backup that token-cache has written; nothing was replaced")
-    }
+    private static let consequence = "; nothing was replaced"
 
     /// Rephrases errors for the restore of a backup.
     private func refusal(of path: String, _ error: SQLiteOpenError) -> StoreError {
         switch error {
         case .notADatabase(_, let error): .refused("\(path) is damaged (\(error)); nothing was replaced")
-        case .foreign: notABackup(path)
+        case .foreign: BackupFile.isNone(path, Self.consequence)
         case .database(_, let error):
             .refused("the copy of \(path) in \(directory.path) cannot be opened: \(error); nothing was replaced")
         default: .refused("\(error)".replacing(database.new, with: path))

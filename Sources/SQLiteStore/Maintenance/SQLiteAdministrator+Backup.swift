@@ -45,6 +45,8 @@ extension SQLiteAdministrator {
         try PrivateFile.create(temporary)
         // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
+        // Now that the remains of an interrupted backup are gone.
+        try BackupRoom.check(for: try await databaseSize(), at: path, besides: store.path)
         _ = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<Bool> in
             writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)
             return .success(true)
@@ -99,6 +101,13 @@ extension SQLiteAdministrator {
                 file, or remove it first
                 """
             )
+        }
+    }
+
+    /// Bytes of the database, with what is still in the WAL.
+    private func databaseSize() async throws(StoreError) -> Int {
+        try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            try writer.connection.integer("PRAGMA page_count") * writer.connection.integer("PRAGMA page_size")
         }
     }
 

@@ -85,22 +85,8 @@ extension SQLiteAdministrator {
         return unreadable
     }
 
-    /// Findings of SQLite's integrity check, and duplicate tokens.
     private func structuralDamages() async throws(StoreError) -> [String] {
         let connection = try reader().connection
-        return try await readingForLong(connection) { () throws(SQLiteError) in
-            let check = try SQLiteStatement("PRAGMA integrity_check(20)", on: connection)
-            var damages: [String] = []
-            while try check.step() { damages.append(String(decoding: check.blob(at: 0), as: UTF8.self)) }
-            if damages == ["ok"] { damages = [] }
-            let doubles = try connection.integer(
-                """
-                SELECT count(*) FROM token AS one JOIN token AS other
-                ON other.slot BETWEEN one.slot + 1 AND one.slot + \(RowSlots.count - 1) AND other.key = one.key
-                """
-            )
-            if doubles > 0 { damages.append("\(doubles) \(doubles == 1 ? "token is" : "tokens are") there twice") }
-            return damages
-        }
+        return try await readingForLong(connection) { () throws(SQLiteError) in try connection.structuralDamages() }
     }
 }

@@ -107,6 +107,9 @@ enum Schema {
     /// The first version that is upgraded in place; earlier ones are copied, see `SchemaConversion`.
     static let firstInPlace = 3
 
+    /// The first version in which tokens have versions, and there are sessions.
+    static let firstWithSessions = 5
+
     /// The SQL that makes each version, from `firstInPlace` on, the next one: one more entry is one more version.
     private static let additions = [
         "ALTER TABLE store ADD COLUMN looked_at INTEGER; \(sealTable)",

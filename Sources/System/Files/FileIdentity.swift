@@ -3,13 +3,8 @@ internal import Glibc
 
 /// What tells one file from another for as long as either is open: device and inode.
 package struct FileIdentity: Hashable, Sendable {
-    private var device: UInt64
+    package private(set) var device: UInt64
     package private(set) var number: UInt64
-
-    init(device: UInt64, number: UInt64) {
-        self.device = device
-        self.number = number
-    }
 
     /// The file that a path leads to, and its size in bytes; nil if there is none.
     ///

@@ -1,0 +1,132 @@
+internal import FoundationEssentials
+internal import Glibc
+internal import System
+internal import TokenStore
+
+/// A folder of backups that are named by their time, such as `tokens-20261123T071500Z.db`; locked against other processes that
+/// back up into it.
+///
+/// Files with other names, and files that are no backups, are never touched.
+package struct BackupFolder: ~Copyable {
+    package let path: String
+    private let verifier: any BackupVerifier
+    /// Carries the lock.
+    private let descriptor: FileDescriptor
+
+    /// Why something cannot be done in the folder; says what to do about it.
+    package struct Failure: Error, CustomStringConvertible {
+        package let description: String
+    }
+
+    /// Locks the folder.
+    init(_ path: String, _ verifier: any BackupVerifier) throws(Failure) {
+        descriptor = try Self.locked(path)
+        self.path = path
+        self.verifier = verifier
+    }
+
+    private static func locked(_ path: String) throws(Failure) -> FileDescriptor {
+        let descriptor: FileDescriptor
+        do throws(SystemError) {
+            descriptor = try FileDescriptor(opening: path, O_RDONLY | O_DIRECTORY)
+        } catch {
+            throw Failure(
+                description: error.code == ENOENT
+                    ? "there is no folder \(path); make it, so that the server's user can write in it"
+                    : "the folder \(path) cannot be opened: \(error.reason)"
+            )
+        }
+        // A folder that cannot be locked, as on some network file systems, is used all the same.
+        guard flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else {
+            throw Failure(description: "another process is backing up into \(path); try again when it is done")
+        }
+        return descriptor
+    }
+
+    /// Where a backup is until it is verified; one that could not be verified stays here until the next backup.
+    package var unverified: String { path + "/unverified.db" }
+
+    /// Removes what an earlier backup has left there, so that its room is free.
+    package func removeUnverified() throws(Failure) {
+        guard FileStatus(unverified, followingLinks: false) != nil else { return }
+        guard verifier.isBackup(unverified) else {
+            throw Failure(description: "\(unverified) is there and is no backup; remove it first")
+        }
+        try remove(unverified)
+    }
+
+    /// Gives the verified backup its name, durably.
+    ///
+    /// - Returns: Its time, in seconds since 1970, and its path.
+    package func accept() throws(Failure) -> (time: Int64, path: String) {
+        var now = Int64(Glibc.time(nil))
+        // Not the name of another backup of the same second.
+        while FileStatus(path(of: now), followingLinks: false) != nil {
+            sleep(1)
+            now = max(now + 1, Int64(Glibc.time(nil)))
+        }
+        let target = path(of: now)
+        do throws(StoreError) {
+            try PrivateFile.rename(unverified, to: target)
+        } catch {
+            throw Failure(description: "\(error)")
+        }
+        return (now, target)
+    }
+
+    /// Removes the backups that a rule does not keep.
+    ///
+    /// - Returns: Their paths, the earliest first.
+    package func removeSuperfluous(_ retention: BackupRetention, newest: Int64) throws(Failure) -> [String] {
+        let superfluous = retention.superfluous(of: times, newest: newest).sorted()
+        var removed: [String] = []
+        for time in superfluous {
+            removed.append(path(of: time))
+            try remove(path(of: time))
+        }
+        return removed
+    }
+
+    /// The times of the backups that are here.
+    private var times: [Int64] {
+        var times: [Int64] = []
+        for case let time? in (Folder.names(in: path) ?? []).map(Self.time(named:)) {
+            let path = path(of: time)
+            guard FileStatus(path, followingLinks: false)?.isFile == true, verifier.isBackup(path) else { continue }
+            times.append(time)
+        }
+        return times
+    }
+
+    private func remove(_ path: String) throws(Failure) {
+        do throws(StoreError) {
+            try PrivateFile.remove(path)
+        } catch {
+            throw Failure(description: "\(error)")
+        }
+    }
+
+    private func path(of time: Int64) -> String {
+        path + "/" + Self.name(at: time)
+    }
+
+    // MARK: - Names
+
+    private static let (prefix, suffix) = ("tokens-", ".db")
+    private static let style = Date.ISO8601FormatStyle(dateSeparator: .omitted, timeSeparator: .omitted)
+
+    static func name(at time: Int64) -> String {
+        prefix + Date(timeIntervalSince1970: TimeInterval(time)).formatted(style) + suffix
+    }
+
+    /// The time of a name that was made here; nil for any other name.
+    static func time(named name: String) -> Int64? {
+        guard name.hasPrefix(prefix), name.hasSuffix(suffix) else { return nil }
+        guard let date = try? style.parse(String(name.dropFirst(prefix.count).dropLast(suffix.count))) else {
+            return nil
+        }
+        let time = Int64(date.timeIntervalSince1970)
+        // A time can be written in more ways than one.
+        return Self.name(at: time) == name ? time : nil
+    }
+}

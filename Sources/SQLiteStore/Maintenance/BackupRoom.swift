@@ -1,0 +1,26 @@
+internal import System
+internal import TokenStore
+
+/// Refuses a backup for which a disk has no room, before the disk is filled.
+enum BackupRoom {
+    /// What stays free on the store's own disk, so that a backup there does not keep the server from storing tokens.
+    private static let reserve = 16 << 20
+
+    /// - Parameters:
+    ///   - bytes: Of the backup.
+    ///   - path: Of the backup.
+    ///   - store: The path of the store's database.
+    static func check(for bytes: Int, at path: String, besides store: String) throws(StoreError) {
+        let folder = Path.folder(of: path)
+        guard let target = FileStatus(folder), let free = FileSystem(of: folder).freeBytes else { return }
+        let isStoreDisk = FileStatus(store)?.identity.device == target.identity.device
+        let needed = bytes + (isStoreDisk ? reserve : 0)
+        guard free < needed else { return }
+        throw .refused(
+            """
+            the backup needs \(bytes) bytes\(isStoreDisk ? ", beside \(reserve) that stay free for the store on the same disk" : ""), \
+            and only \(free) are free in \(folder); make room, or name a folder on another disk
+            """
+        )
+    }
+}

@@ -1,0 +1,128 @@
+internal import System
+package import TokenStore
+
+/// Verifies backups where they are: reads the file alone, takes no lock and makes no file.
+package struct SQLiteBackupVerifier: BackupVerifier {
+    private let keyRing: KeyRingFile
+    private let isSealed: Bool
+
+    /// - Parameters:
+    ///   - keyRing: With the keys that the rows were sealed with.
+    ///   - isSealed: Whether the settings ask for sealing.
+    package init(keyRing: KeyRingFile, isSealed: Bool) {
+        self.keyRing = keyRing
+        self.isSealed = isSealed
+    }
+
+    package func isBackup(_ path: String) -> Bool {
+        BackupFile.isOne(path)
+    }
+
+    package func verify(
+        _ path: String, _ progress: (StoreProgress) -> Void
+    ) throws(StoreError) -> BackupVerification {
+        try BackupFile.check(path)
+        do throws(SQLiteOpenError) {
+            let connection = try Schema.opening(path) { () throws(SQLiteError) in
+                try SQLiteConnection(path: path, mode: .immutable)
+            }
+            let version = try Schema.check(connection, path: path)
+            guard version >= Schema.firstInPlace else { throw .conversion(path: path, reason: "schema \(version)") }
+            var found = BackupVerification(
+                path: path, bytes: FileStatus.size(of: path), schemaVersion: version)
+            found.damages = try Schema.opening(path) { () throws(SQLiteError) in try connection.structuralDamages() }
+            // What is left of a damaged table may not be readable at all.
+            guard found.damages.isEmpty else { return found }
+            guard let keys = try keys(of: connection, path) else { return found }
+            try Schema.opening(path) { () throws(SQLiteError) in
+                try openRows(of: connection, Sealing(keys), &found, progress)
+                if version >= Schema.firstWithSessions { try openSessions(of: connection, Sealing(keys), &found) }
+            }
+            return found
+        } catch {
+            throw Self.refusal(of: path, error)
+        }
+    }
+
+    /// The keys of its rows; nil if it has none.
+    private func keys(of connection: SQLiteConnection, _ path: String) throws(SQLiteOpenError) -> StoreKeys? {
+        let (identity, isEmpty, slotKey) = try Schema.opening(path) { () throws(SQLiteError) in
+            let select = try SQLiteStatement("SELECT key_ring FROM store", on: connection)
+            guard try select.step() else { throw SQLiteError.damaged("the table store is empty") }
+            return (
+                select.blob(at: 0), try connection.integer("SELECT count(*) FROM (SELECT 1 FROM token LIMIT 1)") == 0,
+                try Schema.slotKey(of: connection)
+            )
+        }
+        // No key is needed, and the choice below would make a missing ring.
+        if isEmpty && identity.isEmpty { return nil }
+        do throws(KeyRingChoice.Refusal) {
+            let ring = try KeyRingChoice(keyRing, isSealed: isSealed).ring(fitting: identity, isEmpty: false).ring
+            return ring.map(StoreKeys.sealed) ?? .clear(index: slotKey)
+        } catch {
+            switch error {
+            case .keyRing(let error): throw .keyRing(error)
+            case .notSealed: throw .notSealed(path: path)
+            case .sealed: throw .sealed(path: path)
+            }
+        }
+    }
+
+    private func openRows(
+        of connection: SQLiteConnection, _ sealing: Sealing, _ found: inout BackupVerification,
+        _ progress: (StoreProgress) -> Void
+    ) throws(SQLiteError) {
+        var coder = RowCoder(sealing)
+        let total = try connection.integer("SELECT tokens FROM store")
+        let columns = StoredRow.columns(ofSchema: found.schemaVersion)
+        let select = try SQLiteStatement("SELECT \(columns) FROM token NOT INDEXED", on: connection)
+        while try select.step() {
+            let row = StoredRow(select)
+            found.tokens += 1
+            found.lastWrittenAt = max(found.lastWrittenAt ?? .min, row.times.writtenAt)
+            do throws(SealingError) {
+                _ = try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
+                    try row.token(of: value, &coder)
+                }
+            } catch {
+                found.unreadable["\(error)", default: 0] += 1
+            }
+            if found.tokens % 1_000 == 0 { progress(StoreProgress(done: min(found.tokens, total), total: total)) }
+        }
+        if found.tokens != total {
+            found.damages.append("the store has counted \(total) tokens, but \(found.tokens) are there")
+        }
+    }
+
+    private func openSessions(
+        of connection: SQLiteConnection, _ sealing: Sealing, _ found: inout BackupVerification
+    ) throws(SQLiteError) {
+        var coder = RowCoder(sealing)
+        let select = try SQLiteStatement("SELECT \(SessionRow.columns) FROM session", on: connection)
+        while try select.step() {
+            found.sessions += 1
+            do throws(SealingError) {
+                _ = try coder.open(StoredSession(select))
+            } catch {
+                found.unreadable["\(error)", default: 0] += 1
+            }
+        }
+    }
+
+    /// Rephrases errors for a backup.
+    private static func refusal(of path: String, _ error: SQLiteOpenError) -> StoreError {
+        switch error {
+        case .notADatabase(_, let error): .refused("\(path) is damaged: \(error)")
+        case .database(_, let error): .refused("\(path) cannot be read: \(error)")
+        case .foreign: BackupFile.isNone(path)
+        case .conversion:
+            .refused(
+                """
+                \(path) was written by an early version, and is converted when it is restored: to verify it, restore it into a \
+                folder of its own, with --data-directory and the key ring in sealing.key_ring
+                """
+            )
+        default: .refused("\(error)")
+        }
+    }
+}

@@ -1,0 +1,144 @@
+import ArgumentParser
+import FoundationEssentials
+import Operations
+import Settings
+import System
+import TokenStore
+
+/// The command `token-cache backup create`, also without `create`.
+struct BackupCreate: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "create",
+        abstract: "Write a backup to a file, or into a folder where earlier ones are rotated.",
+        discussion: """
+            The copy is one file, checked and synced before it gets its name. It is sealed as the store is, and useless \
+            without the key ring, which it does not contain: back that up separately. A running server writes the file \
+            itself, so its user needs access to the folder.
+
+            With --into, the file is named by the time (tokens-20261123T071500Z.db, in UTC), and every row is decrypted before \
+            it gets this name. Only then are backups removed that --keep does not keep. last=N keeps the last N, and hourly=N, \
+            daily=N and weekly=N keep the last one of each of the last N hours, days and weeks that have one. Files with other \
+            names are never removed.
+
+            EXAMPLES
+              token-cache backup /var/backups/tokens.db
+              token-cache backup --into /var/backups/tokens --keep hourly=24,daily=7,weekly=4
+              token-cache backup --into /var/backups/tokens --after 'rclone copy "$BACKUP_FILE" offsite:tokens'
+            """
+    )
+
+    @Argument(help: "The file to write; an existing backup is replaced.", completion: .file())
+    var file: String?
+
+    @Option(
+        help: ArgumentHelp("Write a file that is named by the time into this folder.", valueName: "folder"),
+        completion: .directory)
+    var into: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Which backups of the folder to keep, such as hourly=24,daily=7,weekly=4. (default: all)", valueName: "rule"
+        ),
+        transform: BackupRetention.init(_:))
+    var keep: BackupRetention?
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            Then run this in a shell, with the backup's path as $BACKUP_FILE and $1, to copy it elsewhere. If the command \
+            fails, so does this one, and the backup stays.
+            """, valueName: "command"))
+    var after: String?
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func validate() throws {
+        switch (file, into) {
+        case (nil, nil): throw ValidationError("Missing expected argument: name a <file>, or a folder with --into.")
+        case (.some, .some): throw ValidationError("A <file> and --into exclude each other.")
+        case (.some, nil) where keep != nil: throw ValidationError("--keep needs --into.")
+        default: break
+        }
+    }
+
+    func run() async throws {
+        if let into {
+            try await backUp(into: URL(filePath: into).standardizedFileURL.path)
+        } else if let file {
+            let path = URL(filePath: file).standardizedFileURL.path
+            let written = try await options.perform(BackUpStore(path: path), "Backing up")
+            try copyElsewhere(path)
+            try options.output.print(
+                written, "\(written.path): \(Text.count(written.tokens, "token")), \(Text.bytes(written.bytes))"
+            )
+        }
+    }
+
+    /// What is printed with `--json`.
+    private struct Written: Encodable {
+        var path: String
+        var tokens: Int
+        var sessions: Int
+        var bytes: Int
+        var removed: [String]
+    }
+
+    private func backUp(into folderPath: String) async throws {
+        let settings = try options.load()
+        let (found, written) = try await writeVerified(settings, folderPath)
+        try copyElsewhere(written.path)
+        var text = "\(written.path): \(Text.count(found.tokens, "token")), \(Text.bytes(found.bytes)), verified"
+        if !written.removed.isEmpty { text += "\nremoved \(Text.count(written.removed.count, "earlier backup"))" }
+        let result = Written(
+            path: written.path, tokens: found.tokens, sessions: found.sessions, bytes: found.bytes,
+            removed: written.removed)
+        try options.output.print(result, text)
+    }
+
+    /// Writes a backup, verifies it, gives it its name, and removes what is not kept, in this order.
+    private func writeVerified(
+        _ settings: Settings, _ folderPath: String
+    ) async throws -> (BackupVerification, (path: String, removed: [String])) {
+        do {
+            let folder = try StoreAccess.backupFolder(settings, folderPath)
+            try folder.removeUnverified()
+            let unverified = folder.unverified
+            _ = try await options.perform(BackUpStore(path: unverified), "Backing up")
+            let found = try options.verifyBackup(settings, at: unverified)
+            guard found.isSound else {
+                let reasons = BackupVerify.findings(found).joined(separator: "; ")
+                throw StoreAccess.Failure(
+                    """
+                    the backup cannot be restored (\(reasons)). It stays as \(unverified) until the next one, and earlier backups \
+                    stay as they are; token-cache verify tells whether the store itself is damaged
+                    """
+                )
+            }
+            let (time, path) = try folder.accept()
+            let removed = try keep.map { try folder.removeSuperfluous($0, newest: time) } ?? []
+            return (found, (path, removed))
+        } catch let failure as StoreAccess.Failure {
+            throw options.configuration.fault("\(failure)")
+        } catch let failure as BackupFolder.Failure {
+            throw options.configuration.fault("\(failure)")
+        }
+    }
+
+    /// Runs the operator's command.
+    private func copyElsewhere(_ path: String) throws {
+        guard let after, !after.isEmpty else { return }
+        var environment = ProcessInfo.processInfo.environment
+        environment["BACKUP_FILE"] = path
+        let reason: String
+        do throws(SystemError) {
+            switch try ShellCommand.run(after, arguments: [path], environment: environment) {
+            case .exited(status: 0): return
+            case .exited(let status): reason = "ended with status \(status)"
+            case .killed(let signal): reason = "was killed by signal \(signal)"
+            }
+        } catch {
+            reason = "cannot be run: \(error.reason)"
+        }
+        throw options.configuration.fault("the backup is written to \(path), but the command of --after \(reason)")
+    }
+}

@@ -1,0 +1,249 @@
+"""Backups by the time: each is verified before it counts, earlier ones are rotated, and nothing else is touched."""
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import time
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from contract import STORED
+from http_client import Connection, exchange, post
+from server_process import UNSEALED, binary, clean_environment, run
+from small_disk import SmallDisk
+from store_files import command, opened, printed, refused
+
+NAME = re.compile(r"tokens-\d{8}T\d{6}Z\.db")
+
+
+def fill(address, count, size=100):
+    with Connection(address) as connection:
+        for number in range(count):
+            assert connection.exchange(post(f"id{number}", "x" * size)).body == STORED
+
+
+def name(moment):
+    return moment.strftime("tokens-%Y%m%dT%H%M%SZ.db")
+
+
+@pytest.fixture(name="folder")
+def backup_folder(tmp_path):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
+def test_a_backup_into_a_folder_is_named_by_the_time_verified_and_private(serve, folder, is_running):
+    server = serve()
+    fill(server.address, 20)
+    if not is_running:
+        server.stop()
+    before = datetime.now(timezone.utc).replace(microsecond=0)
+    shown = json.loads(printed(server.data, "backup", "--into", str(folder), "--json"))
+    [written] = os.listdir(folder)
+    assert shown["path"] == str(folder / written) and (shown["tokens"], shown["removed"]) == (20, [])
+    assert before <= datetime.strptime(written, "tokens-%Y%m%dT%H%M%SZ.db").replace(tzinfo=timezone.utc)
+    assert (folder / written).stat().st_mode & 0o777 == 0o600
+    found = json.loads(printed(server.data, "backup", "verify", str(folder / written), "--json"))
+    assert (found["tokens"], found["unreadable"], found["damages"]) == (20, {}, [])
+
+
+def test_rotation_removes_superfluous_backups_and_nothing_else(serve, folder):
+    server = serve()
+    fill(server.address, 3)
+    printed(server.data, "backup", str(folder / "good.db"))
+    now = datetime.now(timezone.utc).replace(minute=30, second=0, microsecond=0)
+    # Three a day for ten days, and one that was made while the clock was wrong.
+    backups = [now - timedelta(days=day, hours=hour) for day in range(1, 11) for hour in (0, 1, 2)] + [now + timedelta(days=400)]
+    for moment in backups:
+        shutil.copy(folder / "good.db", folder / name(moment))
+    strangers = {
+        # Named as a backup, and none; a backup with another name; a link; a folder.
+        name(now - timedelta(days=40)): "not to be lost", "tokens-20200101T000000Z.db.gz": "another program's",
+        "tokens-20200101T000000Z.db-wal": "", "notes": "mine",
+    }
+    for stranger, text in strangers.items():
+        (folder / stranger).write_text(text)
+    (folder / name(now - timedelta(days=41))).symlink_to(folder / "good.db")
+    (folder / name(now - timedelta(days=42))).mkdir()
+    untouched = set(os.listdir(folder)) - {name(moment) for moment in backups[:-1]}
+    shown = json.loads(printed(server.data, "backup", "--into", str(folder), "--keep", "daily=3,weekly=2", "--json"))
+    left = set(os.listdir(folder))
+    assert untouched <= left and os.path.basename(shown["path"]) in left
+    kept = left - untouched - {os.path.basename(shown["path"])}
+    # Of today, the last two days and the week before that.
+    assert len(kept) in (2, 3) and all(NAME.fullmatch(file) for file in kept), kept
+    assert len(shown["removed"]) == 30 - len(kept)
+    assert all((folder / stranger).read_text() == text for stranger, text in strangers.items())
+
+
+def test_a_backup_with_a_row_that_does_not_open_replaces_no_good_one(serve, folder):
+    server = serve()
+    fill(server.address, 10)
+    good = json.loads(printed(server.data, "backup", "--into", str(folder), "--json"))["path"]
+    server.stop()
+    with opened(server.data) as store:
+        store.execute("UPDATE token SET value = zeroblob(60) WHERE slot = (SELECT min(slot) FROM token)")
+    for _ in range(2):
+        message = refused(server.data, "backup", "--into", str(folder), "--keep", "last=1")
+        assert "cannot be restored (10 tokens checked" in message and "token-cache verify tells" in message
+        assert sorted(os.listdir(folder)) == [os.path.basename(good), "unverified.db"]
+    assert "cannot be restored as it is" in command(server.data, "backup", "verify", str(folder / "unverified.db")).stdout
+    with opened(server.data) as store:
+        store.execute("DELETE FROM token")
+        store.execute("UPDATE store SET tokens = 0")
+    printed(server.data, "backup", "--into", str(folder), "--keep", "last=1")
+    [left] = os.listdir(folder)
+    assert left != os.path.basename(good)
+
+
+def test_the_command_after_a_backup_gets_the_path_as_data(serve, tmp_path):
+    folder = tmp_path / "a folder; $(touch injected) 'with' \"signs\""
+    folder.mkdir()
+    server = serve()
+    fill(server.address, 1)
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    after = f'cp "$BACKUP_FILE" {copies}/variable; cp "$1" {copies}/argument; echo printed'
+    shown = json.loads(printed(server.data, "backup", "--into", str(folder), "--after", after, "--json", folder=tmp_path))
+    content = (folder / os.path.basename(shown["path"])).read_bytes()
+    assert (copies / "variable").read_bytes() == (copies / "argument").read_bytes() == content
+    assert not (tmp_path / "injected").exists()
+    printed(server.data, "backup", str(tmp_path / "one.db"), "--after", 'test "$BACKUP_FILE" = "$1"')
+
+
+def test_a_command_that_fails_makes_the_backup_fail_and_keeps_it(serve, folder):
+    server = serve()
+    fill(server.address, 1)
+    message = refused(server.data, "backup", "--into", str(folder), "--after", "exit 7")
+    [written] = os.listdir(folder)
+    assert f"the backup is written to {folder / written}, but the command of --after ended with status 7" in message
+    printed(server.data, "backup", "verify", str(folder / written))
+    assert "was killed by signal 9" in refused(server.data, "backup", "--into", str(folder), "--after", "kill -9 $$")
+
+
+def test_two_backups_into_one_folder_do_not_meet(serve, folder):
+    server = serve()
+    fill(server.address, 1)
+    lock = subprocess.Popen(["flock", "--exclusive", str(folder), "sh", "-c", "echo locked; read line"],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with lock:
+        assert lock.stdout.readline() == "locked\n"
+        assert "another process is backing up into" in refused(server.data, "backup", "--into", str(folder))
+        lock.stdin.close()
+    printed(server.data, "backup", "--into", str(folder))
+
+
+def test_a_full_disk_is_noticed_before_it_is_full_and_nothing_is_left(serve):
+    disk = SmallDisk(megabytes=2)
+    try:
+        server = serve()
+        fill(server.address, 300, 10_000)
+        message = refused(server.data, "backup", "--into", str(disk.folder))
+        assert re.search(r"the backup needs \d+ bytes, and only \d+ are free", message), message
+        assert os.listdir(disk.folder) == []
+    finally:
+        disk.close()
+
+
+def test_the_stores_own_disk_keeps_room_for_the_store(serve):
+    disk = SmallDisk(megabytes=20)
+    try:
+        server = serve(data=disk.folder / "data")
+        fill(server.address, 200, 10_000)
+        (disk.folder / "backups").mkdir()
+        assert "that stay free for the store on the same disk" in refused(
+            server.data, "backup", "--into", str(disk.folder / "backups"))
+        assert os.listdir(disk.folder / "backups") == []
+        assert exchange(server.address, post("me", "x")).body == STORED
+        server.stop()
+    finally:
+        disk.close()
+
+
+def test_verifying_changes_nothing_and_needs_neither_a_store_nor_write_access(serve, folder, tmp_path):
+    server = serve()
+    fill(server.address, 5)
+    printed(server.data, "backup", str(folder / "tokens.db"))
+    ring = tmp_path / "ring"
+    shutil.copy(server.data / "keys", ring)
+    server.stop()
+    elsewhere = tmp_path / "elsewhere"
+    before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in (folder / "tokens.db", ring)}
+    os.chmod(folder, 0o500)
+    done = run(
+        "backup", "verify", str(folder / "tokens.db"), "--data-directory", str(elsewhere),
+        environment={"TOKEN_CACHE_SEALING_KEY_RING": str(ring)})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == f"{folder}/tokens.db can be restored with this key ring"
+    assert before == {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in before}
+    assert os.listdir(folder) == ["tokens.db"] and not elsewhere.exists()
+    assert "its key ring" in refused(elsewhere, "backup", "verify", str(folder / "tokens.db"))
+    assert not elsewhere.exists()
+
+
+def test_what_is_no_backup_is_not_verified(serve, tmp_path):
+    server = serve(UNSEALED)
+    fill(server.address, 300)
+    good = tmp_path / "good.db"
+    assert run("backup", str(good), "--config", str(server.folder / "token-cache.yaml")).returncode == 0
+    content = good.read_bytes()
+    (tmp_path / "damaged.db").write_bytes(content[:16384] + b"\xff" * 4096 + content[20480:])
+    (tmp_path / "short.db").write_bytes(content[:8192])
+    (tmp_path / "text.db").write_text("no database at all" * 1000)
+    (tmp_path / "empty.db").touch()
+    shutil.copy(good, tmp_path / "with-log.db")
+    (tmp_path / "with-log.db-wal").write_bytes(b"x")
+    with sqlite3.connect(tmp_path / "foreign.db") as database:
+        database.execute("CREATE TABLE other (a)")
+    expected = {
+        "short.db": "is damaged", "text.db": "is no backup", "empty.db": "is empty", "foreign.db": "is no backup",
+        "with-log.db": "would be left out", "none.db": "there is no file", "": "is no file",
+    }
+    for file, fragment in expected.items():
+        done = run("backup", "verify", str(tmp_path / file), "--config", str(server.folder / "token-cache.yaml"))
+        assert done.returncode == 1 and fragment in done.stderr, (file, done)
+    done = run("backup", "verify", str(tmp_path / "damaged.db"), "--config", str(server.folder / "token-cache.yaml"))
+    assert done.returncode == 1 and "damage: " in done.stdout + done.stderr or "is damaged" in done.stderr, done
+    assert "is sealed" not in refused(server.data, "backup", "verify", str(good))
+
+
+@pytest.mark.parametrize("arguments, fragment", [
+    ([], "name a <file>, or a folder with --into"), (["x.db", "--into", "."], "exclude each other"),
+    (["x.db", "--keep", "last=1"], "--keep needs --into"), (["--into", ".", "--keep", "yearly=1"], '"yearly=1" is not one of'),
+    (["--into", ".", "--keep", "last=1,last=2"], "last is there twice"), (["verify"], "Missing expected argument '<file>'"),
+])
+def test_a_mistake_on_the_command_line_is_said(arguments, fragment):
+    done = run("backup", *arguments)
+    assert done.returncode == 64 and fragment in done.stderr
+
+
+def test_a_folder_that_is_missing_is_said(serve, tmp_path):
+    server = serve()
+    assert "there is no folder" in refused(server.data, "backup", "--into", str(tmp_path / "none"))
+    (tmp_path / "file").touch()
+    assert "cannot be opened" in refused(server.data, "backup", "--into", str(tmp_path / "file"))
+
+
+def test_a_file_with_the_name_of_a_subcommand_is_reached_by_its_path(serve, tmp_path):
+    server = serve()
+    fill(server.address, 1)
+    for file in "verify", "create":
+        done = subprocess.run(
+            [binary(), "backup", f"./{file}", "--data-directory", str(server.data)], cwd=tmp_path, env=clean_environment(),
+            capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 0 and (tmp_path / file).exists(), done
+
+
+def test_backups_of_one_second_have_two_names(serve, folder):
+    server = serve()
+    fill(server.address, 1)
+    for _ in range(3):
+        printed(server.data, "backup", "--into", str(folder))
+    assert len(os.listdir(folder)) == 3
+    # None of them is in the future.
+    assert max(os.listdir(folder)) <= name(datetime.fromtimestamp(time.time() + 1, timezone.utc))

@@ -1,0 +1,102 @@
+import Foundation
+import StoreConformance
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct BackupVerifierTests: EarlierVersionSuite {
+    let folder: TemporaryDirectory
+    let events = Events()
+    private var backup: String { folder.path + "/backup" }
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
+    }
+
+    private func verify(isSealed: Bool = true) throws(StoreError) -> BackupVerification {
+        let ring = KeyRingFile(path: "", credentials: nil, directory: data)
+        return try SQLiteBackupVerifier(keyRing: ring, isSealed: isSealed).verify(backup) { _ in }
+    }
+
+    /// Makes a backup of a store with some tokens.
+    private func makeBackup(_ count: Int, isSealed: Bool = true) async throws {
+        let store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        await administrator.fill(0..<count)
+        _ = try await administrator.backUp(to: backup) { _ in }
+    }
+
+    /// Everything that verifying could change.
+    private func files() throws -> [String: Data] {
+        var files: [String: Data] = [:]
+        for place in [folder.path, data] {
+            for name in try FileManager.default.contentsOfDirectory(atPath: place) where place + "/" + name != data {
+                files[place + "/" + name] = try Data(contentsOf: URL(filePath: place + "/" + name))
+            }
+        }
+        return files
+    }
+
+    @Test(arguments: [true, false]) func `every row of a backup is opened, and nothing is changed`(
+        isSealed: Bool
+    ) async throws {
+        try await makeBackup(1_500, isSealed: isSealed)
+        let before = try files()
+        let found = try verify(isSealed: isSealed)
+        #expect((found.tokens, found.isSound) == (1_500, true))
+        #expect(found.lastWrittenAt != nil)
+        #expect(try files() == before)
+    }
+
+    @Test func `a row that does not open is found, and a row that is missing`() async throws {
+        try await makeBackup(10)
+        let connection = try SQLiteConnection(path: backup, mode: .readWrite)
+        try connection.execute("UPDATE token SET value = zeroblob(60) WHERE slot = (SELECT min(slot) FROM token)")
+        var found = try verify()
+        #expect((found.tokens, found.isSound) == (10, false))
+        #expect(found.unreadable.values.reduce(0, +) == 1)
+        try connection.execute("DELETE FROM token WHERE slot = (SELECT min(slot) FROM token)")
+        found = try verify()
+        #expect(found.unreadable.isEmpty && !found.isSound)
+        #expect(found.damages == ["the store has counted 10 tokens, but 9 are there"])
+    }
+
+    @Test func `without the key ring nothing is verified, and no ring is made`() async throws {
+        try await makeBackup(10)
+        try FileManager.default.removeItem(atPath: data + "/keys")
+        #expect { try verify() } throws: { "\($0)".contains("is missing") }
+        #expect(!FileManager.default.fileExists(atPath: data + "/keys"))
+        let other = try SQLiteTokenStore(at: folder.path + "/other")
+        await SQLiteAdministrator(other).fill(0..<1)
+        other.close()
+        try FileManager.default.copyItem(atPath: folder.path + "/other/keys", toPath: data + "/keys")
+        #expect { try verify() } throws: { "\($0)".contains("is not the one that the store was sealed with") }
+    }
+
+    @Test func `an empty backup needs no key`() async throws {
+        try await makeBackup(0, isSealed: false)
+        #expect(try verify(isSealed: true).isSound)
+        #expect(!FileManager.default.fileExists(atPath: data + "/keys"))
+    }
+
+    @Test func `backups of earlier versions are verified as they are, unless a restore converts them`() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        await SQLiteAdministrator(store).fill(0..<100)
+        store.close()
+        try setBackToThirdVersion()
+        let connection = try SQLiteConnection(path: path, mode: .readWrite)
+        try connection.execute("VACUUM INTO '\(backup)'")
+        let found = try verify()
+        #expect((found.tokens, found.schemaVersion, found.isSound) == (100, 3, true))
+        try FileManager.default.removeItem(atPath: backup)
+        try FileManager.default.removeItem(atPath: data)
+        try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
+        try await secondVersion(10, isSealed: true)
+        try SQLiteConnection(path: path, mode: .readWrite).execute("VACUUM INTO '\(backup)'")
+        #expect { try verify() } throws: { "\($0)".contains("restore it into a folder of its own") }
+    }
+}

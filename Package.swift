@@ -214,7 +214,7 @@ let package = Package(
         .testTarget(
             name: "OperationsTests",
             dependencies: [
-                "Audit", "EventLoop", "Operations", "Server", "Settings", "StoreConformance", "TestSupport",
+                "Audit", "EventLoop", "Metrics", "Operations", "Server", "Settings", "StoreConformance", "TestSupport",
                 "TokenStore",
             ],
             swiftSettings: tested

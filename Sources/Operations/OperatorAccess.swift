@@ -11,6 +11,7 @@ struct OperatorAccess: Administration {
     private let listeners: [AdministrationListener]
     /// Nil if it could not be opened; then only commands do not work.
     private let control: ControlSocket?
+    private let sampler: HistorySampler
     private let logger: Logger
 
     init(
@@ -19,6 +20,7 @@ struct OperatorAccess: Administration {
     ) {
         self.server = server
         self.version = version
+        sampler = HistorySampler(server, version: version)
         self.listeners = listeners
         self.control = control
         self.logger = logger
@@ -36,8 +38,11 @@ struct OperatorAccess: Administration {
     }
 
     func serve(on loop: EventLoop) async {
+        // Not a child of this task, which would run on its loop.
+        let sampling = Task { [sampler] in await sampler.run() }
+        defer { sampling.cancel() }
         let endpoints = AdministrationEndpoints(
-            server, listenerNames: listenerNames, warnings: warnings, version, on: loop)
+            server, listenerNames: listenerNames, warnings: warnings, version, sampler.history, on: loop)
         let (reserve, administrator) = (server.reserve, administrator)
         await withDiscardingTaskGroup { [logger] group in
             for listener in listeners {

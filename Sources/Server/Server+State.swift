@@ -23,6 +23,9 @@ extension Server {
 
     package var lastReload: LastReload { reloader.lastReload }
 
+    /// Whether the server has begun to stop.
+    package var isStopping: Bool { isDraining.load(ordering: .relaxed) }
+
     /// The addresses that clients connect to, for the log: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
     package var listenerNames: [String] { listeners.all.map(\.name) }
 

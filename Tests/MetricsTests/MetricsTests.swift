@@ -37,6 +37,26 @@ struct MetricsTests {
         #expect((first.reading + second.reading).sum == 1)
     }
 
+    @Test(
+        arguments: [
+            ([], 0.5, nil), ([4], 0.5, 5), ([4, 4], 0.5, 5), ([14], 0.5, 55), ([14, 15], 0.99, 99.1),
+            ([500], 0.99, 100),
+            ([4, 4, 4, 14], 0.5, 20.0 / 3), ([4, 4, 4, 14], 1, 100),
+        ] as [([UInt64], Double, Double?)])
+    func `a quantile counts values as evenly spread within their bucket`(
+        values: [UInt64], share: Double, expected: Double?
+    )
+        throws
+    {
+        let histogram = Histogram(bounds: [10, 100])
+        histogram.add(7, count: 100)
+        let before = histogram.reading
+        for value in values { histogram.add(value) }
+        let quantile = histogram.reading.quantile(share, since: before)
+        #expect((quantile == nil) == (expected == nil))
+        if let quantile, let expected { #expect(abs(quantile - expected) < 1e-9) }
+    }
+
     @Test func `the bounds of a latency ascend from 10 microseconds to 10 seconds`() {
         let bounds = Histogram.latency().bounds
         #expect(bounds.first == 10_000 && bounds.last == 10_000_000_000)

@@ -11,6 +11,7 @@ struct AdministrationEndpoints: Sendable {
     private let server: Server
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
+    private let history: HistoryAnswer
     /// The server's addresses and limits, for commands on the control socket.
     let facts: @Sendable () -> ServerFacts
 
@@ -19,17 +20,23 @@ struct AdministrationEndpoints: Sendable {
     ///   - listenerNames: The addresses of `admin.listen`.
     ///   - warnings: Warnings about those listeners.
     ///   - version: This program's version.
+    ///   - history: The course of the server's figures.
     ///   - loop: The calling task's loop.
-    init(_ server: Server, listenerNames: [String], warnings: [String], _ version: String, on loop: EventLoop) {
+    init(
+        _ server: Server, listenerNames: [String], warnings: [String], _ version: String, _ history: History,
+        on loop: EventLoop
+    ) {
         self.server = server
         status = SharedReport(on: loop) { ServerStatus(of: server, version: version, listenerWarnings: warnings) }
         metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
+        self.history = HistoryAnswer(history)
         facts = { ServerFacts(server, administration: listenerNames, version: version) }
     }
 
     private enum Endpoint: String, CaseIterable {
         case page = "/"
         case status = "/status"
+        case history = "/history"
         case health = "/healthz"
         case readiness = "/readyz"
         case metrics = "/metrics"
@@ -64,7 +71,7 @@ struct AdministrationEndpoints: Sendable {
                     .forbidden, "a page of another site must not do this: it is for programs that send no Origin")
             }
         }
-        return await answer(endpoint, requester)
+        return await answer(endpoint, request, requester)
     }
 
     /// The answer for a path without an endpoint.
@@ -86,10 +93,13 @@ struct AdministrationEndpoints: Sendable {
             """
     }
 
-    private func answer(_ endpoint: Endpoint, _ requester: Requester) async -> AdministrationAnswer {
+    private func answer(
+        _ endpoint: Endpoint, _ request: AdministrationStream.Received, _ requester: Requester
+    ) async -> AdministrationAnswer {
         switch endpoint {
         case .page: return StatusPage.answer
         case .status: return AdministrationAnswer(json: await status.next())
+        case .history: return history.answer(request.query)
         // Alive as long as it answers: a restart would not help against a full disk.
         case .health: return AdministrationAnswer(json: ["alive": true])
         case .readiness:

@@ -29,6 +29,8 @@ struct AdministrationStream: ~Copyable {
     struct Received {
         let method: String
         let path: String
+        /// What follows the question mark; empty without one.
+        let query: String
         /// With or without a port; empty when the request names no host.
         let host: String
         /// Whether the connection closes after the answer.
@@ -138,7 +140,8 @@ struct AdministrationStream: ~Copyable {
         let head = request.head
         let sites = head.values(of: .fetchSite, in: bytes)
         return Received(
-            method: bytes.text(head.methodName), path: bytes.text(head.path), host: bytes.text(head.authority),
+            method: bytes.text(head.methodName), path: bytes.text(head.path), query: bytes.text(head.query),
+            host: bytes.text(head.authority),
             isLast: !head.keepsAlive,
             isFromPage: sites.contains { RequestHead.isOtherSite($0, in: bytes) }
                 || !head.values(of: .origin, in: bytes).isEmpty

@@ -38,9 +38,22 @@ package final class RequestCounts: Sendable {
         /// Whether no token was stored under the id.
         package var isNotFound: Bool { status == .ok && code == .notFound }
 
+        /// Whether the server has failed: 50001, or a status from 500 on.
+        package var isFailureOfServer: Bool {
+            if status == .ok, case .writeFailed = code { return true }
+            return status.rawValue >= 500
+        }
+
+        /// The number of the HTTP status.
+        package var statusNumber: Int { Int(status.rawValue) }
+
+        /// The error code of the answer; 0 for none.
+        package var errorCode: Int {
+            Int(status == .ok ? code.rawValue : status.rawValue < 400 ? 0 : status.rawValue * 100)
+        }
+
         fileprivate var labels: (status: String, code: String) {
-            let number = status == .ok ? code.rawValue : status.rawValue < 400 ? 0 : status.rawValue * 100
-            return ("\(status.rawValue)", number == 0 ? "none" : "\(number)")
+            ("\(statusNumber)", errorCode == 0 ? "none" : "\(errorCode)")
         }
     }
 

@@ -66,7 +66,9 @@ final class SettingsReloader: Sendable {
             // In a separate task, because the caller's loop must not wait for files.
             let task = Task { [previous = last] in
                 _ = await previous?.value
-                return await reloadNow(reason)
+                let outcome = await reloadNow(reason)
+                ended.withLock { $0.note(reason, outcome) }
+                return outcome
             }
             last = task
             return task
@@ -91,7 +93,7 @@ final class SettingsReloader: Sendable {
             apply(settings)
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
-            ended.withLock { $0 = LastReload(successTime: Worker.unixTime) }
+            ended.withLock { ($0.isSuccessful, $0.successTime) = (true, Worker.unixTime) }
             let outcome = report(reason, change)
             parts.log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome

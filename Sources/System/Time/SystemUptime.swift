@@ -4,9 +4,12 @@ internal import Glibc
 /// How long the system has been running.
 package enum SystemUptime {
     /// Seconds since the system's start, suspension included.
-    package static var seconds: Int64 {
+    package static var seconds: Int64 { Int64(now) }
+
+    /// The same, with fractions of a second.
+    package static var now: Double {
         var time = timespec()
         _ = unsafe clock_gettime(CLOCK_BOOTTIME, &time)
-        return Int64(time.tv_sec)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 }

@@ -35,8 +35,10 @@ let package = Package(
         .trait(name: "PostgreSQL", description: "The store on PostgreSQL, for more than one machine; needs libpq.")
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        // Exact versions, so that the same sources make the same program. No app is bound by them: its package has only the
+        // client, which needs none of these.
+        .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
     ],
     targets: [
         // C shims: each is a module map and a header, without logic.

@@ -49,6 +49,11 @@ def package_contents(packages, tmp_path_factory):
     return folder
 
 
+def run_of(*command):
+    """The output of a command that must succeed."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 # Contents
 
 def test_the_package_states_what_it_needs_and_who_owns_its_files(packages, contents):
@@ -86,9 +91,102 @@ def test_the_program_is_small_and_has_no_tables_of_icu(contents):
         assert "Foundation" not in linked and "icu" not in linked.lower()
 
 
-def test_the_same_sources_make_the_same_package(packages, contents, tmp_path):
-    subprocess.run(["dpkg-deb", "--raw-extract", str(packages[1]), str(tmp_path)], check=True)
-    assert (tmp_path / "DEBIAN" / "md5sums").read_text() == (contents / "DEBIAN" / "md5sums").read_text()
+def build(folder, *options, checkout=DEPLOY.parent, **variables):
+    """Builds the package and returns its path."""
+    done = subprocess.run(
+        [str(checkout / "deploy" / "debian" / "build"), "--output", str(folder), *options], capture_output=True, text=True,
+        timeout=3_600, check=False, env={**os.environ, **variables})
+    assert done.returncode == 0, done
+    return Path(done.stdout.strip())
+
+
+def test_one_program_makes_the_same_package_whatever_the_environment(tmp_path):
+    options = ["--binary", binary(), "--version", "0.1.0~test1", "--compression", "gzip"]
+    one = build(tmp_path / "one", *options, LC_ALL="C.UTF-8", TZ="UTC")
+    (tmp_path / "temporary").mkdir()
+    other = build(tmp_path / "other", *options, LC_ALL="POSIX", TZ="Asia/Tokyo", TMPDIR=str(tmp_path / "temporary"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_program_of_a_package_does_not_say_where_it_was_built(contents):
+    """A debug build, as developers have one, does say it in its assertions."""
+    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
+    if "libswiftCore" in linked:
+        pytest.skip("the program is not one of deploy/build")
+    assert str(DEPLOY.parent).encode() not in (contents / "usr/bin/token-cache").read_bytes()
+
+
+def test_two_checkouts_in_two_folders_make_the_same_package(is_long, tmp_path):
+    if not is_long:
+        pytest.skip("builds the program twice, which takes minutes: deploy/test --long")
+    packages = []
+    for name in "one", "another-with-a-longer-name":
+        checkout = tmp_path / name / "checkout"
+        subprocess.run(["git", "clone", "--quiet", "--no-local", str(DEPLOY.parent), str(checkout)], check=True)
+        packages.append(build(tmp_path / name, checkout=checkout))
+    assert packages[0].read_bytes() == packages[1].read_bytes()
+
+
+def test_the_program_is_hardened(contents):
+    program = contents / "usr/bin/token-cache"
+    headers = subprocess.run(
+        ["readelf", "--wide", "--file-header", "--program-headers", "--dynamic", str(program)], capture_output=True, text=True,
+        check=True).stdout
+    assert re.search(r"^ +Type: +DYN", headers, re.M), "it is loaded at an address that nobody can foresee"
+    assert re.search(r"GNU_STACK .* RW +0x", headers) and "GNU_RELRO" in headers
+    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
+    if "libswiftCore" not in linked:
+        # Options of deploy/build.
+        assert "BIND_NOW" in headers or " NOW" in headers
+        # SwiftPM always names the program's own folder, which only root can write to.
+        assert re.findall(r"PATH\) .*\[(.*)\]", headers) in ([], ["$ORIGIN"])
+
+
+def test_lintian_finds_nothing_that_is_not_explained(tmp_path):
+    if not shutil.which("lintian"):
+        pytest.skip("there is no lintian")
+    package = build(tmp_path, "--binary", binary(), "--version", "0.1.0~test1", "--compression", "xz")
+    done = subprocess.run(
+        ["lintian", "--allow-root", "--no-tag-display-limit", "--fail-on", "error,warning", "--tag-display-limit", "0", str(package)],
+        capture_output=True, text=True, timeout=300, check=False)
+    found = [line for line in done.stdout.splitlines() if re.match(r"[EW]:", line)]
+    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
+    if "libswiftCore" in linked:
+        # A debug build finds Swift's libraries where the toolchain is.
+        found = [line for line in found if "custom-library-search-path" not in line]
+    assert not found, done.stdout
+
+
+def test_a_package_for_another_architecture_is_refused_with_what_to_do():
+    other = "arm64" if run_of("dpkg", "--print-architecture").strip() != "arm64" else "amd64"
+    done = subprocess.run(
+        [str(DEPLOY / "debian" / "build"), "--target-arch", other], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    assert "builds packages for" in done.stderr and f"docker run --platform linux/{other}" in done.stderr
+
+
+def test_the_package_says_what_it_was_built_from(contents):
+    document = json.loads((contents / "usr/share/doc/token-cache/token-cache.cdx.json").read_text())
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    components = {component["name"]: component for component in document["components"]}
+    assert {"swift-argument-parser", "swift-log", "swift", "libc6", "libssl3", "libsqlite3-0", "libyaml-0-2"} <= set(components)
+    manifest = (DEPLOY.parent / "Package.swift").read_text()
+    for name, version in re.findall(r'url: "https://github.com/\w+/([\w-]+)", exact: "([^"]+)"', manifest):
+        assert components[name]["version"] == version
+        assert re.search(r"#[0-9a-f]{40}$", components[name]["externalReferences"][0]["url"])
+    installed = run_of("dpkg-query", "--show", "--showformat=${Version}", "libssl3")
+    assert components["libssl3"]["version"] == installed
+    assert {entry["ref"] for entry in document["dependencies"]} == {
+        component["bom-ref"] for component in [*components.values(), document["metadata"]["component"]]}
+
+
+def test_the_changelog_is_one_of_debian(packages, contents):
+    for part in "Version", "Source", "Date", "Changes":
+        shown = run_of("dpkg-parsechangelog", "--file", str(contents / "usr/share/doc/token-cache/changelog.gz"), "--show-field", part)
+        assert shown.strip(), part
+        if part == "Version":
+            assert shown.strip() == VERSIONS[0]
+    assert len(packages) == 2
 
 
 def test_the_settings_of_the_package_are_those_of_the_service(contents):
@@ -102,20 +200,27 @@ def test_the_settings_of_the_package_are_those_of_the_service(contents):
 
 
 def test_the_links_of_the_documents_lead_to_files_of_the_package(contents):
-    """Links to sources, tests and build scripts lead to the checkout instead."""
     folder = contents / "usr" / "share" / "doc" / "token-cache"
-    in_checkout = re.compile(
-        r"(Sources|Tests)/|deploy/((run|build|test|packages)$|(debian|docker|kubernetes|systemd|logrotate)/)")
-    missing = []
-    for document in "README.md", "config/README.md", "deploy/README.md":
-        text = re.sub(r"^    .*$", "", (folder / document).read_text(encoding="utf-8"), flags=re.M)
+    missing, links = [], 0
+    for document in sorted(folder.rglob("*.md")):
+        text = re.sub(r"^    .*$", "", document.read_text(encoding="utf-8"), flags=re.M)
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-            path = os.path.normpath(os.path.join(os.path.dirname(document), target))
-            if not re.match(r"[a-z]+:", target) and not in_checkout.match(path) and not (folder / path).exists():
-                missing.append(target)
-    assert not missing
-    changes = gzip.decompress((folder / "changelog.gz").read_bytes()).decode()
-    assert changes == (folder / "deploy" / "CHANGELOG.md").read_text(encoding="utf-8")
+            links += 1
+            if not re.match(r"[a-z]+:", target) and not (document.parent / target).exists():
+                missing.append(f"{document.relative_to(folder)}: {target}")
+    assert not missing and links > 50
+    # Of commands, too.
+    for document in folder.rglob("*.md"):
+        for path in re.findall(r"/usr/share/doc/token-cache/[\w./-]+\w", document.read_text(encoding="utf-8")):
+            assert (contents / path[1:]).exists(), path
+
+
+def test_the_examples_are_where_administrators_look(contents):
+    examples = contents / "usr/share/doc/token-cache/examples"
+    assert {"nginx", "haproxy", "apache", "caddy", "prometheus", "grafana", "kubernetes", "postgresql"} <= set(os.listdir(examples))
+    for path in "prometheus/alerts.yaml", "grafana/dashboard.json", "nginx/token-cache.conf":
+        assert (examples / path).read_bytes() == (DEPLOY / path).read_bytes()
+    assert os.access(examples / "programs" / "backend.py", os.X_OK)
 
 
 def test_the_scripts_are_shell_and_stop_at_errors(contents):

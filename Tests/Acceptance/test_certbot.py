@@ -1,0 +1,122 @@
+"""The deploy hook of certbot: a renewed certificate is served without a restart, and root follows no link of the server's user."""
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from certificates import make_certificate
+from server_process import until
+
+HOOK = Path(__file__).parents[2] / "deploy" / "certbot" / "token-cache-certificate"
+NAME = "tokens.example.com"
+# Of nobody, who stands for the server's user.
+USER = 65534
+
+
+@pytest.fixture(name="lineage")
+def certbots_folder(tmp_path):
+    folder = tmp_path / "live" / NAME
+    folder.mkdir(parents=True)
+    renew(folder)
+    return folder
+
+
+def renew(lineage):
+    """Does what certbot does before it runs the hook."""
+    certificate, key = make_certificate(lineage)
+    os.replace(certificate, lineage / "fullchain.pem")
+    os.replace(key, lineage / "privkey.pem")
+
+
+def deploy(lineage, data, status=0):
+    done = subprocess.run(
+        [str(HOOK)], env={"PATH": os.environ["PATH"], "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data)},
+        capture_output=True, text=True, timeout=30, check=False, cwd="/")
+    assert done.returncode == status, done
+    return done.stderr
+
+
+def served(address):
+    """The certificate that the server shows, as PEM."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(address, 5) as connection, context.wrap_socket(connection) as stream:
+        return ssl.DER_cert_to_PEM_cert(stream.getpeercert(binary_form=True)).strip()
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(serve, lineage, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    deploy(lineage, data)
+    file = data / "tls" / f"{NAME}.pem"
+    server = serve({"listen": "https://127.0.0.1:0", "tls": {"certificate": str(file), "private_key": str(file)}}, data=data)
+    before = served(server.address)
+    assert before in (lineage / "fullchain.pem").read_text()
+    for _ in range(2):
+        renew(lineage)
+        deploy(lineage, data)
+        until(lambda: served(server.address) in (lineage / "fullchain.pem").read_text())
+    assert os.listdir(data / "tls") == [f"{NAME}.pem"]
+    assert server.process.poll() is None and "do not belong together" not in server.log()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_the_file_is_the_servers_and_nobody_elses(lineage, tmp_path):
+    # As with DynamicUser=, below a folder that only root can enter.
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    data = private / "token-cache"
+    data.mkdir(mode=0o700)
+    os.chown(data, USER, USER)
+    deploy(lineage, data)
+    for path, mode in ((data / "tls", 0o40700), (data / "tls" / f"{NAME}.pem", 0o100600)):
+        status = path.stat()
+        assert (status.st_mode, status.st_uid, status.st_gid) == (mode, USER, USER)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root could follow it")
+def test_root_follows_no_link_of_the_servers_user(lineage, tmp_path):
+    data, others = tmp_path / "data", tmp_path / "others"
+    data.mkdir(mode=0o700)
+    others.mkdir(mode=0o700)
+    (data / "tls").symlink_to(others)
+    os.chown(data, USER, USER)
+    assert "cannot be written" in deploy(lineage, data, status=1)
+    assert os.listdir(others) == []
+    # Nor one in the place of the file, which is replaced.
+    (data / "tls").unlink()
+    (data / "tls").mkdir()
+    (others / "file").write_text("not to be lost")
+    (data / "tls" / f"{NAME}.pem").symlink_to(others / "file")
+    os.chown(data / "tls", USER, USER)
+    deploy(lineage, data)
+    assert (others / "file").read_text() == "not to be lost" and not (data / "tls" / f"{NAME}.pem").is_symlink()
+
+
+@pytest.mark.parametrize("fault, message", [
+    (lambda lineage, data: (lineage / "privkey.pem").unlink(), "there is no .*/privkey.pem"),
+    (lambda lineage, data: (lineage / "fullchain.pem").write_text(""), "there is no .*/fullchain.pem"),
+    (lambda lineage, data: (lineage / "fullchain.pem").write_text("-----BEGIN CERTIFICATE-----\nMII"), "cannot be written below"),
+    (lambda lineage, data: shutil.rmtree(data), "start token-cache once"),
+])
+def test_what_is_incomplete_replaces_nothing(lineage, tmp_path, fault, message):
+    data = tmp_path / "data"
+    data.mkdir()
+    deploy(lineage, data)
+    before = (data / "tls" / f"{NAME}.pem").read_bytes()
+    fault(lineage, data)
+    assert re.search(message, deploy(lineage, data, status=1))
+    if data.exists():
+        assert (data / "tls" / f"{NAME}.pem").read_bytes() == before and len(os.listdir(data / "tls")) == 1
+
+
+def test_the_documents_name_the_file_that_the_hook_writes():
+    text = (HOOK.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert json.dumps(f"/var/lib/token-cache/tls/{NAME}.pem").strip('"') in text
+    assert "--deploy-hook /usr/share/token-cache/token-cache-certificate" in text

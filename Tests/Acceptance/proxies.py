@@ -73,6 +73,8 @@ class Proxy:
     own = ()
     # The line of the configuration that says how long the proxy waits for the server's answer.
     patience = ("", "")
+    # An id in the log.
+    request_id = ""
     # The statuses and the type of answers that are built into the program and cannot be configured.
     fixed_answers = (set(), "")
 
@@ -160,6 +162,7 @@ def user():
 class Nginx(Proxy):
     configuration = "nginx/token-cache.conf"
     patience = ("proxy_read_timeout 60s;", "proxy_read_timeout 1s;")
+    request_id = r" [0-9a-f]{32}$"
 
     def command(self):
         site = self.write("token-cache.conf", self.site())
@@ -208,6 +211,7 @@ class LoggingSocket:
 class HAProxy(Proxy):
     configuration = "haproxy/haproxy.cfg"
     patience = ("timeout server 60s", "timeout server 1s")
+    request_id = r" [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
     fixed_answers = ({400, 408, 501}, "text/html")
 
     def command(self):
@@ -262,6 +266,7 @@ class HAProxyForSeveral(HAProxy):
 class Apache(Proxy):
     configuration = "apache/token-cache.conf"
     patience = (" timeout=60 ", " timeout=1 ")
+    request_id = r" [A-Za-z0-9@-]{27}$"
     # The modules that Debian enables, and those that the configuration needs.
     enabled = ["access_compat", "alias", "authz_core", "authz_host", "deflate", "dir", "env", "filter", "mime",
                "mpm_event", "negotiation", "reqtimeout", "setenvif", "status"]
@@ -298,6 +303,7 @@ class Apache(Proxy):
 class Caddy(Proxy):
     configuration = "caddy/Caddyfile"
     patience = ("response_header_timeout 60s", "response_header_timeout 1s")
+    request_id = r'"X-Request-Id":\["[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"\]'
     fixed_answers = ({400, 431, 501}, "text/plain")
     own = ("admin",)
 

@@ -23,7 +23,7 @@ CANARY = "canary4711"
 FORGED = {
     "X-Forwarded-Proto": "https", "Forwarded": "for=127.0.0.1;proto=https", "X-Forwarded-For": "127.0.0.1",
     "X-Forwarded-Host": "evil.test", "X-Forwarded-Port": "443", "X-Forwarded-Server": "evil.test",
-    "X-Real-IP": "127.0.0.1", "Remote-User": "admin",
+    "X-Real-IP": "127.0.0.1", "Remote-User": "admin", "X-Request-Id": CANARY,
 }
 
 
@@ -302,6 +302,8 @@ def test_the_server_is_told_the_truth_about_the_client(site, heads, claim):
     assert told["x-forwarded-proto"] == ["https"]
     assert told["x-forwarded-for"] == ["127.0.0.2"]
     assert told["x-forwarded-host"] in ([], [HOST])
+    request_id, = told["x-request-id"]
+    assert request_id and CANARY not in request_id
     for name in "forwarded", "x-forwarded-port", "x-forwarded-server", "x-real-ip", "remote-user":
         assert told[name] == [], name
 

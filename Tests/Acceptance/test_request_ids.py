@@ -75,7 +75,7 @@ def test_the_combined_log_ends_with_the_id(serve):
     assert server.output().endswith(f' {given}\n')
 
 
-TAKEN = ["a", "0", "A-z_0.9", "6f1c2a3e-0b1d-4c5e-8f90-a1b2c3d4e5f6", "x" * 64]
+TAKEN = ["a", "0", "A-z_0.9", "ag@JwFG-3kpQzXNvvmFe@gAAAAM", "6f1c2a3e-0b1d-4c5e-8f90-a1b2c3d4e5f6", "x" * 64]
 REFUSED = ["", "x" * 65, "a b", "a;b", "a,b", 'a"b', "a\\b", "é", "a/b", "<a>", "a\tb"]
 
 

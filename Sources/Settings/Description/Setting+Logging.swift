@@ -57,7 +57,7 @@ extension Setting {
             "request_ids", \.hasRequestIDs, .onOff,
             """
             Whether each request has an id, in its log lines and as X-Request-Id in its answer. The id is the one that a
-            trusted proxy sends (1 to 64 letters, digits, - _ .), otherwise a new one.
+            trusted proxy sends (1 to 64 letters, digits, - _ . @), otherwise a new one.
             """
         ),
     ]

@@ -82,7 +82,9 @@ package final class Server: Sendable {
                 workers.append(
                     try Worker(
                         settings: settings, store: store, answers: store.seesAllWrites ? answers : nil,
-                        access: access, accessLog: AccessLog(settings.accessLogFormat, to: accessLog),
+                        access: access,
+                        accessLog: AccessLog(
+                            settings, listeners: listeners.all.map(\.name), to: accessLog),
                         bufferBudget: bufferBudget,
                         totalCount: connectionCount, failures: failures, logger: logger
                     )
@@ -94,7 +96,8 @@ package final class Server: Sendable {
             throw .system("\(error)")
         }
         let parts = SettingsReloader.Parts(
-            store: store, log: log, accessLog: accessLog, audit: audit, connectionCount: connectionCount,
+            store: store, log: log, accessLog: accessLog, listenerNames: listeners.all.map(\.name), audit: audit,
+            connectionCount: connectionCount,
             bufferBudget: bufferBudget, tls: listeners.tls, access: access
         )
         reloader = SettingsReloader(settings, from: loader, parts, workers)

@@ -200,7 +200,7 @@ def test_each_setting_has_a_variable():
     values = {
         "listen": "[127.0.0.1:81, 127.0.0.1:82]", "data_directory": "/tmp/a", "loops": "3", "paths": "[/a, /b]",
         "json_bodies": "on", "drain_timeout": "3s", "log_level": "error", "log_format": "json", "access_log": "json", "request_ids": "off",
-        "access_log_file": "/access.log", "audit.file": "/audit.ndjson", "audit.key_file": "/audit-key",
+        "access_log_file": "/access.log", "access_log_sample": "1/100", "audit.file": "/audit.ndjson", "audit.key_file": "/audit-key",
         "audit.events": "all", "audit.required": "off",
         "limits.request_line": "1 KiB", "limits.head": "2 KiB", "limits.fields": "11", "limits.body": "3 KiB",
         "limits.connections": "12", "timeouts.head": "4s", "timeouts.body": "5s", "timeouts.idle": "6s",

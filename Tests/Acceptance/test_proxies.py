@@ -24,6 +24,7 @@ FORGED = {
     "X-Forwarded-Proto": "https", "Forwarded": "for=127.0.0.1;proto=https", "X-Forwarded-For": "127.0.0.1",
     "X-Forwarded-Host": "evil.test", "X-Forwarded-Port": "443", "X-Forwarded-Server": "evil.test",
     "X-Real-IP": "127.0.0.1", "Remote-User": "admin", "X-Request-Id": CANARY,
+    "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 }
 
 
@@ -304,7 +305,7 @@ def test_the_server_is_told_the_truth_about_the_client(site, heads, claim):
     assert told["x-forwarded-host"] in ([], [HOST])
     request_id, = told["x-request-id"]
     assert request_id and CANARY not in request_id
-    for name in "forwarded", "x-forwarded-port", "x-forwarded-server", "x-real-ip", "remote-user":
+    for name in "forwarded", "x-forwarded-port", "x-forwarded-server", "x-real-ip", "remote-user", "traceparent":
         assert told[name] == [], name
 
 

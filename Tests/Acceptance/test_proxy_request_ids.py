@@ -31,7 +31,7 @@ def test_the_same_id_is_in_the_answer_and_in_both_logs(site, claim):  # noqa: F8
         connection.send(lines("GET /token?unique_id=nobody HTTP/1.1", f"Host: {HOST}", *CLAIMS[claim]))
         given = connection.receive().headers["x-request-id"]
     assert CHOSEN not in given and not MADE_HERE.fullmatch(given), "the proxy made the id"
-    mine = until(lambda: [line for line in site.server.output().splitlines() if line.endswith(f" {given}")])
+    mine = until(lambda: [line for line in site.server.output().splitlines() if f" {given} " in line])
     theirs = until(lambda: [line for line in site.proxy.log().splitlines() if given in line])
     assert len(mine) == 1 and '"GET /token ' in mine[0]
     assert len(theirs) == 1 and "/token" in theirs[0] and "GET" in theirs[0]

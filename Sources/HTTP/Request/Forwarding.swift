@@ -14,6 +14,8 @@ package struct Forwarding: Sendable {
     ///
     /// Says nothing about the request's way.
     package internal(set) var requestID: ByteRange
+    /// traceparent, of which none counts if there are several; see `TraceID`.
+    package internal(set) var traceParents: FieldLines
 
     /// The value of each X-Forwarded-Proto, in order.
     package func protos(in bytes: Span<UInt8>) -> [ByteRange] {
@@ -35,13 +37,15 @@ extension Forwarding {
     /// Of no header.
     init() {
         self.init(
-            isPresent: false, protos: FieldLines(), addresses: FieldLines(), elements: FieldLines(), requestID: .empty)
+            isPresent: false, protos: FieldLines(), addresses: FieldLines(), elements: FieldLines(), requestID: .empty,
+            traceParents: FieldLines())
     }
 
     func moved(by distance: Int) -> Forwarding {
         Forwarding(
             isPresent: isPresent, protos: protos.moved(by: distance), addresses: addresses.moved(by: distance),
-            elements: elements.moved(by: distance), requestID: requestID.moved(by: distance)
+            elements: elements.moved(by: distance), requestID: requestID.moved(by: distance),
+            traceParents: traceParents.moved(by: distance)
         )
     }
 }

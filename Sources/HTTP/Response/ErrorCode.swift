@@ -11,6 +11,11 @@ package enum ErrorCode: UInt16, Sendable, CaseIterable {
     case notFound = 50002
     case unsupportedMethod = 50003
 
+    /// The number by which an answer is counted and logged: its code, or that of an error of HTTP; 0 if it is no error.
+    package static func number(of status: Status, _ code: ErrorCode) -> UInt16 {
+        status == .ok ? code.rawValue : status.rawValue < 400 ? 0 : status.rawValue * 100
+    }
+
     /// Whether a request that is answered with it has failed; one for an id without a token has not.
     package var isFailure: Bool {
         switch self {

@@ -5,6 +5,8 @@ package enum RequestID: Sendable {
     case made(UInt64)
     /// Given by a trusted proxy; see `init(taking:in:)`.
     case given([UInt8])
+    /// One of the others, or none, of a request that belongs to a trace. Rare, so that all others need no room for it.
+    indirect case traced(RequestID, TraceID)
 
     /// The longest id that is accepted from others, in bytes.
     private static let limit = 64
@@ -33,12 +35,18 @@ package enum RequestID: Sendable {
     package var text: String? {
         switch self {
         case .none: return nil
+        case .traced(let id, _): return id.text
         case .given(let name): return String(decoding: name, as: UTF8.self)
         case .made(let number):
             var digits = [UInt8](repeating: 0, count: Self.digitCount)
             Self.write(number, to: &digits, at: 0)
             return String(decoding: digits, as: UTF8.self)
         }
+    }
+
+    /// Nil if the request belongs to none.
+    package var traceID: TraceID? {
+        if case .traced(_, let traceID) = self { traceID } else { nil }
     }
 
     // MARK: - Digits

@@ -66,7 +66,7 @@ extension Connection {
         _ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, by settings: ConnectionSettings,
         on worker: Worker
     ) -> RequestID {
-        settings.hasRequestIDs ? worker.requestID(head.fields.forwarding.requestID, in: bytes, from: origin) : .none
+        worker.requestID(head.fields.forwarding, in: bytes, from: origin, hasIDs: settings.hasRequestIDs)
     }
 
     // MARK: - Writing
@@ -107,14 +107,16 @@ extension Connection {
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
         worker.metrics.note(response, to: summary.method, through: listener)
-        if settings.accessLog != nil { log(response) }
+        let entry = pendingEntry.take()
+        if settings.logs(response) { log(response, entry ?? logEntry()) }
     }
 
     // MARK: - Logging
 
-    private mutating func log(_ response: borrowing Response) {
-        var entry = pendingEntry.take() ?? logEntry()
+    private func log(_ response: borrowing Response, _ unanswered: AccessLog.Entry) {
+        var entry = unanswered
         entry.status = response.status.rawValue
+        entry.errorCode = ErrorCode.number(of: response.status, response.code)
         entry.bytes = summary.omitsBody ? 0 : response.body.count + response.laterBytes
         entry.microseconds = (MonotonicTime.now - answeringBegan).count / 1_000
         entry.unixTime = Worker.unixTime
@@ -129,7 +131,7 @@ extension Connection {
             method: head.method,
             path: settings.router.loggedPath(head, in: bytes),
             minorVersion: head.minorVersion,
-            requestID: requestID.text
+            requestID: requestID, listener: Int(listener), tlsVersion: stream.tlsVersion
         )
     }
 }

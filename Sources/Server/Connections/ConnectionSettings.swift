@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP
+internal import Metrics
 internal import Settings
 internal import System
 internal import TokenService
@@ -19,6 +20,8 @@ final class ConnectionSettings {
     let https: HTTPSPolicy
     /// Nil for none.
     let accessLog: AccessLog?
+    /// Answers that were no failures since the last one that was logged.
+    private let unlogged = Counter()
     let hasRequestIDs: Bool
     /// Which name of a client's certificate is the user.
     let certificateName: CertificateName
@@ -32,6 +35,22 @@ final class ConnectionSettings {
         self.accessLog = accessLog
         hasRequestIDs = settings.hasRequestIDs
         certificateName = settings.access.certificateName
+    }
+
+    /// Whether an answer is written to the access log: every failure is, and each so many-th of the rest, by counting.
+    ///
+    /// An id without a token is no failure.
+    func logs(_ response: borrowing Response) -> Bool {
+        guard let interval = accessLog?.interval else { return false }
+        let isFailure =
+            switch response.code {
+            case .none, .notFound: response.status.rawValue >= 400
+            case .invalidInput, .denied, .writeFailed, .unsupportedMethod: true
+            }
+        if interval == 1 || isFailure { return true }
+        let count = unlogged.value
+        unlogged.set(count + 1 < UInt64(interval) ? count + 1 : 0)
+        return count == 0
     }
 
     /// The time limits of `Settings.Timeouts` in nanoseconds.

@@ -48,9 +48,7 @@ package final class RequestCounts: Sendable {
         package var statusNumber: Int { Int(status.rawValue) }
 
         /// The error code of the answer; 0 for none.
-        package var errorCode: Int {
-            Int(status == .ok ? code.rawValue : status.rawValue < 400 ? 0 : status.rawValue * 100)
-        }
+        package var errorCode: Int { Int(ErrorCode.number(of: status, code)) }
 
         fileprivate var labels: (status: String, code: String) {
             ("\(statusNumber)", errorCode == 0 ? "none" : "\(errorCode)")

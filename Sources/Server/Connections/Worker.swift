@@ -183,8 +183,23 @@ package final class Worker: @unchecked Sendable {
         latestBuffers = pair
     }
 
-    /// The id of a request: the one that a trusted proxy has given it, otherwise a new one.
-    func requestID(_ given: ByteRange, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> RequestID {
+    /// The id of a request: the one that a trusted proxy has given it, otherwise a new one; with the trace that such a proxy names.
+    ///
+    /// - Parameter hasIDs: `request_ids`.
+    func requestID(
+        _ forwarding: Forwarding, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, hasIDs: Bool
+    ) -> RequestID {
+        let id = hasIDs ? madeOrGivenID(forwarding, in: bytes, from: origin) : .none
+        guard let traceParent = forwarding.traceParents.only, origin.isTrusted,
+            let traceID = TraceID(parent: traceParent, in: bytes)
+        else { return id }
+        return .traced(id, traceID)
+    }
+
+    private func madeOrGivenID(
+        _ forwarding: Forwarding, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin
+    ) -> RequestID {
+        let given = forwarding.requestID
         if !given.isEmpty, origin.isTrusted, let taken = RequestID(taking: given, in: bytes) { return taken }
         return requestIDs.next()
     }

@@ -1,7 +1,7 @@
 internal import HTTP
 internal import Settings
 
-/// Writes one line per request to the access log.
+/// Writes one line per request to the access log, or per failure and for a sample of the other requests.
 ///
 /// Any thread. Text that clients choose freely is not logged: a path or method that the server does not know appears as `-`.
 struct AccessLog: Sendable {
@@ -11,10 +11,15 @@ struct AccessLog: Sendable {
         /// Nil for a path that the server does not know.
         let path: String?
         let minorVersion: UInt8
-        /// Nil when request ids are turned off.
-        let requestID: String?
+        let requestID: RequestID
+        /// The number of the listener.
+        let listener: Int
+        /// Such as `TLSv1.3`; nil in clear.
+        let tlsVersion: String?
         // Set when the request is answered:
         var status: UInt16 = 0
+        /// 0 without an error.
+        var errorCode: UInt16 = 0
         /// The length of the answer's body.
         var bytes = 0
         /// The time from the request's last byte to the answer.
@@ -23,39 +28,96 @@ struct AccessLog: Sendable {
     }
 
     private let format: AccessLogFormat
+    /// Of how many answers that are no failures one is logged.
+    let interval: Int
     private let writer: LineWriter
+    /// The listeners' names as they stand in a line, by their numbers.
+    private let listeners: [String]
 
     /// Nil for `off`.
-    init?(_ format: AccessLogFormat, to writer: LineWriter) {
+    ///
+    /// - Parameters:
+    ///   - settings: The format and the sample.
+    ///   - listeners: The names of all listeners.
+    ///   - writer: Where lines go.
+    init?(_ settings: Settings, listeners: [String], to writer: LineWriter) {
+        format = settings.accessLogFormat
         guard format != .off else { return nil }
-        self.format = format
+        interval = settings.accessLogSample.interval
         self.writer = writer
+        self.listeners = listeners.map { [format] name in
+            // The path of a Unix socket may have any character.
+            let isPlain = name.utf8.allSatisfy { 0x21...0x7E ~= $0 } && !name.contains { "\"\\".contains($0) }
+            return format == .combined && isPlain ? name : LogLine.quoted(name)
+        }
     }
 
     func write(_ entry: Entry) {
-        writer.append(Array(text(entry).utf8))
+        var line = Line()
+        switch format {
+        case .json: line.add(json: entry, listeners[entry.listener])
+        case .combined, .off: line.add(combined: entry, listeners[entry.listener])
+        }
+        writer.append(line.bytes)
+    }
+}
+
+/// A line of the access log, written piece by piece into one allocation.
+private struct Line {
+    private(set) var bytes: [UInt8] = []
+
+    init() {
+        bytes.reserveCapacity(448)
     }
 
-    // MARK: - Format
-
-    private func text(_ entry: Entry) -> String {
-        let method = entry.method.name.map { "\($0)" } ?? "-"
-        let path = entry.path ?? "-"
-        switch format {
-        case .json:
-            return """
-                {"time":"\(LogTime.text(entry.unixTime))","client":"\(entry.client)","method":"\(method)",\
-                "path":"\(path)","protocol":"HTTP/1.\(entry.minorVersion)","status":\(entry.status),\
-                "bytes":\(entry.bytes),"microseconds":\(entry.microseconds)\
-                \(entry.requestID.map { #","request_id":"\#($0)""# } ?? "")}\n
-                """
-        case .combined, .off:
-            return """
-                \(entry.client) - - [\(Self.commonTime(entry.unixTime))] "\(method) \(path) \
-                HTTP/1.\(entry.minorVersion)" \(entry.status) \(entry.bytes) "-" "-" \(entry.microseconds)\
-                \(entry.requestID.map { " " + $0 } ?? "")\n
-                """
+    /// - Parameter listener: Quoted.
+    mutating func add(json entry: AccessLog.Entry, _ listener: String) {
+        add(#"{"time":""#, LogTime.text(entry.unixTime))
+        add(#"","client":""#, entry.client)
+        add(#"","method":""#, entry.method.name.map { "\($0)" } ?? "-")
+        add(#"","path":""#, entry.path ?? "-")
+        add(#"","protocol":"HTTP/1."#, "\(entry.minorVersion)")
+        add(#"","status":"#, "\(entry.status)")
+        if entry.errorCode > 0 {
+            add(#","errorCode":""#, "\(entry.errorCode)")
+            add("\"")
         }
+        add(#","bytes":"#, "\(entry.bytes)")
+        add(#","microseconds":"#, "\(entry.microseconds)")
+        add(#","listener":"#, listener)
+        add(name: "tls", entry.tlsVersion)
+        add(name: "request_id", entry.requestID.text)
+        add(name: "trace_id", entry.requestID.traceID?.text)
+        add("}\n")
+    }
+
+    mutating func add(combined entry: AccessLog.Entry, _ listener: String) {
+        add(entry.client, " - - [")
+        add(Self.commonTime(entry.unixTime), "] \"")
+        add(entry.method.name.map { "\($0)" } ?? "-", " ")
+        add(entry.path ?? "-", " HTTP/1.")
+        add("\(entry.minorVersion)", "\" ")
+        add("\(entry.status)", " ")
+        add("\(entry.bytes)", " \"-\" \"-\" ")
+        add("\(entry.microseconds)", " ")
+        add(entry.requestID.text ?? "-", " ")
+        add(entry.errorCode > 0 ? "\(entry.errorCode)" : "-", " ")
+        add(listener, " ")
+        add(entry.tlsVersion ?? "-", " ")
+        add(entry.requestID.traceID?.text ?? "-", "\n")
+    }
+
+    private mutating func add(_ first: String, _ second: String = "") {
+        bytes.append(contentsOf: first.utf8)
+        bytes.append(contentsOf: second.utf8)
+    }
+
+    /// Adds a member of the object, unless it has no value.
+    private mutating func add(name: String, _ value: String?) {
+        guard let value else { return }
+        add(",\"", name)
+        add("\":\"", value)
+        add("\"")
     }
 
     /// A time in the common log format: `21/Nov/2026:02:03:04 +0000`.

@@ -42,7 +42,7 @@ struct LogLine {
     }
 
     /// The text as a JSON string, with its quotation marks (RFC 8259, section 7).
-    private static func quoted(_ text: String) -> String {
+    static func quoted(_ text: String) -> String {
         var quoted = "\""
         for scalar in text.unicodeScalars {
             switch scalar {

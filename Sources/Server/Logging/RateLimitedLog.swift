@@ -35,7 +35,9 @@ final class RateLimitedLog: Sendable {
         }
         guard let unlogged else { return }
         let count = unlogged == 0 ? "" : " (and \(unlogged) times more since the last such line)"
-        let fields: Logger.Metadata? = requestID.text.map { ["request_id": "\($0)"] }
+        var fields: Logger.Metadata = [:]
+        if let id = requestID.text { fields["request_id"] = "\(id)" }
+        if let traceID = requestID.traceID { fields["trace_id"] = "\(traceID.text)" }
         logger.log(level: level, "\(text())\(count)", metadata: fields)
     }
 }

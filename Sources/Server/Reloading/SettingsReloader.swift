@@ -20,6 +20,7 @@ final class SettingsReloader: Sendable {
         let store: any TokenStore
         let log: LogOutput
         let accessLog: LineWriter
+        let listenerNames: [String]
         /// Nil without an audit log.
         let audit: AuditLog?
         let connectionCount: ConnectionCount
@@ -131,7 +132,7 @@ final class SettingsReloader: Sendable {
         parts.connectionCount.setLimit(settings.connectionLimit)
         parts.bufferBudget.setLimit(settings.bufferLimit)
         parts.access.failures.setRate(settings.access.failureRate)
-        let accessLog = AccessLog(settings.accessLogFormat, to: parts.accessLog)
+        let accessLog = AccessLog(settings, listeners: parts.listenerNames, to: parts.accessLog)
         for worker in workers { worker.loop.execute { worker.apply(settings, accessLog: accessLog) } }
     }
 

@@ -22,6 +22,14 @@ extension Setting {
             """
         ),
         Setting(
+            "access_log_sample", \.accessLogSample,
+            .single("1/N for one of N, from 1/1 to 1/1000000", { AccessLogSample($0) }, { "\($0)" }),
+            """
+            How many requests are in the access log: 1/100 for one of a hundred, 1/1 for all. Failures always are: statuses \
+            from 400 on, and every errorCode but 50002.
+            """
+        ),
+        Setting(
             "access_log_file", \.accessLogFile, .text("the path of a file, or empty for standard output"),
             """
             The file of the access log; empty for standard output. Lines are appended, and SIGHUP opens the file anew, which

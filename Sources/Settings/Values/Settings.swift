@@ -27,6 +27,8 @@ package struct Settings: Sendable {
     package var logLevel = Logger.Level.info
     package var logFormat = LogFormat.text
     package var accessLog = AccessLogFormat.off
+    /// Which of the answers that are no failures are in the access log.
+    package var accessLogSample = AccessLogSample.all
     /// The access log's path; empty for standard output.
     package var accessLogFile = ""
     package var audit = Audit()

@@ -23,6 +23,12 @@ int sched_getaffinity(int process, __SIZE_TYPE__ size, void *mask);
 // Also only with _GNU_SOURCE. Returns 0 or -1.
 int statx(int directory, const char *restrict path, int flags, unsigned int mask, struct statx *restrict status);
 
+// Also only with _GNU_SOURCE. Returns 0 or -1.
+int unshare(int flags);
+
+// Declared here for lack of sys/mount.h in the Glibc module (mount(2)). Returns 0 or -1.
+int mount(const char *source, const char *target, const char *type, unsigned long flags, const void *data);
+
 // The device and inode number that identify the file at a path, and its size. Returns 0, or -1 on an error.
 //
 // Requests nothing else. After a program has read a file's times, as stat(2) does, the kernel gives the next write a

@@ -13,7 +13,13 @@ internal import PostgresStore
 package enum StoreSelection {
     /// Refuses a store that this program does not have, without looking whether it is there.
     package static func check(_ settings: Settings) throws(StoreOpenError) {
-        _ = try provider(settings)
+        try checkLimits(settings, try provider(settings))
+    }
+
+    private static func checkLimits(_ settings: Settings, _ provider: any StoreProvider) throws(StoreOpenError) {
+        guard provider.enforcesLimits || (settings.store.tokenLimit == nil && settings.store.byteLimit == nil) else {
+            throw .store(StoreFault(StoreCapability.limits.absence))
+        }
     }
 
     /// The store that the settings describe.
@@ -116,10 +122,7 @@ package enum StoreSelection {
     ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
         do throws(StoreOpenError) {
             let provider = try provider(settings, waitsForDatabase: waitsForDatabase)
-            guard provider.enforcesLimits || (settings.store.tokenLimit == nil && settings.store.byteLimit == nil)
-            else {
-                throw .store(StoreFault(StoreCapability.limits.absence))
-            }
+            try checkLimits(settings, provider)
             let directory = locks ? try lock(settings) : DataDirectory(withoutLock: settings.dataDirectoryPath)
             let store = try provider.open(in: directory) { event in
                 logger.log(level: event.severity.level, "\(event)")

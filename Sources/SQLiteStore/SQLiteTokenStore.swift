@@ -64,8 +64,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     package var software: StoreSoftware { SQLiteLibrary.software }
 
     package var summary: String {
-        let bug = software.defect == nil ? "" : " (has the WAL-reset bug, which cannot strike here)"
-        return "SQLite \(software.version)\(bug) in \(directory.path), \(options.isSealed ? "sealed" : "in the clear")"
+        "SQLite \(software.version) in \(directory.path), \(options.isSealed ? "sealed" : "in the clear")"
     }
 
     package var administrator: any StoreAdministrator { SQLiteAdministrator(self) }

@@ -93,7 +93,9 @@ package final class Server: Sendable {
             self.workers = workers
             administrationLoop = try EventLoop()
         } catch {
-            throw .system("\(error)")
+            let isLimit = (error as? SystemError)?.isOutOfDescriptors == true
+            let advice = isLimit ? "; raise the limit of open files with ulimit -n or LimitNOFILE=" : ""
+            throw .system("\(error)\(advice)")
         }
         let parts = SettingsReloader.Parts(
             store: store, log: log, accessLog: accessLog, listenerNames: listeners.all.map(\.name), audit: audit,
@@ -174,6 +176,8 @@ package final class Server: Sendable {
 
     private func preload() {
         guard let preloader = store.preloader else {
+            // The default is not worth a line at every start.
+            guard reloader.isSet("store.preload") else { return }
             logger.info("\(StoreCapability.preloading.absence)")
             return
         }

@@ -3,6 +3,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -393,7 +394,7 @@ def test_a_unix_socket_that_this_user_cannot_make_is_not_said_to_be_had(tmp_path
         assert f"this user may not create {address} in {folder}" in warnings(address)
         os.chown(folder, 65534, 65534)
         assert warnings(address) == ""
-        assert f"this user cannot give {address} to root" in warnings(f"{address}?owner=root")
+        assert f"this user may not give {address} to root" in warnings(f"{address}?owner=root")
 
 
 def test_an_owner_of_a_unix_socket_has_to_exist(tmp_path):
@@ -431,6 +432,138 @@ def test_a_file_for_an_access_log_that_is_off_is_a_warning(tmp_path):
 
     assert "access_log is off: nothing is written there" in warnings("off")
     assert warnings("combined") == ""
+
+
+# The server's user
+
+def unit_folder(folder, settings, *lines):
+    """A folder of units with one that starts a server with these settings."""
+    units = folder / "units"
+    units.mkdir()
+    (units / "token-cache.service").write_text(
+        f"[Service]\nExecStart=/usr/bin/token-cache serve \\\n  --config {settings}\n" + "".join(line + "\n" for line in lines))
+    return {"SYSTEMD_UNIT_PATH": str(units)}
+
+
+@pytest.fixture(name="public_folder")
+def folder_that_all_users_may_enter():
+    """Other users cannot enter pytest's folders."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def with_settings(folder, data):
+    file = folder / "token-cache.yaml"
+    file.write_text(json.dumps({"data_directory": str(data), "listen": "127.0.0.1:0", "admin": {"listen": "off"}}))
+    return file
+
+
+@needs_root
+@pytest.mark.parametrize("lines, by_drop_in", [(["User=nobody"], ""), (["User=root"], "[Service]\nUser=nobody\n")])
+def test_the_user_of_the_unit_decides(public_folder, lines, by_drop_in):
+    data = public_folder / "data"
+    data.mkdir(mode=0o700)
+    file = with_settings(public_folder, data)
+    units = unit_folder(public_folder, file, *lines)
+    if by_drop_in:
+        (public_folder / "units" / "token-cache.service.d").mkdir()
+        (public_folder / "units" / "token-cache.service.d" / "user.conf").write_text(by_drop_in)
+    report = examine("--config", str(file), environment=units)
+    assert "rights of nobody, the user of" in said(report, "User")
+    only_problem(report, "Data folder", f"^the server's user nobody may not access {data}$")
+    (advice,) = [finding["advice"] for finding in report["findings"] if finding["state"] == "problem"]
+    subprocess.run(advice.split(), check=True)
+    assert problems(examine("--config", str(file), environment=units)) == []
+    # A unit for another data folder says nothing about this one.
+    other = examine("--data-directory", str(public_folder), environment=units)
+    assert "rights of root, the owner of" in said(other, "User")
+
+
+@needs_root
+def test_a_user_of_the_unit_who_does_not_exist_is_told_of(public_folder):
+    file = with_settings(public_folder, public_folder / "data")
+    units = unit_folder(public_folder, file, "User=nobody-of-that-name")
+    done = run("doctor", "--config", str(file), environment={**NOWHERE, **units})
+    assert done.returncode == 1 and "there is no user nobody-of-that-name, as which" in done.stderr
+    done = run("doctor", "--config", str(file), "--user", "nor-this-one", environment={**NOWHERE, **units})
+    assert done.returncode == 1 and "there is no user nor-this-one" in done.stderr
+    report = examine("--config", str(file), "--user", "nobody", environment=units)
+    only_problem(report, "Data folder", "the server's user nobody may not create")
+
+
+@needs_root
+def test_systemd_makes_and_hands_over_the_folders_of_the_unit(public_folder):
+    """In a namespace of mounts of its own, with an empty /var/lib."""
+    file = with_settings(public_folder, "/var/lib/token-cache-test")
+    units = unit_folder(public_folder, file, "DynamicUser=yes", "User=token-cache-test", "StateDirectory=token-cache-test")
+
+    def report(preparation):
+        script = f"mount -t tmpfs none /var/lib || exit 99; {preparation}; exec " + " ".join(
+            [binary(), "doctor", "--json", "--config", str(file)])
+        done = subprocess.run(["unshare", "-m", "sh", "-ec", script], env=clean_environment({**NOWHERE, **units}),
+                              capture_output=True, text=True, timeout=60)
+        if done.returncode == 99 or "unshare failed" in done.stderr:
+            pytest.skip("nothing can be mounted here")
+        assert done.stderr == "", done.stderr
+        return json.loads(done.stdout)
+
+    missing = report("true")
+    assert problems(missing) == [] and "systemd creates it for the service" in said(missing, "Data folder")
+    private = "mkdir -m 700 /var/lib/private /var/lib/private/token-cache-test; ln -s private/token-cache-test /var/lib"
+    roots = report(private)
+    assert problems(roots) == []
+    assert "owned by root; systemd gives it to token-cache-test" in said(roots, "Data folder", "warning")
+    # Its own folder is behind one that only root may enter.
+    own = private + "; chown 62000:62000 /var/lib/private/token-cache-test"
+    reached = report(own)
+    assert problems(reached) == [] and "the first start creates it" in said(reached, "Store")
+    with_database = report(own + "; install -m 600 /dev/null /var/lib/private/token-cache-test/tokens.db")
+    only_problem(with_database, "Data folder", "the server's user token-cache-test may not read and write .*/tokens.db")
+
+
+@needs_root
+def test_a_port_that_systemd_opens_for_the_service_needs_no_right(public_folder):
+    if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 7:
+        pytest.skip("here everybody may have low ports")
+    data = public_folder / "data"
+    file = with_settings(public_folder, data)
+    os.chown(public_folder, 65534, 65534)
+    units = unit_folder(public_folder, file, "User=nobody")
+    low = {**units, "TOKEN_CACHE_LISTEN": "127.0.0.1:7"}
+    only_problem(examine("--config", str(file), environment=low), "Listeners", "nobody may not listen on 127.0.0.1:7")
+    (public_folder / "units" / "token-cache.socket").write_text("[Socket]\nListenStream=127.0.0.1:7\n")
+    (public_folder / "units" / "sockets.target.wants").mkdir()
+    (public_folder / "units" / "sockets.target.wants" / "token-cache.socket").symlink_to("../token-cache.socket")
+    report = examine("--config", str(file), environment=low)
+    assert problems(report) == [] and "systemd listens on port 7 for" in said(report, "Listeners")
+    unit = public_folder / "units" / "token-cache.service"
+    shutil.rmtree(public_folder / "units" / "sockets.target.wants")
+    unit.write_text(unit.read_text() + "AmbientCapabilities=CAP_NET_BIND_SERVICE\n")
+    report = examine("--config", str(file), environment=low)
+    assert problems(report) == [] and "lets the server listen on 127.0.0.1:7" in said(report, "Listeners")
+
+
+@needs_root
+def test_the_user_of_a_running_server_decides(public_folder):
+    os.chown(public_folder, 65534, 65534)
+    server = Server(public_folder / "server", prefix=AS_SOMEBODY, data=public_folder / "data")
+    try:
+        os.chown(server.data / "tokens.db", 0, 0)
+        report = of(server, environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"})
+        assert f"the user of the running server, process {server.process.pid}" in said(report, "User")
+        only_problem(report, "Data folder", "may not read and write .*/tokens.db")
+    finally:
+        server.kill()
+
+
+def test_what_needs_no_action_is_for_those_who_ask(tmp_path):
+    def printed(*flags):
+        return run("doctor", "--data-directory", str(tmp_path / "data"), *flags, environment=NOWHERE).stdout
+
+    details = [finding["detail"] for finding in examine("--data-directory", str(tmp_path / "data"))["findings"] if "detail" in finding]
+    assert all(detail not in printed() and detail in printed("--verbose") for detail in details)
+    assert printed().endswith("\n0 problems, 0 warnings\n")
 
 
 # The command

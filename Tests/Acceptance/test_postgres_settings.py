@@ -243,8 +243,14 @@ def test_a_start_warns_of_connections_that_others_can_read(postgres_binary, post
     url = url.replace(place, f"{place},db.invalid:5432")
     server = serve({"store": {"url": url, "durability": "local"}}, program=postgres_binary)
     until(lambda: "connections to the database on db.invalid have sslmode prefer" in server.log())
-    # Without a database, as with SQLite: what is on by default, and has no effect.
-    assert "store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm" in server.log()
+
+
+@pytest.mark.parametrize("preload", [{}, {"preload": "on"}, {"preload": "off"}], ids=["by default", "on", "off"])
+def test_preloading_that_is_asked_for_has_no_effect_on_a_database(postgres_binary, serve, preload):
+    server = serve({"store": {"url": "postgresql:///tokens?host=/none", **preload}}, program=postgres_binary)
+    text = "store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm"
+    assert server.stop() == 0
+    assert (text in server.log()) == (preload == {"preload": "on"})
 
 
 @pytest.mark.parametrize("url, warned", [

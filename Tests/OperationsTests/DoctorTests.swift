@@ -32,19 +32,20 @@ struct DoctorTests {
         #expect(FolderCheck.room(60 << 20, "/data").text.contains("60 MiB"))
     }
 
-    @Test func `a series of OpenSSL gets a warning from the end of its support on`() {
-        #expect(LibraryCheck.openSSL("3.0.22", now: now).state == .warning)
-        #expect(LibraryCheck.openSSL("3.0.22", now: now - 90 * day).state == .ok)
-        #expect(LibraryCheck.openSSL("3.5.4", now: now).state == .ok)
+    @Test func `the end of OpenSSL's support and a known defect are details, not warnings`() {
+        let details = { (version: String, now: Int64) in
+            let finding = LibraryCheck.openSSL(version, now: now)
+            return finding.state == .ok ? finding.detail : "a warning"
+        }
+        #expect(details("3.0.22", now)?.contains("until 2026-09-07") == true)
+        #expect(details("3.0.22", now - 90 * day) == nil)
+        #expect(details("3.5.4", now) == nil)
         // A series that is not known yet.
-        #expect(LibraryCheck.openSSL("4.0.1", now: now).state == .ok)
-    }
-
-    @Test func `a known defect of the store's software gets a warning`() {
+        #expect(details("4.0.1", now) == nil)
         let defect = StoreSoftware.Defect("a bug", advice: "update it")
-        #expect(
-            LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.40.1", defect: defect)).state == .warning)
-        #expect(LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.51.3")).state == .ok)
+        let finding = LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.40.1", defect: defect))
+        #expect(finding == .ok("Versions", "SQLite 3.40.1", detail: "SQLite 3.40.1 has a bug; update it"))
+        #expect(LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.51.3")).detail == nil)
     }
 
     @Test func `a clock before 2026 or after 2099 is a problem`() {
@@ -70,9 +71,9 @@ struct DoctorTests {
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
         let folders = [folder.path + "/none", folder.path]
-        #expect(StoreCheck.credential(in: folders) == nil)
+        #expect(StoreCredential.path(in: folders) == nil)
         try Data().write(to: folder.appending(path: "token-cache.keys"))
-        #expect(StoreCheck.credential(in: folders) == folder.path + "/token-cache.keys")
+        #expect(StoreCredential.path(in: folders) == folder.path + "/token-cache.keys")
     }
 }
 

@@ -14,10 +14,8 @@ final class AuditFile: Sendable {
     /// Opens a file, and creates it (mode 0640) if it does not exist.
     init(_ path: String) throws(AuditError) {
         self.path = path
-        // O_NONBLOCK makes opening a pipe fail at once, which is no file for this anyway.
-        let flags = O_RDWR | O_APPEND | O_NOCTTY | O_NONBLOCK
         do throws(SystemError) {
-            descriptor = try Self.open(path, flags)
+            descriptor = try Self.open(path, Self.flags)
         } catch {
             throw .file(path: path, error)
         }
@@ -25,6 +23,22 @@ final class AuditFile: Sendable {
         // Two servers would tear each other's chain. A file on a file system without locks is used without one.
         guard flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else { throw .inUse(path: path) }
     }
+
+    /// Opens a file that nothing is appended to, and does not lock it; nil if it does not exist and could be created.
+    init?(examining path: String) throws(AuditError) {
+        self.path = path
+        do throws(SystemError) {
+            descriptor = try FileDescriptor(opening: path, Self.flags)
+        } catch {
+            guard error.code == ENOENT else { throw .file(path: path, error) }
+            guard unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 else { return nil }
+            throw .file(path: path, SystemError.last("open"))
+        }
+        guard let status = try? FileStatus.read(descriptor.number), status.isFile else { throw .notAFile(path: path) }
+    }
+
+    /// O_NONBLOCK makes opening a pipe fail at once, which is no file for this anyway.
+    private static let flags = O_RDWR | O_APPEND | O_NOCTTY | O_NONBLOCK
 
     private static func open(_ path: String, _ flags: Int32) throws(SystemError) -> FileDescriptor {
         do throws(SystemError) {

@@ -1,6 +1,7 @@
 internal import Cryptography
 internal import Glibc
 internal import Synchronization
+internal import System
 
 /// The audit log of a process: appends lines that cannot be changed, removed or reordered unnoticed.
 ///
@@ -57,6 +58,19 @@ package final class AuditLog: Sendable {
         self.report = report
         if let notice = AuditNotice(end, path: path) { report(notice) }
         keepUp()
+    }
+
+    /// Fails if a log could not be opened; changes nothing.
+    ///
+    /// - Parameters:
+    ///   - path: Of the file, which need not exist.
+    ///   - keyPath: Of the running key.
+    ///   - isAlone: Whether a process that has the log open is another one than the server that it is for.
+    package static func examine(path: String, keyPath: String, isAlone: Bool) throws(AuditError) {
+        guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
+        guard let file = try AuditFile(examining: path) else { return }
+        if isAlone, FileLock.process(.wholeFile, path) != nil { throw .inUse(path: path) }
+        try LogTail(file).checkOrigin(chain: running.chain)
     }
 
     /// The time as the lines show it: microseconds since 1970.

@@ -33,13 +33,7 @@ final class AdministrationListener: Sendable {
                     AdministrationListener($0.listener, evictingUpTo: .sending)
                 }
             } catch {
-                switch error {
-                case .listen(let name, let isInUse, _, let reason):
-                    throw .administration(address: name, isInUse: isInUse, reason: reason)
-                case .resolution(let name, let reason):
-                    throw .administration(address: name, isInUse: false, reason: reason)
-                default: throw error
-                }
+                throw error.ofAdministration
             }
         }
         return listeners

@@ -7,8 +7,8 @@ internal import TokenService
 enum AccessCheck {
     private static let topic = "Access"
 
-    static func findings(_ settings: Settings, now: Int64) -> [Finding] {
-        [mode(settings)] + apiKeys(settings, now: now)
+    static func findings(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
+        [mode(settings)] + apiKeys(settings, user, now: now)
     }
 
     private static func mode(_ settings: Settings) -> Finding {
@@ -24,9 +24,10 @@ enum AccessCheck {
         )
     }
 
-    private static func apiKeys(_ settings: Settings, now: Int64) -> [Finding] {
+    private static func apiKeys(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
         let path = settings.access.apiKeysFile
         guard !path.isEmpty else { return [] }
+        if let refusal = user.refusesReading(path, topic) { return [refusal] }
         let keys: [APIKey]
         do throws(APIKeyFileError) {
             guard let found = try APIKeyFile.load(path) else { throw .missing(path: path) }

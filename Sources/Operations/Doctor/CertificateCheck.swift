@@ -8,12 +8,32 @@ enum CertificateCheck {
     /// Certificates that expire within this many seconds get a warning.
     private static let notice: Int64 = 14 * 86_400
 
-    static func findings(_ settings: Settings, now: Int64) -> [Finding] {
+    static func findings(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
         guard !settings.tls.certificates.isEmpty else { return [.ok(topic, "none are set")] }
         let files = TLSFiles(settings)
         return ([files.standard] + files.others).flatMap { pair in
-            FileCheck.privateKey(pair.privateKey, topic) + [certificate(pair, files.clientAuthorities, now: now)]
+            FileCheck.privateKey(pair.privateKey, topic)
+                + (unreadable(pair, files.clientAuthorities, user) ?? [
+                    certificate(pair, files.clientAuthorities, now: now)
+                ])
         }
+    }
+
+    /// What this user may not read, and what is there only while the service runs; nil if the pair can be examined.
+    private static func unreadable(
+        _ pair: TLSFiles.Pair, _ authorities: String?, _ user: ServerUser
+    ) -> [Finding]? {
+        let paths = [pair.certificateChain, pair.privateKey] + (authorities.map { [$0] } ?? [])
+        var findings = paths.compactMap { user.refusesReading($0, topic) }
+        if user.service?.opensCredentials == true {
+            findings += paths.filter(StoreCredential.isTransient).map {
+                .warning(
+                    topic, "\($0) is a credential, which is there only while the service runs",
+                    "run token-cache doctor again while the service runs"
+                )
+            }
+        }
+        return findings.isEmpty ? nil : findings
     }
 
     private static func certificate(_ pair: TLSFiles.Pair, _ authorities: String?, now: Int64) -> Finding {

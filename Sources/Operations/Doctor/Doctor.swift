@@ -1,6 +1,7 @@
 internal import FoundationEssentials
 internal import Glibc
 package import Settings
+internal import System
 internal import TokenStore
 
 /// Checks everything that a server needs, and reports each problem with what to do about it.
@@ -8,14 +9,29 @@ internal import TokenStore
 /// Changes nothing, and reports no secrets.
 package struct Doctor: Sendable {
     private let loader: SettingsLoader
+    private let user: ServerUser
     private let version: String
 
     /// - Parameters:
     ///   - loader: Finds the settings as the server does.
+    ///   - user: The user that the server runs as.
     ///   - version: This program's version.
-    package init(_ loader: SettingsLoader, version: String) {
+    package init(_ loader: SettingsLoader, for user: ServerUser, version: String) {
         self.loader = loader
+        self.user = user
         self.version = version
+    }
+
+    /// With whose rights the findings were made.
+    private var viewpoint: Finding {
+        guard !user.isPresent else {
+            return .ok("User", "everything was tried with the rights of \(user.text)")
+        }
+        return .warning(
+            "User",
+            "the server runs as \(user.text), and everything was tried with the rights of \(UserAccount.present.name)",
+            "run token-cache doctor as root, which tries it with the rights of the server's user"
+        )
     }
 
     /// Warns about a database whose identity is not verified.
@@ -42,7 +58,7 @@ package struct Doctor: Sendable {
         do throws(SettingsError) {
             loaded = try loader.loadWithOrigins()
         } catch {
-            findings.append(.problem("Settings", error))
+            findings += [viewpoint, .problem("Settings", error)]
             findings.append(
                 .warning(
                     "Settings", "the files and addresses of the settings were not checked",
@@ -62,21 +78,23 @@ package struct Doctor: Sendable {
         if let found = provider.map({ LibraryCheck.finding($0.software) }), !findings.contains(found) {
             findings.append(found)
         }
+        findings.append(viewpoint)
         let directory = settings.dataDirectoryPath
         let server = RunningServer(directory: directory, provider?.examiner)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "no settings file is used"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
         findings += Self.contradictions(settings)
         findings += Self.exposure(settings)
-        findings += server.findings(version: version)
-        findings += ListenerCheck.findings(settings, server)
-        findings += AccessCheck.findings(settings, now: Int64(time(nil)))
-        findings += FolderCheck.findings(directory, provider)
+        findings += server.findings(version: version, user)
+        findings += ListenerCheck(user, server).findings(settings)
+        findings += AccessCheck.findings(settings, user, now: Int64(time(nil)))
+        findings += FolderCheck(user).findings(directory, provider)
         if let provider {
-            findings += await StoreCheck(settings, provider, directory: directory, server: server).findings()
+            findings += await StoreCheck(settings, provider, user, directory: directory, server: server).findings()
         }
-        findings += CertificateCheck.findings(settings, now: Int64(time(nil)))
-        findings += KeySetCheck.findings(settings)
+        findings += CertificateCheck.findings(settings, user, now: Int64(time(nil)))
+        findings += KeySetCheck.findings(settings, user)
+        findings += LogCheck.findings(settings, user, server)
         findings += MachineCheck.findings(settings, server)
         let values = Setting.all.map {
             DoctorReport.Value(key: $0.key, value: $0.show(settings), origin: loaded.origins[$0.key] ?? "default")

@@ -1,6 +1,6 @@
 /// The result of one check.
-package struct Finding: Hashable, Encodable, Sendable {
-    package enum State: String, Encodable, Sendable {
+package struct Finding: Hashable, Codable, Sendable {
+    package enum State: String, Codable, Sendable {
         case ok
         /// The server works, but may stop working, or could work better.
         case warning
@@ -14,9 +14,11 @@ package struct Finding: Hashable, Encodable, Sendable {
     package let text: String
     /// What to do; empty when the state is `ok`.
     package let advice: String
+    /// What is worth knowing and nothing has to be done about; nil for most findings.
+    package var detail: String?
 
-    static func ok(_ topic: String, _ text: String) -> Finding {
-        Finding(topic: topic, state: .ok, text: text, advice: "")
+    static func ok(_ topic: String, _ text: String, detail: String? = nil) -> Finding {
+        Finding(topic: topic, state: .ok, text: text, advice: "", detail: detail)
     }
 
     static func warning(_ topic: String, _ text: String, _ advice: String) -> Finding {
@@ -35,9 +37,9 @@ package struct Finding: Hashable, Encodable, Sendable {
 }
 
 /// The findings of all checks, and the settings.
-package struct DoctorReport: Encodable, Sendable {
+package struct DoctorReport: Codable, Sendable {
     /// A setting in force.
-    package struct Value: Encodable, Sendable {
+    package struct Value: Codable, Sendable {
         package let key: String
         /// In the syntax of the settings file.
         package let value: String
@@ -54,6 +56,17 @@ package struct DoctorReport: Encodable, Sendable {
 
     private enum CodingKeys: CodingKey {
         case findings, settings, problems, warnings
+    }
+
+    package init(findings: [Finding], settings: [Value] = []) {
+        self.findings = findings
+        self.settings = settings
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: CodingKeys.self)
+        findings = try container.decode([Finding].self, forKey: .findings)
+        settings = try container.decode([Value].self, forKey: .settings)
     }
 
     package func encode(to encoder: any Encoder) throws {

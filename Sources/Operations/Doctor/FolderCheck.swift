@@ -5,87 +5,114 @@ internal import System
 internal import TokenStore
 
 /// Checks the data folder: its permissions, its file system and the free space there.
-enum FolderCheck {
+struct FolderCheck {
+    private let user: ServerUser
     private static let topic = "Data folder"
     /// Less free space than this is a problem: the WAL takes about 16 MiB beside the database, and so does a checkpoint.
     private static let leastRoom = 64 << 20
     /// Less free space than this is a warning.
     private static let littleRoom = 1 << 30
 
+    init(_ user: ServerUser) {
+        self.user = user
+    }
+
     /// - Parameter provider: Nil if it is not known where tokens are stored.
-    static func findings(_ directory: String, _ provider: (any StoreProvider)?) -> [Finding] {
+    func findings(_ directory: String, _ provider: (any StoreProvider)?) -> [Finding] {
         let place = Folder.nearest(to: directory)
         var findings: [Finding] = []
         if let status = FileStatus(directory) {
-            guard status.isFolder else { return [.problem(topic, DataDirectoryError.notADirectory(path: directory))] }
-            findings += permissions(status, directory, provider?.fileNames ?? [])
+            guard status.isFolder else {
+                return [.problem(Self.topic, DataDirectoryError.notADirectory(path: directory))]
+            }
+            findings +=
+                handover(status, directory).map { [$0] }
+                ?? permissions(status, directory, provider?.fileNames ?? [])
+        } else if user.awaitsFolder(of: directory) {
+            findings.append(.ok(Self.topic, "\(directory) does not exist yet; systemd creates it for the service"))
         } else if unsafe access(directory, F_OK) != 0 && errno == EACCES {
             findings.append(inaccessible(directory))
         } else if unsafe access(place, W_OK | X_OK) == 0 {
-            findings.append(.ok(topic, "\(directory) does not exist yet; the first start creates it"))
+            findings.append(.ok(Self.topic, "\(directory) does not exist yet; the first start creates it"))
         } else if errno == EROFS {
             findings.append(readOnly(directory))
         } else {
             findings.append(
-                .warning(
-                    topic, "\(directory) does not exist, and this user may not create it in \(place)",
-                    "run token-cache doctor as root or as the server's user, or create the folder for that user"
+                user.refusal(
+                    Self.topic, "create \(directory), which does not exist, in \(place)",
+                    "create it for that user: install -d -m 700 -o \(user.account.name) \(directory)"
                 )
             )
         }
         // Otherwise there are only a key ring and a socket, and no tokens.
         guard provider?.fileNames.isEmpty != true else { return findings }
         let disk = FileSystem(of: place)
-        findings.append(fileSystem(disk.type, place))
-        if let bytes = disk.freeBytes { findings.append(room(bytes, place)) }
+        findings.append(Self.fileSystem(disk.type, place))
+        if let bytes = disk.freeBytes { findings.append(Self.room(bytes, place)) }
         return findings
     }
 
-    private static func permissions(
+    /// Warns of a folder that is another user's and that systemd gives to the server's user before it starts the service; nil if
+    /// it does not.
+    private func handover(_ status: FileStatus, _ directory: String) -> Finding? {
+        guard user.awaitsFolder(of: directory), let unit = user.service?.unit else { return nil }
+        let (owner, name) = (UserAccount(id: status.user, group: status.group).name, user.account.name)
+        return .warning(
+            Self.topic, "\(directory) is owned by \(owner); systemd gives it to \(name) when it starts \(unit)",
+            "to have its files checked now, chown -R \(name) \(directory), and run the doctor again"
+        )
+    }
+
+    private func permissions(
         _ status: FileStatus, _ directory: String, _ storeFiles: [String]
     ) -> [Finding] {
         var findings: [Finding] = []
         if status.mode & 0o077 != 0 {
             findings.append(
                 .problem(
-                    topic, "others may enter \(directory) (mode \(status.permissions))", "chmod 700 \(directory)"
+                    Self.topic, "others may enter \(directory) (mode \(status.permissions))", "chmod 700 \(directory)"
                 )
             )
         } else {
-            findings.append(.ok(topic, "only its owner may enter \(directory) (mode \(status.permissions))"))
+            findings.append(.ok(Self.topic, "only its owner may enter \(directory) (mode \(status.permissions))"))
         }
         if unsafe access(directory, R_OK | W_OK | X_OK) != 0 {
             findings.append(errno == EROFS ? readOnly(directory) : inaccessible(directory))
         }
         findings += controlSocket(directory)
+        for name in [DataDirectory.lockName] + storeFiles where FileStatus(directory + "/" + name) != nil {
+            findings += user.refusesWriting(directory + "/" + name, Self.topic).map { [$0] } ?? []
+        }
         for name in DataDirectory.fileNames + storeFiles {
-            findings += FileCheck.secret(directory + "/" + name, topic)
+            findings += FileCheck.secret(directory + "/" + name, Self.topic)
         }
         return findings
     }
 
-    private static func readOnly(_ directory: String) -> Finding {
+    private func readOnly(_ directory: String) -> Finding {
         .problem(
-            topic, "\(directory) is on a file system that is read-only",
+            Self.topic, "\(directory) is on a file system that is read-only",
             "mount it for writing, or set data_directory to another folder"
         )
     }
 
     /// Warns if the path of the control socket is too long; the server then runs without that socket.
-    private static func controlSocket(_ directory: String) -> [Finding] {
+    private func controlSocket(_ directory: String) -> [Finding] {
         let path = ControlSocketAddress.path(in: directory)
         guard path.utf8.count > 107 else { return [] }
         return [
             .warning(
-                topic, "\(path) has more than 107 bytes, too long for a socket: commands cannot reach a running server",
+                Self.topic,
+                "\(path) has more than 107 bytes, too long for a socket: commands cannot reach a running server",
                 "set data_directory to a folder with a shorter path"
             )
         ]
     }
 
-    private static func inaccessible(_ directory: String) -> Finding {
-        .warning(
-            topic, "this user may not access \(directory)", "run token-cache doctor as root or as the server's user")
+    private func inaccessible(_ directory: String) -> Finding {
+        let name = user.account.name
+        return user.refusal(
+            Self.topic, "access \(directory)", user.advice(for: directory, "chown -R \(name) \(directory)"))
     }
 
     /// Network file systems and those in user space, by the magic numbers of statfs(2).

@@ -6,9 +6,10 @@ internal import TokenService
 enum KeySetCheck {
     private static let topic = "JWT keys"
 
-    static func findings(_ settings: Settings) -> [Finding] {
+    static func findings(_ settings: Settings, _ user: ServerUser) -> [Finding] {
         guard settings.access.mode == .bearer else { return [] }
         let path = settings.access.bearer.keysFile
+        if let refusal = user.refusesReading(path, topic) { return [refusal] }
         // Whoever writes it decides whose tokens are accepted.
         return FileCheck.publicFile(path, topic) + keys(path, JWTRules(settings.access.bearer))
     }

@@ -3,7 +3,10 @@ internal import FoundationEssentials
 internal import Glibc
 internal import TokenStore
 
-/// Reports the versions of token-cache, its libraries and the kernel, and warns about old ones.
+/// Reports the versions of token-cache, its libraries and the kernel, and what is known of old ones.
+///
+/// An old library is no warning: distributions fix the versions that they ship, and token-cache works around the defects that
+/// concern it. Nothing would be left for an operator to do.
 enum LibraryCheck {
     private static let topic = "Versions"
 
@@ -18,8 +21,7 @@ enum LibraryCheck {
 
     static func finding(_ store: StoreSoftware) -> Finding {
         let text = "\(store.name) \(store.version)"
-        guard let defect = store.defect else { return .ok(topic, text) }
-        return .warning(topic, "\(text) has \(defect.text)", defect.advice)
+        return .ok(topic, text, detail: store.defect.map { "\(text) has \($0.text); \($0.advice)" })
     }
 
     /// When the OpenSSL project's support for a series ends, in seconds since 1970
@@ -37,9 +39,12 @@ enum LibraryCheck {
     static func openSSL(_ version: String, now: Int64) -> Finding {
         let series = version.split(separator: ".").prefix(2).joined(separator: ".")
         guard let end = supportEnds[series], now >= end.time else { return .ok(topic, "OpenSSL \(version)") }
-        return .warning(
-            topic, "the OpenSSL project does not support OpenSSL \(version) since \(end.day)",
-            "install your distribution's updates if it still fixes this version, or use one with a later OpenSSL"
+        return .ok(
+            topic, "OpenSSL \(version)",
+            detail: """
+                the OpenSSL project has supported \(series) until \(end.day); a distribution that ships it still fixes it, \
+                so install its updates
+                """
         )
     }
 }

@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Server
+internal import System
 internal import TokenStore
 
 /// Whether a server uses the data folder; finding out does not change anything.
@@ -41,7 +42,12 @@ enum RunningServer {
         if case .running(let facts) = self { facts } else { nil }
     }
 
-    func findings(version: String) -> [Finding] {
+    /// Whether certainly no server uses the folder.
+    var isAbsent: Bool {
+        if case .none = self { true } else { false }
+    }
+
+    func findings(version: String, _ user: ServerUser) -> [Finding] {
         switch self {
         case .none: return [.ok(Self.topic, "no server uses the data folder")]
         case .running(let facts):
@@ -62,10 +68,14 @@ enum RunningServer {
                 )
             ]
         case .hidden:
+            guard user.isPresent else {
+                return [user.refusal(Self.topic, "access the data folder and its server", "")]
+            }
             return [
                 .warning(
-                    Self.topic, "this user may not access the data folder and its server",
-                    "run token-cache doctor as root or as the server's user"
+                    Self.topic,
+                    "\(user.account.name) may not connect to control.sock in the data folder, to ask its server",
+                    "see the findings about the data folder; if no server runs, remove control.sock"
                 )
             ]
         }

@@ -8,6 +8,7 @@ internal import TokenStore
 /// Checks the store and its key ring: asks the running server if there is one, otherwise reads the files.
 struct StoreCheck {
     private let settings: Settings
+    private let user: ServerUser
     private let directory: String
     /// Nil for a store that cannot be examined while it is closed.
     private let examiner: (any StoreExaminer)?
@@ -19,7 +20,11 @@ struct StoreCheck {
     /// How long to wait for the server's answer: counting the tokens of a large store takes long.
     private static let timeoutInSeconds = 60
 
-    init(_ settings: Settings, _ provider: any StoreProvider, directory: String, server: RunningServer) {
+    init(
+        _ settings: Settings, _ provider: any StoreProvider, _ user: ServerUser, directory: String,
+        server: RunningServer
+    ) {
+        self.user = user
         self.settings = settings
         self.directory = directory
         examiner = provider.examiner
@@ -110,11 +115,14 @@ struct StoreCheck {
 
     private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
         guard let examiner else { return ring(file, permissions, of: nil, hasStore: false) }
+        guard FileStatus(directory) == nil || !user.awaitsFolder(of: directory) else {
+            return [.warning(Self.topic, "the store could not be checked", "see the finding about the data folder")]
+        }
         let found: StoreExamination?
         do throws(StoreOpenError) {
             found = try examiner.examine()
         } catch {
-            return [examiner.isUnreadable ? Self.notForUs(Self.topic) : .problem(Self.topic, error)]
+            return [examiner.isUnreadable ? unreadable : .problem(Self.topic, error)]
                 + ring(file, permissions, of: nil, hasStore: false)
         }
         guard let found else {
@@ -160,8 +168,14 @@ struct StoreCheck {
         )
     }
 
-    private static func notForUs(_ topic: String) -> Finding {
-        .warning(topic, "this user may not read its files", "run token-cache doctor as root or as the server's user")
+    /// The finding about a store that this user may not read, which is a problem of the data folder.
+    private var unreadable: Finding {
+        guard user.isPresent else { return refusal(Self.topic, "its files") }
+        return .warning(Self.topic, "the store could not be checked", "see the findings about the data folder")
+    }
+
+    private func refusal(_ topic: String, _ path: String) -> Finding {
+        user.refusal(topic, "read \(path)", user.advice(for: path, "chown \(user.account.name) \(path)"))
     }
 
     private func ring(
@@ -179,7 +193,7 @@ struct StoreCheck {
                     }
                     return [.ok(Self.ringTopic, "\(file.path) does not exist yet; the first start creates it")]
                 }
-                if let credential = Self.credential(in: Self.credentialFolders), settings.sealing.keyRing.isEmpty {
+                if let credential = user.keyRingCredential, settings.sealing.keyRing.isEmpty {
                     return [
                         .warning(
                             Self.ringTopic, "\(credential) is a credential, which only the service can open",
@@ -196,18 +210,8 @@ struct StoreCheck {
                 + Self.unbound(ring.unbound)
         } catch {
             let isHidden = unsafe access(file.path, R_OK) != 0 && errno == EACCES
-            return [isHidden ? Self.notForUs(Self.ringTopic) : .problem(Self.ringTopic, error)]
+            return [isHidden ? refusal(Self.ringTopic, file.path) : .problem(Self.ringTopic, error)]
         }
-    }
-
-    /// The folders in which systemd searches for credentials (systemd.exec(5), LoadCredential=).
-    private static let credentialFolders = [
-        "/etc/credstore", "/etc/credstore.encrypted", "/run/credstore", "/run/credstore.encrypted",
-    ]
-
-    /// The path of the key ring's credential in one of the folders; nil if there is none.
-    static func credential(in folders: [String]) -> String? {
-        folders.map { "\($0)/\(KeyRingFile.credentialName)" }.first { FileStatus($0) != nil }
     }
 
     // MARK: - Texts

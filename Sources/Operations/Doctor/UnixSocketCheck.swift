@@ -3,23 +3,27 @@ internal import Server
 internal import System
 
 /// Checks that the server can create a Unix socket at the path in the settings, or already listens there.
-enum UnixSocketCheck {
+struct UnixSocketCheck {
+    private let user: ServerUser
+    private let server: RunningServer
     private static let topic = ListenerCheck.topic
-    private static let otherUser = "run token-cache doctor as root or as the server's user"
 
-    static func findings(
-        _ path: String, owner: String?, _ key: String, _ server: RunningServer, _ own: [String]
-    ) -> [Finding] {
+    init(_ user: ServerUser, _ server: RunningServer) {
+        self.user = user
+        self.server = server
+    }
+
+    func findings(_ path: String, owner: String?, _ key: String, _ own: [String]) -> [Finding] {
         if own.contains(where: { $0.hasSuffix("unix:\(path)") }) {
-            return [.ok(topic, "\(key): the running server listens on unix:\(path)")]
+            return [.ok(Self.topic, "\(key): the running server listens on unix:\(path)")]
         }
-        if let finding = existingFile(path, key, server) ?? folder(path, key) { return [finding] }
+        if let finding = existingFile(path, key) ?? folder(path, key) { return [finding] }
         let state = FileStatus(path) == nil ? "can be created" : "is left over from an ended program, and is replaced"
-        return [owner.flatMap { ownership($0, path, key) } ?? .ok(topic, "\(key): unix:\(path) \(state)")]
+        return [owner.flatMap { ownership($0, path, key) } ?? .ok(Self.topic, "\(key): unix:\(path) \(state)")]
     }
 
     /// Reports a file at the path that the server cannot replace; nil if there is none.
-    private static func existingFile(_ path: String, _ key: String, _ server: RunningServer) -> Finding? {
+    private func existingFile(_ path: String, _ key: String) -> Finding? {
         guard let found = FileStatus(path) else { return nil }
         guard found.isSocket else { return problem(key, UnixSocketFault(path, .notASocket)) }
         do throws(BlockingSocket.Failure) {
@@ -27,25 +31,35 @@ enum UnixSocketCheck {
         } catch {
             // Without permission to connect, a program may be listening all the same.
             guard error.code == EACCES || error.code == EPERM else { return nil }
-            return .warning(topic, "\(key): this user may not connect to unix:\(path)", otherUser)
+            return user.refusal(
+                Self.topic, "connect to unix:\(path) of \(key), which exists already",
+                "if no program listens on it (ss -lxp shows it), remove the file; otherwise name another path")
         }
         // This user cannot see whether the server itself uses the socket.
         if case .hidden = server {
             return .warning(
-                topic, "\(key): unix:\(path) is in use, by the running server or by another program", otherUser)
+                Self.topic, "\(key): unix:\(path) is in use, by the running server or by another program",
+                "run token-cache doctor as root or as the server's user")
         }
         return problem(key, UnixSocketFault(path, .inUse))
     }
 
     /// Reports a folder in which the socket cannot be created; nil if it can.
-    private static func folder(_ path: String, _ key: String) -> Finding? {
+    private func folder(_ path: String, _ key: String) -> Finding? {
         let folder = Path.folder(of: path)
         guard unsafe access(folder, W_OK | X_OK) != 0 else { return nil }
-        switch errno {
+        let code = errno
+        if user.awaitsFolder(of: folder) {
+            return .ok(
+                Self.topic, "\(key): unix:\(path) can be created when systemd has made its folder for the service")
+        }
+        switch code {
         case ENOENT: return problem(key, UnixSocketFault(path, .noFolder))
         case EROFS: return problem(key, UnixSocketFault(path, .readOnly))
         case EACCES, EPERM:
-            return .warning(topic, "\(key): this user may not create unix:\(path) in \(folder)", otherUser)
+            return user.refusal(
+                Self.topic, "create unix:\(path) in \(folder), as \(key) says",
+                user.advice(for: path, "give it write access to \(folder), or name a path in another folder"))
         case let code:
             let reason = SystemError.reason(code)
             return problem(key, UnixSocketFault(path, .other(reason)))
@@ -53,18 +67,18 @@ enum UnixSocketCheck {
     }
 
     /// Reports an owner that the socket's file cannot be given to; nil if it can.
-    private static func ownership(_ name: String, _ path: String, _ key: String) -> Finding? {
+    private func ownership(_ name: String, _ path: String, _ key: String) -> Finding? {
         let owner: (user: UInt32, group: UInt32)
         do throws(StartError) {
             owner = try ClientListener.owner(name, path)
         } catch {
-            return .problem(topic, "\(key): \(error)", "create that user or group, or name another one")
+            return .problem(Self.topic, "\(key): \(error)", "create that user or group, or name another one")
         }
-        let isOwn = owner.user == geteuid() && (owner.group == getegid() || ownGroups.contains(owner.group))
+        let isOwn = owner.user == geteuid() && (owner.group == getegid() || Self.ownGroups.contains(owner.group))
         guard geteuid() != 0 && !isOwn else { return nil }
-        return .warning(
-            topic, "\(key): this user cannot give unix:\(path) to \(name), as only root can",
-            "\(otherUser); if that is not root, remove ?owner="
+        return user.refusal(
+            Self.topic, "give unix:\(path) to \(name), as \(key) says and as only root can",
+            "remove ?owner=, or use the socket unit with SocketUser= and SocketGroup="
         )
     }
 
@@ -74,8 +88,8 @@ enum UnixSocketCheck {
         return Array(groups.prefix(max(0, Int(count))))
     }
 
-    private static func problem(_ key: String, _ fault: UnixSocketFault) -> Finding {
-        let finding = Finding.problem(topic, fault)
-        return .problem(topic, "\(key): \(finding.text)", finding.advice)
+    private func problem(_ key: String, _ fault: UnixSocketFault) -> Finding {
+        let finding = Finding.problem(Self.topic, fault)
+        return .problem(Self.topic, "\(key): \(finding.text)", finding.advice)
     }
 }

@@ -72,13 +72,7 @@ extension ServerStatus {
         if !server.settingsInForce.sealing.isEnabled {
             warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }
-        var all = (server.certificateWarnings + warnings).map { Warning(level: .warning, text: $0) }
-        let software = server.store.software
-        if let defect = software.defect {
-            let text = "\(software.name) \(software.version) has \(defect.text); \(defect.advice)"
-            all.append(Warning(level: .notice, text: text))
-        }
-        return all
+        return (server.certificateWarnings + warnings).map { Warning(level: .warning, text: $0) }
     }
 }
 

@@ -14,7 +14,11 @@ package struct SQLiteExaminer: StoreExaminer {
     package var path: String { directory + "/" + DatabaseFileName.database }
 
     package var isUnreadable: Bool {
-        unsafe access(directory, R_OK | X_OK) != 0 && errno == EACCES || access(path, R_OK) != 0 && errno == EACCES
+        Self.isClosed(directory, R_OK | X_OK) || Self.isClosed(path, R_OK) || Self.isClosed(path + "-wal", R_OK)
+    }
+
+    private static func isClosed(_ path: String, _ access: Int32) -> Bool {
+        unsafe Glibc.access(path, access) != 0 && errno == EACCES
     }
 
     package var holder: Int? { DatabaseLock.holder(ofDatabaseIn: directory) }

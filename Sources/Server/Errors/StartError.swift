@@ -37,6 +37,17 @@ package enum StartError: Error, CustomStringConvertible {
         }
     }
 
+    /// The same error, of an address of `admin.listen`.
+    package var ofAdministration: StartError {
+        switch self {
+        case .listen(let address, let isInUse, _, let reason):
+            .administration(address: address, isInUse: isInUse, reason: reason)
+        case .resolution(let address, let reason):
+            .administration(address: address, isInUse: false, reason: reason)
+        default: self
+        }
+    }
+
     package var description: String {
         switch self {
         case .store(let error): "\(error)"

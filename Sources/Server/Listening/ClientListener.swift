@@ -81,7 +81,7 @@ package struct ClientListener: Sendable {
         }
     }
 
-    private static func resolve(
+    static func resolve(
         _ host: String, _ port: UInt16, _ address: ListenAddress
     ) throws(StartError) -> [SocketAddress] {
         do throws(SocketAddress.ResolutionError) {

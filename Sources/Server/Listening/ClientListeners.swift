@@ -41,7 +41,7 @@ package struct ClientListeners: Sendable {
     }
 
     /// Loads the certificates of all `https://` listeners.
-    private static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext {
+    static func tlsContext(_ settings: Settings) throws(StartError) -> TLSContext {
         guard !settings.tls.certificates.isEmpty else {
             throw .passedSockets("one is for https, but tls.certificate and tls.private_key name no files")
         }

@@ -58,6 +58,9 @@ final class SettingsReloader: Sendable {
 
     var lastReload: LastReload { ended.withLock(\.self) }
 
+    /// Whether the operator has set a setting, be it to its default.
+    func isSet(_ key: String) -> Bool { (try? loader.loadWithOrigins())?.origins[key] != nil }
+
     /// Warnings about certificates that clients refuse now or within 14 days.
     var certificateWarnings: [String] { (parts.tls?.certificates ?? []).compactMap { $0.warning() } }
 
@@ -123,7 +126,7 @@ final class SettingsReloader: Sendable {
         do throws(SystemError) {
             return try LineWriter.Destination(path)
         } catch {
-            throw .accessLog(path: path, reason: error.reason)
+            throw AccessLogFile.fault(path, error)
         }
     }
 

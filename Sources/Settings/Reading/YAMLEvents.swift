@@ -94,6 +94,11 @@ internal import CYAML
         }
         // If something is missing at the end, the mark is one line behind the last line.
         let line = unsafe min(Int(state.problem_mark.line) + 1, lineOfByte(text.count - 1))
+        // libyaml says of a tab only that it "cannot start any token".
+        if isIndentedWithTab(line) {
+            return SyntaxError(
+                line: line, reason: "the line begins with a tab; indent it with spaces, as YAML takes no tabs there")
+        }
         guard let context = unsafe state.context.map({ unsafe String(cString: $0) }) else {
             return SyntaxError(line: line, reason: problem)
         }
@@ -101,6 +106,14 @@ internal import CYAML
         return SyntaxError(
             line: line, reason: "\(problem), \(context)\(start >= line ? "" : " that begins on line \(start)")"
         )
+    }
+
+    /// - Parameter line: From 1.
+    private func isIndentedWithTab(_ line: Int) -> Bool {
+        let lines = unsafe text.split(separator: UInt8(ascii: "\n"), maxSplits: line, omittingEmptySubsequences: false)
+        guard unsafe lines.indices.contains(line - 1) else { return false }
+        let blanks = unsafe lines[line - 1].prefix { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
+        return unsafe blanks.contains(UInt8(ascii: "\t"))
     }
 
     /// From 1.

@@ -38,6 +38,21 @@ package final class DataDirectory: Sendable {
         self.path = path
     }
 
+    /// Fails if a folder could not be used or created; changes nothing.
+    package static func examine(_ path: String) throws(DataDirectoryError) {
+        var status: FileStatus?
+        do throws(SystemError) {
+            status = try FileStatus.read(path)
+        } catch {
+            guard error.code == ENOENT else { throw .unusable(path: path, call: error.call, code: error.code) }
+        }
+        if let status, !status.isFolder { throw .notADirectory(path: path) }
+        let isThere = status != nil
+        guard unsafe access(isThere ? path : Folder.nearest(to: path), W_OK | X_OK | (isThere ? R_OK : 0)) == 0 else {
+            throw .unusable(path: path, call: "access", code: errno)
+        }
+    }
+
     /// The folder of a store that is not in it, without a lock; it need not be there.
     package init(withoutLock path: String) {
         self.path = path

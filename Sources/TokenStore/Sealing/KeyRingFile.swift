@@ -151,7 +151,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
         case .file(let path, let call, let code):
             """
             the key ring \(path) cannot be used (\(call): \(SystemError.reason(code))); \
-            give the server's user access to it
+            \(SystemError(call: call, code: code).isOutOfDescriptors
+                ? "raise the limit of open files with ulimit -n or LimitNOFILE=" : "give the server's user access to it")
             """
         case .notDurable(let path, let code):
             """

@@ -5,6 +5,8 @@ import Operations
 /// Formats the doctor's report as text: one line per finding, with the advice below it.
 struct DoctorText {
     let isColored: Bool
+    /// Whether to print what needs no action.
+    let isVerbose: Bool
 
     /// Whether to use colors: on a terminal, unless `NO_COLOR` is set (no-color.org).
     static var wantsColors: Bool {
@@ -21,6 +23,7 @@ struct DoctorText {
                 lines.append(topic)
             }
             lines.append("  \(word(finding.state))\(finding.text)")
+            if isVerbose, let detail = finding.detail { lines.append("           \(detail)") }
             if !finding.advice.isEmpty { lines.append("           -> \(finding.advice)") }
         }
         lines.append("")

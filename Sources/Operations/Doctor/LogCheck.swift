@@ -1,0 +1,50 @@
+internal import Audit
+internal import Server
+internal import Settings
+internal import System
+
+/// Checks the files of the access log and the audit log.
+enum LogCheck {
+    static func findings(_ settings: Settings, _ user: ServerUser, _ server: RunningServer) -> [Finding] {
+        accessLog(settings, user) + auditLog(settings, user, server)
+    }
+
+    private static func accessLog(_ settings: Settings, _ user: ServerUser) -> [Finding] {
+        let (topic, path) = ("Access log", settings.accessLogFile)
+        guard settings.accessLog != .off, !path.isEmpty else { return [] }
+        do throws(SystemError) {
+            try AccessLogFile.examine(path)
+            return [.ok(topic, "\(path) can be written")]
+        } catch {
+            return fault(error, topic, path, user) ?? [.problem(topic, AccessLogFile.fault(path, error))]
+        }
+    }
+
+    private static func auditLog(_ settings: Settings, _ user: ServerUser, _ server: RunningServer) -> [Finding] {
+        let (topic, path) = ("Audit log", settings.audit.file)
+        guard !path.isEmpty else { return [] }
+        if let refusal = user.refusesReading(settings.auditKeyPath, topic) { return [refusal] }
+        do throws(AuditError) {
+            try AuditLog.examine(path: path, keyPath: settings.auditKeyPath, isAlone: server.isAbsent)
+            return [.ok(topic, "\(path) can be written")]
+        } catch {
+            guard case .file(let path, let cause) = error else { return [.problem(topic, error)] }
+            return fault(cause, topic, path, user) ?? [.problem(topic, error)]
+        }
+    }
+
+    /// A lack of rights to write a file; nil for any other error.
+    private static func fault(
+        _ error: SystemError, _ topic: String, _ path: String, _ user: ServerUser
+    ) -> [Finding]? {
+        guard error.isPermissionDenied else { return nil }
+        if user.awaitsFolder(of: path) {
+            return [.ok(topic, "\(path) can be written when systemd has made its folder for the service")]
+        }
+        let name = user.account.name
+        let place = FileStatus(path) == nil ? Path.folder(of: path) : path
+        return [
+            user.refusal(topic, "write \(path)", user.advice(for: path, "give it write access: chown \(name) \(place)"))
+        ]
+    }
+}

@@ -1,0 +1,59 @@
+internal import Glibc
+internal import System
+
+/// What the doctor finds by trying it with the rights of this process.
+extension ServerUser {
+    /// Reports what this user may not do.
+    ///
+    /// - Parameters:
+    ///   - topic: The finding's heading.
+    ///   - deed: Such as `read /etc/key`.
+    ///   - advice: What to do about it if the server runs as this user.
+    func refusal(_ topic: String, _ deed: String, _ advice: String) -> Finding {
+        guard isPresent else {
+            return .warning(
+                topic, "this user may not \(deed)", "run token-cache doctor as root or as the server's user")
+        }
+        let subject = source == .present ? "this user" : "the server's user \(account.name)"
+        return .problem(topic, "\(subject) may not \(deed)", advice)
+    }
+
+    /// Tries to read a file that the settings name; nil if that works or fails for another reason than a lack of rights.
+    func refusesReading(_ path: String, _ topic: String) -> Finding? {
+        do throws(SystemError) {
+            _ = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
+            return nil
+        } catch {
+            guard error.isPermissionDenied else { return nil }
+            return refusal(topic, "read \(path)", advice(for: path, "chown \(account.name) \(path)"))
+        }
+    }
+
+    /// Tries to write to a file without changing it; nil if that works or fails for another reason than a lack of rights.
+    func refusesWriting(_ path: String, _ topic: String) -> Finding? {
+        do throws(SystemError) {
+            _ = try FileDescriptor(opening: path, O_RDWR | O_NONBLOCK | O_NOCTTY)
+            return nil
+        } catch {
+            guard error.isPermissionDenied else { return nil }
+            return refusal(topic, "read and write \(path)", advice(for: path, "chown \(account.name) \(path)"))
+        }
+    }
+
+    /// How to give the user access to a path: by opening the folder that is closed, or else as given.
+    func advice(for path: String, _ other: String) -> String {
+        guard let folder = Self.closedFolder(above: path) else { return other }
+        return "let it enter \(folder), for example with chmod go+x \(folder), or use a path elsewhere"
+    }
+
+    /// The first folder above a path that this user may not enter; nil if there is none.
+    private static func closedFolder(above path: String) -> String? {
+        var folders: [String] = []
+        var folder = Path.folder(of: path)
+        while folder != "/" && folder != "." {
+            folders.append(folder)
+            folder = Path.folder(of: folder)
+        }
+        return folders.reversed().first { unsafe access($0, X_OK) != 0 && errno == EACCES }
+    }
+}

@@ -1,0 +1,57 @@
+internal import EventLoop
+internal import Glibc
+package import Settings
+internal import System
+
+extension ClientListeners {
+    /// Fails if listening would fail whatever other programs do; listens nowhere.
+    ///
+    /// Looks at addresses that exclude each other or that this machine does not have, folders of Unix sockets, and certificates.
+    package static func examine(_ settings: Settings) throws(StartError) {
+        if let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen) {
+            throw .conflict(conflict)
+        }
+        for address in settings.listen { try examine(address) }
+        for address in settings.admin.listen {
+            do throws(StartError) {
+                try examine(address)
+            } catch {
+                throw error.ofAdministration
+            }
+        }
+        // Without an entry for TLS they may be for a socket that systemd passes.
+        if !settings.tls.certificates.isEmpty { _ = try tlsContext(settings) }
+    }
+
+    private static func examine(_ address: ListenAddress) throws(StartError) {
+        switch address.place {
+        case .systemd: return
+        case .tcp(let host, _):
+            // Without the port, which another program or the server itself may have.
+            for resolved in try ClientListener.resolve(host, 0, address) { try examine(resolved, named: "\(address)") }
+        case .unix(let path):
+            if let owner = address.owner { _ = try ClientListener.owner(owner, path) }
+            try examine(unixPath: path)
+        }
+    }
+
+    private static func examine(_ address: SocketAddress, named name: String) throws(StartError) {
+        do throws(SystemError) {
+            try Listener.tryBinding(address)
+        } catch {
+            throw .listen(address: name, false, false, error.description)
+        }
+    }
+
+    private static func examine(unixPath path: String) throws(StartError) {
+        if let found = FileStatus(path, followingLinks: false), !found.isSocket {
+            throw .unixSocket(UnixSocketFault(path, .notASocket))
+        }
+        guard unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 else { return }
+        switch errno {
+        case ENOENT, ENOTDIR: throw .unixSocket(UnixSocketFault(path, .noFolder))
+        case EROFS: throw .unixSocket(UnixSocketFault(path, .readOnly))
+        default: throw .unixSocket(UnixSocketFault(path, .closedFolder))
+        }
+    }
+}

@@ -1,0 +1,20 @@
+internal import Glibc
+package import System
+
+/// The file of the access log before the server opens it.
+package enum AccessLogFile {
+    /// Fails if the server could not open the file; creates nothing.
+    package static func examine(_ path: String) throws(SystemError) {
+        do throws(SystemError) {
+            _ = try FileDescriptor(opening: path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK)
+        } catch {
+            guard error.code == ENOENT else { throw error }
+            guard unsafe access(Path.folder(of: path), W_OK | X_OK) == 0 else { throw SystemError.last("open") }
+        }
+    }
+
+    /// What the server says of an error.
+    package static func fault(_ path: String, _ error: SystemError) -> StartError {
+        .accessLog(path: path, reason: error.reason)
+    }
+}

@@ -1,0 +1,25 @@
+internal import Audit
+package import Settings
+internal import System
+
+extension Server {
+    /// Fails if a start would fail over the files of keys and logs; changes nothing.
+    package static func examineFiles(_ settings: Settings) throws(StartError) {
+        _ = try AccessResources(settings)
+        let path = settings.accessLogFile
+        if settings.accessLog != .off && !path.isEmpty {
+            do throws(SystemError) {
+                try AccessLogFile.examine(path)
+            } catch {
+                throw AccessLogFile.fault(path, error)
+            }
+        }
+        guard !settings.audit.file.isEmpty else { return }
+        do throws(AuditError) {
+            // The server itself may have it open.
+            try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath, isAlone: false)
+        } catch {
+            throw .audit("the audit log cannot be opened: \(error)")
+        }
+    }
+}

@@ -29,11 +29,19 @@ struct OperatorAccess: Administration {
     var listenerNames: [String] { listeners.map { "http://\($0.name)" } }
 
     var warnings: [String] {
-        listeners.filter { !$0.isLocal }.map { listener in
-            """
-            admin.listen: every machine that can reach \(listener.name) sees the server's status and metrics; \
-            let only operators' machines reach it
-            """
+        let admin = server.settingsInForce.admin
+        return listeners.filter { !$0.isLocal }.map { listener in
+            if admin.read == .key {
+                """
+                admin.listen: admin keys come to \(listener.name) in plain HTTP; let only a proxy that speaks HTTPS reach it, \
+                or operators' machines over a network that you trust
+                """
+            } else {
+                """
+                admin.listen: every machine that can reach \(listener.name) sees the server's status and metrics; \
+                let only operators' machines reach it, or set admin.read to key
+                """
+            }
         }
     }
 
@@ -42,13 +50,13 @@ struct OperatorAccess: Administration {
         let sampling = Task { [sampler] in await sampler.run() }
         defer { sampling.cancel() }
         let endpoints = AdministrationEndpoints(
-            server, listenerNames: listenerNames, warnings: warnings, version, sampler.history, on: loop)
+            server, listenerNames: listenerNames, warnings: { warnings }, version, sampler.history, on: loop)
         let (reserve, administrator) = (server.reserve, administrator)
         await withDiscardingTaskGroup { [logger] group in
             for listener in listeners {
                 group.addTask(executorPreference: loop) {
                     await listener.accept(on: loop, logger, leaving: reserve) {
-                        await AdministrationConnection.serve($0, on: loop, endpoints)
+                        await AdministrationConnection.serve($0, from: $1, on: loop, endpoints)
                     }
                 }
             }

@@ -1,11 +1,12 @@
 internal import Audit
+internal import Logging
 package import Settings
 internal import System
 
 extension Server {
     /// Fails if a start would fail over the files of keys and logs; changes nothing.
     package static func examineFiles(_ settings: Settings) throws(StartError) {
-        _ = try AccessResources(settings)
+        _ = try AccessResources(settings, Logger(label: "examination"))
         let path = settings.accessLogFile
         if settings.accessLog != .off && !path.isEmpty {
             do throws(SystemError) {

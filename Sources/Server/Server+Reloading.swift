@@ -21,9 +21,8 @@ extension Server {
         for await _ in hangUps { _ = await reload("SIGHUP received") }
     }
 
-    /// Reads the files of keys again when they change.
+    /// Reads the files of keys again when they change; which files there are, a reload can change.
     func reloadChangedKeys() async {
-        guard access.hasFiles else { return }
         while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil { access.reloadChangedFiles(logger) }
     }
 

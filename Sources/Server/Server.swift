@@ -62,7 +62,7 @@ package final class Server: Sendable {
         let logger = log.logger
         self.logger = logger
         audit = try Self.openAuditLog(settings, logger)
-        let access = try AccessResources(settings, keepsSessions: store.seesAllWrites, audit: audit)
+        let access = try AccessResources(settings, keepsSessions: store.seesAllWrites, audit: audit, logger)
         self.access = access
         // Before anything is read or written.
         if store.seesAllWrites { store.report(writesTo: ServiceCaches(answers, access.sessions)) }

@@ -21,7 +21,7 @@ from service_manager import StoppedThread
 from test_durability import small_disk  # noqa: F401, a fixture
 
 HOST = "Host: localhost"
-PATHS = ("/", "/status", "/history", "/healthz", "/readyz", "/reload", "/drain")
+PATHS = ("/", "/status", "/history", "/healthz", "/readyz", "/key", "/reload", "/drain")
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 
 
@@ -87,15 +87,16 @@ def test_a_request_that_breaks_the_rules_is_refused_and_the_connection_closed(se
 
 
 def test_a_large_request_is_refused(server):
-    response = exchange(server.administration[0], lines("POST /status HTTP/1.1", HOST, "Content-Length: 2000"))
+    response = exchange(server.administration[0], lines("POST /status HTTP/1.1", HOST, "Content-Length: 9000"))
     assert response.status == 413
 
 
 @pytest.mark.parametrize("path", ["/reload", "/drain"])
-def test_over_tcp_nobody_has_it_do_anything(server, path):
+def test_over_tcp_nobody_has_it_do_anything_without_admin_keys(server, path):
     """TCP does not identify the user: any program of any user of the machine could stop the server."""
     status, answer = ask(server.administration[0], "POST", path)
     assert status == 403
+    assert "token-cache admin keys add" in answer["error"]
     assert str(server.data / "control.sock") in answer["error"] and f"token-cache {path[1:]}" in answer["error"]
     assert readiness(server) == (200, {"ready": True, "reasons": []})
     assert "asked for" not in server.log()

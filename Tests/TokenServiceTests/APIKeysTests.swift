@@ -13,6 +13,9 @@ import Testing
         folder = try TemporaryDirectory()
     }
 
+    private typealias APIKeySecret = BearerKeySecret<APIScope>
+    private typealias APIKeysText = BearerKeysText<APIScope>
+
     private static let digest = String(repeating: "0a", count: 32)
     private static let line = #"{"name":"a","scopes":["sessions"],"sha256":"\#(digest)","created":5}"#
 
@@ -159,6 +162,39 @@ import Testing
         #expect(file.hasChanged)
         #expect(throws: APIKeyFileError.missing(path: path)) { try file.reload() }
         #expect(try !file.hasChanged && find(secret, in: file.keys) != .unknown)
+    }
+
+    @Test func `the names of keys that were added, removed and replaced are known`() throws {
+        try add("kept")
+        try add("removed")
+        try add("replaced")
+        let before = try #require(try APIKeyFile.load(path))
+        try APIKeyFile.change(path) { keys in for name in ["removed", "replaced"] { _ = keys.remove(named: name) } }
+        try add("added")
+        try add("replaced")
+        let after = try #require(try APIKeyFile.load(path))
+        let changes = after.changes(since: before)
+        #expect(changes.added == ["added", "replaced"] && changes.removed == ["removed", "replaced"])
+        let none = after.changes(since: after)
+        #expect(none.added.isEmpty && none.removed.isEmpty)
+    }
+
+    @Test func `an admin key has a secret and a file of its own kind, and who may steer may read`() throws {
+        let secret = try BearerKeySecret<AdminScope>.random()
+        #expect(secret.hasPrefix("tca_"))
+        let digest = try #require(try BearerKeySecret<AdminScope>.digest(of: Array(secret.utf8).span))
+        #expect(try APIKeySecret.digest(of: Array(secret.utf8).span) == nil)
+        for (scope, reads, steers) in [(AdminScope.read, true, false), (.steer, true, true)] {
+            let key = AdminKey(name: "\(scope)", scopes: [scope], createdAt: 5, expiresAt: nil)
+            #expect(key.permits(.read) == reads && key.permits(.steer) == steers)
+        }
+        try AdminKeyFile.change(path) {
+            try $0.add(AdminKey(name: "a", scopes: [.steer], createdAt: 5, expiresAt: nil), digest: digest)
+        }
+        #expect(try AdminKeyFile.load(path)?.all.map(\.name) == ["a"])
+        #expect {
+            _ = try APIKeyFile.load(path)
+        } throws: { "\($0)".contains("allowed are sessions, tokens:read") }
     }
 
     @Test func `a file that others may write to is refused`() throws {

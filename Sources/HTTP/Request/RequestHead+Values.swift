@@ -28,15 +28,17 @@ extension RequestHead {
         return values
     }
 
-    /// Whether a browser says that a page had it send the request which is not one of `http://` and this host with its port.
+    /// Whether a browser says that a page had it send the request which is not one of this host with its port.
     ///
     /// `null`, the origin of a page in a sandbox or of a file, is another one. Programs say nothing of pages.
-    package func isFromForeignPage(in bytes: Span<UInt8>) -> Bool {
+    ///
+    /// - Parameter allowsTLS: Whether the page may have come over HTTPS, as behind a proxy that ends TLS.
+    package func isFromForeignPage(in bytes: Span<UInt8>, allowsTLS: Bool = false) -> Bool {
         let sites = values(of: .fetchSite, in: bytes)
         if sites.contains(where: { Self.isOtherSite($0, in: bytes) }) { return true }
         let origins = values(of: .origin, in: bytes)
         guard let origin = origins.first else { return false }
-        let scheme: StaticString = "http://"
+        let scheme: StaticString = allowsTLS && bytes.hasPrefix("https://", in: origin.indices) ? "https://" : "http://"
         let schemeCount = scheme.utf8CodeUnitCount
         guard origins.count == 1, origin.count > schemeCount, bytes.hasPrefix(scheme, in: origin.indices) else {
             return true

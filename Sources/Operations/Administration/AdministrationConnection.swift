@@ -1,28 +1,29 @@
 internal import EventLoop
 internal import HTTP
+internal import System
 
 /// Serves a connection to `admin.listen`, from its first request to its last.
 ///
 /// Belongs to its loop's thread.
 enum AdministrationConnection {
-    /// No endpoint reads a body.
-    private static let limits = RequestLimits(requestLine: 1 << 10, head: 8 << 10, body: 1 << 10)
+    private static let limits = RequestLimits(
+        requestLine: 1 << 10, head: 8 << 10, body: AdministrationStream.Received.bodyLimit)
 
     /// - Parameters:
     ///   - connection: The connection; this call closes its socket.
     ///   - loop: The calling task's loop.
+    ///   - peer: The client's address.
     ///   - endpoints: Answer the requests.
     static func serve(
-        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ endpoints: AdministrationEndpoints
+        _ connection: AdministrationConnections.Connection, from peer: SocketAddress, on loop: EventLoop,
+        _ endpoints: AdministrationEndpoints
     ) async {
+        let requester = Requester.network(IPAddress(networkOrder: peer.addressBytes[...]))
         guard var stream = AdministrationStream(connection, on: loop, limits: limits) else { return }
         while true {
             switch await stream.receive() {
             case .request(let request):
-                // Requests over TCP only read, so that the connection may be evicted during the answer.
-                let answer =
-                    await connection.waiting(for: .answer) { await endpoints.answer(request, from: .network) }
-                    ?? endpoints.notFound
+                let answer = await answer(request, from: requester, on: connection, endpoints) ?? endpoints.notFound
                 let bytes = answer.encoded(omitsBody: request.method == "HEAD", closes: request.isLast)
                 guard await stream.send(bytes) else { return }
                 if request.isLast { return stream.finishSending() }
@@ -33,5 +34,14 @@ enum AdministrationConnection {
             case .closed: return
             }
         }
+    }
+
+    private static func answer(
+        _ request: AdministrationStream.Received, from requester: Requester,
+        on connection: AdministrationConnections.Connection, _ endpoints: AdministrationEndpoints
+    ) async -> AdministrationAnswer? {
+        // Who has something changed is told the outcome; a connection that only reads may be evicted during the answer.
+        if request.method == "POST" { return await endpoints.answer(request, from: requester) }
+        return await connection.waiting(for: .answer) { await endpoints.answer(request, from: requester) }
     }
 }

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import HTTP
 internal import System
+internal import TokenService
 
 /// Receives complete requests and sends complete answers on a connection of the administration.
 ///
@@ -25,7 +26,7 @@ struct AdministrationStream: ~Copyable {
     /// How many bytes are sent before other tasks of the loop get a turn.
     private static let piece = 256 << 10
 
-    /// A received request, without its body.
+    /// A received request, without a long body.
     struct Received {
         let method: String
         let path: String
@@ -35,11 +36,27 @@ struct AdministrationStream: ~Copyable {
         let host: String
         /// Whether the connection closes after the answer.
         let isLast: Bool
-        /// Whether a page of another site has sent it.
+        /// Whether a page of any site has sent it.
         ///
         /// Browsers send the origin with all methods but GET and HEAD (Fetch, section 3.2), and current ones send with every
         /// request whether it comes from the same site (Fetch Metadata, section 2.3).
         let isFromPage: Bool
+        /// Whether the page is one of another host than this request's.
+        let isFromForeignPage: Bool
+        let credential: Credential
+        /// The body; nil if it is longer than `bodyLimit`.
+        let body: [UInt8]?
+
+        /// The longest body in bytes that is kept here, enough for an id whose characters are all escaped.
+        static let bodyLimit = 8 << 10
+    }
+
+    /// What the header Authorization has.
+    enum Credential {
+        case none
+        case bearer([UInt8])
+        /// Another scheme, or several credentials.
+        case malformed
     }
 
     enum Event {
@@ -144,8 +161,18 @@ struct AdministrationStream: ~Copyable {
             host: bytes.text(head.authority),
             isLast: !head.keepsAlive,
             isFromPage: sites.contains { RequestHead.isOtherSite($0, in: bytes) }
-                || !head.values(of: .origin, in: bytes).isEmpty
+                || !head.values(of: .origin, in: bytes).isEmpty,
+            isFromForeignPage: head.isFromForeignPage(in: bytes, allowsTLS: true),
+            credential: Self.credential(head, in: bytes),
+            body: request.body.count > Received.bodyLimit ? nil : [UInt8](request.body, in: bytes)
         )
+    }
+
+    private static func credential(_ head: RequestHead, in bytes: Span<UInt8>) -> Credential {
+        let lines = head.fields.authorization
+        if lines.isEmpty { return .none }
+        guard let line = lines.only, let token = UserAccess.bearerToken(line, in: bytes) else { return .malformed }
+        return .bearer([UInt8](token, in: bytes))
     }
 
     /// Sends all bytes; returns false if the client does not read them.

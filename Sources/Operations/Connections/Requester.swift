@@ -1,9 +1,14 @@
 internal import Glibc
+internal import HTTP
 
 /// Who has sent a request to the administration.
 enum Requester: Hashable, Sendable, CustomStringConvertible {
     /// Any program that can connect to `admin.listen`, including a browser that shows a foreign page.
-    case network
+    ///
+    /// Without an address if the listener is a Unix socket.
+    case network(IPAddress?)
+    /// A program that has shown an admin key over TCP, by the key's name.
+    case admin(key: String, address: IPAddress?)
     /// A process that connected to the control socket: its user id and process id at that time.
     case process(user: UInt32, number: Int32)
 
@@ -18,8 +23,11 @@ enum Requester: Hashable, Sendable, CustomStringConvertible {
 
     var description: String {
         switch self {
-        case .network: "a program over TCP"
+        case .network(let address): "a program at \(Self.text(address))"
+        case .admin(let key, let address): "admin key \(key) from \(Self.text(address))"
         case .process(let user, let number): "uid \(user), process \(number) over control.sock"
         }
     }
+
+    private static func text(_ address: IPAddress?) -> String { address.map { "\($0)" } ?? "admin.listen" }
 }

@@ -48,7 +48,7 @@ final class ControlSocket: Sendable {
         on loop: EventLoop, _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints,
         _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {
-        await listener.accept(on: loop, logger, leaving: reserve) { [budget] connection in
+        await listener.accept(on: loop, logger, leaving: reserve) { [budget] connection, _ in
             await ControlConnection.serve(connection, on: loop, administrator, endpoints, budget)
         }
     }

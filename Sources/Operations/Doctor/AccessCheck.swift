@@ -9,6 +9,7 @@ enum AccessCheck {
 
     static func findings(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
         [mode(settings)] + apiKeys(settings, user, now: now)
+            + keys(AdminScope.self, settings.admin.keysFile, user, now: now).1
     }
 
     private static func mode(_ settings: Settings) -> Finding {
@@ -25,29 +26,8 @@ enum AccessCheck {
     }
 
     private static func apiKeys(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
-        let path = settings.access.apiKeysFile
-        guard !path.isEmpty else { return [] }
-        if let refusal = user.refusesReading(path, topic) { return [refusal] }
-        let keys: [APIKey]
-        do throws(APIKeyFileError) {
-            guard let found = try APIKeyFile.load(path) else { throw .missing(path: path) }
-            keys = found.all
-        } catch {
-            return [.problem(topic, error)]
-        }
-        let expired = keys.filter { $0.hasExpired(at: now) }
-        var findings = [
-            Finding.ok(topic, "\(path) has \(keys.count) API \(keys.count == 1 ? "key" : "keys")")
-        ]
-        if !expired.isEmpty {
-            findings.append(
-                .warning(
-                    topic, "API keys that have expired: \(expired.map(\.name).joined(separator: ", "))",
-                    "remove each with token-cache access keys remove, after its user has a new one"
-                )
-            )
-        }
-        let mayMakeSessions = keys.contains { $0.scopes.contains(.sessions) && !$0.hasExpired(at: now) }
+        var (keys, findings) = keys(APIScope.self, settings.access.apiKeysFile, user, now: now)
+        let mayMakeSessions = keys?.contains { $0.scopes.contains(.sessions) && !$0.hasExpired(at: now) } ?? true
         if settings.access.mode == .session && !mayMakeSessions {
             findings.append(
                 .warning(
@@ -57,6 +37,34 @@ enum AccessCheck {
             )
         }
         return findings
+    }
+
+    /// The keys of a file, and what is to be said of them; nil and nothing without a file, nil and why if it cannot be used.
+    private static func keys<Scope: BearerKeyScope>(
+        _ scope: Scope.Type, _ path: String, _ user: ServerUser, now: Int64
+    ) -> ([BearerKey<Scope>]?, [Finding]) {
+        guard !path.isEmpty else { return (nil, []) }
+        if let refusal = user.refusesReading(path, topic) { return (nil, [refusal]) }
+        let (keys, kind): ([BearerKey<Scope>], BearerKeyKind)
+        do throws(BearerKeyFileError<Scope>) {
+            guard let found = try BearerKeyFile<Scope>.load(path) else { throw .missing(path: path) }
+            (keys, kind) = (found.all, Scope.kind)
+        } catch {
+            return (nil, [.problem(topic, error)])
+        }
+        let expired = keys.filter { $0.hasExpired(at: now) }
+        var findings = [
+            Finding.ok(topic, "\(path) has \(keys.count) \(keys.count == 1 ? kind.name : kind.plural)")
+        ]
+        if !expired.isEmpty {
+            findings.append(
+                .warning(
+                    topic, "\(kind.plural) that have expired: \(expired.map(\.name).joined(separator: ", "))",
+                    "remove each with token-cache \(kind.command) remove, after its user has a new one"
+                )
+            )
+        }
+        return (keys, findings)
     }
 }
 

@@ -3,20 +3,24 @@ internal import Logging
 internal import TokenService
 
 extension AccessResources {
-    /// Whether there is a file that may change.
-    var hasFiles: Bool { apiKeys != nil || jwtKeys != nil }
-
-    /// Reads the files again that have changed; those that cannot be used leave the present keys in use, and are reported once.
+    /// Reads the files of keys again that have changed; those that cannot be used leave the present keys in use.
     ///
     /// Blocks for as long as reading takes.
-    func reloadChangedFiles(_ logger: Logger) {
+    ///
+    /// - Parameter rereads: Whether files are read that have not changed either, so that a fault is reported again.
+    /// - Returns: What is wrong with the files, as it was logged.
+    @discardableResult
+    func reloadChangedFiles(_ logger: Logger, rereads: Bool = false) -> [String] {
+        var faults: [String] = []
         do throws(APIKeyFileError) {
-            if let apiKeys, apiKeys.hasChanged {
-                try apiKeys.reload()
-                logger.notice("the API keys have changed, there are \(apiKeys.keys.all.count) now")
-            }
+            try Self.reload(apiKeys, rereads: rereads, logger)
         } catch {
-            logger.error("the API keys in use stay: \(error)")
+            faults.append("the API keys in use stay: \(error)")
+        }
+        do throws(AdminKeyFileError) {
+            try Self.reload(admin.present, rereads: rereads, logger)
+        } catch {
+            faults.append("the admin keys in use stay: \(error)")
         }
         do throws(JWTKeyFileError) {
             if let keys = try jwtKeys?.reloadIfChanged() {
@@ -27,7 +31,36 @@ extension AccessResources {
                 }
             }
         } catch {
-            logger.error("the keys for JWTs in use stay: \(error)")
+            faults.append("the keys for JWTs in use stay: \(error)")
         }
+        for fault in faults { logger.error("\(fault)") }
+        return faults
+    }
+
+    /// Reads a file again, and logs the names of the keys that were added and removed.
+    private static func reload<Scope>(
+        _ file: BearerKeyFile<Scope>?, rereads: Bool, _ logger: Logger
+    ) throws(BearerKeyFileError<Scope>) {
+        guard let file, rereads || file.hasChanged else { return }
+        let before = file.keys
+        try file.reload()
+        let (added, removed) = file.keys.changes(since: before)
+        if added.isEmpty && removed.isEmpty { return }
+        let changes = [("added", added), ("removed", removed)].compactMap { word, names in
+            names.isEmpty ? nil : "\(word) \(Self.shortened(names))"
+        }
+        logger.notice(
+            """
+            the \(Scope.kind.plural) have changed: \(changes.joined(separator: "; ")); there are \(file.keys.all.count) now
+            """
+        )
+    }
+
+    /// The largest number of names in a line of the log.
+    private static let nameLimit = 20
+
+    private static func shortened(_ names: [String]) -> String {
+        let rest = names.count - nameLimit
+        return names.prefix(nameLimit).joined(separator: ", ") + (rest > 0 ? " and \(rest) more" : "")
     }
 }

@@ -1,4 +1,5 @@
 internal import JWT
+internal import Metrics
 internal import Settings
 internal import System
 internal import TokenService

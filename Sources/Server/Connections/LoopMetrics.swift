@@ -79,30 +79,6 @@ package final class LoopMetrics: Sendable {
     }
 }
 
-/// A counter for each case.
-package final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable {
-    private let keys = Array(Key.allCases)
-    private let counts: [Single]
-
-    /// A class, because a counter cannot be an array's element.
-    private final class Single: Sendable {
-        let count = Counter()
-    }
-
-    init() {
-        counts = Key.allCases.map { _ in Single() }
-    }
-
-    /// Adds one, on the thread that they belong to.
-    func add(_ key: Key) {
-        for (index, candidate) in keys.enumerated() where candidate == key { counts[index].count.add() }
-    }
-
-    package func value(_ key: Key) -> UInt64 {
-        keys.firstIndex(of: key).map { counts[$0].count.value } ?? 0
-    }
-}
-
 extension TLSError {
     /// Why handshakes fail, without OpenSSL's texts, of which clients could cause any number.
     package enum Cause: String, CaseIterable, Sendable {

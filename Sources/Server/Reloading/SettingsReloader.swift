@@ -89,16 +89,18 @@ final class SettingsReloader: Sendable {
             // All steps that can fail come before the first change.
             let certificates = try parts.tls?.read(TLSFiles(settings))
             let destination = try Self.destination(settings)
+            let adminKeys = try parts.access.admin.file(at: settings.admin.keysFile)
             try parts.audit?.reopen()
             try await parts.store.change(settings.storeRetention)
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
-            parts.access.reloadChangedFiles(logger)
+            parts.access.admin.use(adminKeys)
+            let faults = parts.access.reloadChangedFiles(logger, rereads: true)
             apply(settings)
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
             ended.withLock { ($0.isSuccessful, $0.successTime) = (true, Worker.unixTime) }
-            let outcome = report(reason, change)
+            let outcome = report(reason, change, faults)
             parts.log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome
         } catch let error as TLSConfigurationError {
@@ -145,7 +147,7 @@ final class SettingsReloader: Sendable {
         return ReloadOutcome(isReloaded: false, outcome: outcome)
     }
 
-    private func report(_ reason: String, _ change: SettingsChange) -> ReloadOutcome {
+    private func report(_ reason: String, _ change: SettingsChange, _ faults: [String]) -> ReloadOutcome {
         let made = change.made.isEmpty ? "no setting has changed" : change.made.joined(separator: ", ")
         let expiry = parts.tls.map { "; certificates reloaded, the first expires on \(Self.date($0.earliestExpiry))" }
         var outcome = made + (expiry ?? "")
@@ -155,6 +157,7 @@ final class SettingsReloader: Sendable {
             logger.warning("\(reason): \(postponed)")
             outcome += "; " + postponed
         }
+        for fault in faults { outcome += "; " + fault }
         for warning in certificateWarnings {
             logger.warning("\(reason): \(warning)")
             outcome += "; " + warning

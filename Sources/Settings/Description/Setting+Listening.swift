@@ -41,8 +41,8 @@ extension Setting {
             /metrics (for Prometheus), /healthz (the process is alive), /readyz (it can answer and store tokens, or why it
             cannot). Let nobody else reach them, as they show how much is stored.
 
-            off leaves the same to control.sock in the data folder, which also takes POST /reload (as SIGHUP) and POST
-            /drain (as SIGTERM).
+            off leaves the same to control.sock in the data folder. That also takes POST /reload (as SIGHUP) and POST /drain
+            (as SIGTERM); here they need an admin key (admin.keys_file).
             """
         ),
         Setting(
@@ -53,6 +53,24 @@ extension Setting {
             The host names that requests to admin.listen may use, such as token-cache if Prometheus scrapes
             token-cache:9090. IP addresses and localhost need no entry; a request for any other host gets 421, so that no web
             page reads the answers through a host name of its own.
+            """
+        ),
+        Setting(
+            "admin.keys_file", \.admin.keysFile, .text("the path of a file, or empty"),
+            """
+            The file with the admin keys, which `token-cache admin keys add` creates; empty for none. It has only hashes of
+            the keys, and is read again when it changes. A request to admin.listen shows its key in the header
+            Authorization: Bearer, and with the scope steer may reload and stop the server, and look up and delete tokens.
+
+            The keys come in plain HTTP: for other machines, put a proxy with TLS in front of admin.listen.
+            """
+        ),
+        Setting(
+            "admin.read", \.admin.read, .choice,
+            """
+            Who may read /status, /metrics and the data of the page at admin.listen: open is whoever can connect, key only
+            who shows an admin key. /healthz and /readyz stay open for probes, but then /readyz gives the reasons only with
+            a key.
             """
         ),
     ]

@@ -1,4 +1,4 @@
-internal import HTTP
+package import HTTP
 internal import Synchronization
 internal import TokenStore
 
@@ -156,7 +156,7 @@ extension UserAccess {
     // MARK: - Syntax
 
     /// The token of `Bearer` credentials (RFC 6750, section 2.1); nil for another scheme.
-    static func bearerToken(_ value: ByteRange, in bytes: Span<UInt8>) -> ByteRange? {
+    package static func bearerToken(_ value: ByteRange, in bytes: Span<UInt8>) -> ByteRange? {
         let scheme: StaticString = "bearer "
         guard bytes.hasPrefix(scheme, in: value.indices) else { return nil }
         let token = bytes.trimmed(ByteRange(Int(value.start) + scheme.utf8CodeUnitCount, Int(value.end)))

@@ -22,7 +22,8 @@ final class WorkerHarness {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         budget = BufferBudget(limit: limit)
         worker = try Worker(
-            settings: Settings(), store: store, answers: nil, access: AccessResources(Settings()), accessLog: nil,
+            settings: Settings(), store: store, answers: nil,
+            access: AccessResources(Settings(), Logger(label: "test")), accessLog: nil,
             bufferBudget: budget, totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger, .error),
             logger: logger
         )

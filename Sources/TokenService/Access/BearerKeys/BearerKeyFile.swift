@@ -2,24 +2,24 @@ internal import Glibc
 internal import Synchronization
 internal import System
 
-/// The file of API keys, and the keys that it had when it was last read without an error.
+/// A file of keys, and the keys that it had when it was last read without an error.
 ///
 /// Any thread.
-package final class APIKeyFile: Sendable {
+package final class BearerKeyFile<Scope: BearerKeyScope>: Sendable {
     package let path: String
     private let state: Mutex<State>
 
     private struct State {
-        var keys: APIKeys
+        var keys: BearerKeys<Scope>
         /// The file as it was before the last attempt to read it, even if it failed, so that a failure is reported once.
         var stamp: FileStamp?
     }
 
     /// Far more than the most keys take.
-    private static let largestInBytes = 1 << 20
+    private static var largestInBytes: Int { 1 << 20 }
 
     /// Reads the file, which must exist.
-    package init(path: String) throws(APIKeyFileError) {
+    package init(path: String) throws(BearerKeyFileError<Scope>) {
         // Before reading, so that a change in between is noticed.
         let stamp = FileStamp(path: path)
         state = Mutex(State(keys: try Self.loadExisting(path), stamp: stamp))
@@ -27,7 +27,7 @@ package final class APIKeyFile: Sendable {
     }
 
     /// The keys in use.
-    package var keys: APIKeys { state.withLock(\.keys) }
+    package var keys: BearerKeys<Scope> { state.withLock(\.keys) }
 
     /// Whether the file was written or replaced since the last attempt to read it, successful or not.
     ///
@@ -35,20 +35,20 @@ package final class APIKeyFile: Sendable {
     package var hasChanged: Bool { FileStamp(path: path) != state.withLock(\.stamp) }
 
     /// Reads the file again; after an error, the keys stay as they were.
-    package func reload() throws(APIKeyFileError) {
+    package func reload() throws(BearerKeyFileError<Scope>) {
         use(try read())
     }
 
     /// Keys that were read and are not used yet.
     package struct Reading: Sendable {
-        fileprivate let keys: APIKeys
+        fileprivate let keys: BearerKeys<Scope>
         fileprivate let stamp: FileStamp?
     }
 
     /// Reads the file without using the keys yet.
-    package func read() throws(APIKeyFileError) -> Reading {
+    package func read() throws(BearerKeyFileError<Scope>) -> Reading {
         let stamp = FileStamp(path: path)
-        do throws(APIKeyFileError) {
+        do throws(BearerKeyFileError<Scope>) {
             return Reading(keys: try Self.loadExisting(path), stamp: stamp)
         } catch {
             state.withLock { $0.stamp = stamp }
@@ -61,13 +61,13 @@ package final class APIKeyFile: Sendable {
         state.withLock { $0 = State(keys: reading.keys, stamp: reading.stamp) }
     }
 
-    private static func loadExisting(_ path: String) throws(APIKeyFileError) -> APIKeys {
+    private static func loadExisting(_ path: String) throws(BearerKeyFileError<Scope>) -> BearerKeys<Scope> {
         guard let keys = try load(path) else { throw .missing(path: path) }
         return keys
     }
 
     /// The keys of a file; nil if there is no such file.
-    package static func load(_ path: String) throws(APIKeyFileError) -> APIKeys? {
+    package static func load(_ path: String) throws(BearerKeyFileError<Scope>) -> BearerKeys<Scope>? {
         let (bytes, status): ([UInt8], FileStatus)
         do throws(SystemError) {
             // Without O_NONBLOCK, open(2) would wait for the writer of a pipe.
@@ -82,8 +82,8 @@ package final class APIKeyFile: Sendable {
         // Whoever may write to it could give himself a key. Others may read it: nobody guesses a secret from its digest.
         guard status.mode & 0o022 == 0 else { throw .writable(path: path) }
         guard bytes.count <= largestInBytes else { throw .malformed(path: path, line: 0, reason: "it is too long") }
-        do throws(APIKeysText.Malformed) {
-            return try APIKeysText.keys(of: bytes)
+        do throws(BearerKeysText<Scope>.Malformed) {
+            return try BearerKeysText<Scope>.keys(of: bytes)
         } catch {
             throw .malformed(path: path, line: error.line, reason: error.reason)
         }
@@ -93,24 +93,24 @@ package final class APIKeyFile: Sendable {
     ///
     /// If `body` throws, the file stays as it is. A link at the path is followed, and its target replaced.
     package static func change<Result>(
-        _ path: String, _ body: (inout APIKeys) throws -> Result
+        _ path: String, _ body: (inout BearerKeys<Scope>) throws -> Result
     ) throws -> Result {
         let target = try FollowedPath(path).path
         return try FileReplacement.withLock(onFolderOf: target) {
-            var keys = try load(target) ?? APIKeys()
+            var keys = try load(target) ?? BearerKeys<Scope>()
             let result = try body(&keys)
             do throws(SystemError) {
-                try FileReplacement.replace(target, with: APIKeysText.bytes(of: keys))
+                try FileReplacement.replace(target, with: BearerKeysText<Scope>.bytes(of: keys))
             } catch {
-                throw APIKeyFileError.unwritable(path: path, reason: error.reason)
+                throw BearerKeyFileError<Scope>.unwritable(path: path, reason: error.reason)
             }
             return result
         }
     }
 }
 
-/// Why API keys cannot be read or changed; says what to do about it, and nothing of the keys.
-package enum APIKeyFileError: Error, Hashable, CustomStringConvertible {
+/// Why the keys of a file cannot be read or changed; says what to do about it, and nothing of the keys.
+package enum BearerKeyFileError<Scope: BearerKeyScope>: Error, Hashable, CustomStringConvertible {
     case missing(path: String)
     case unreadable(path: String, reason: String)
     /// Other users than the file's owner may write to it.
@@ -120,24 +120,25 @@ package enum APIKeyFileError: Error, Hashable, CustomStringConvertible {
     case unwritable(path: String, reason: String)
 
     package var description: String {
-        switch self {
+        let kind = Scope.kind
+        return switch self {
         case .missing(let path):
             """
-            the file \(path) of access.api.keys_file does not exist; `token-cache access keys add NAME --scope sessions` \
-            makes it with a first key
+            the file \(path) of \(kind.setting) does not exist; `token-cache \(kind.command) add NAME --scope \
+            \(kind.commonScope)` makes it with a first key
             """
         case .unreadable(let path, let reason):
-            "the API keys in \(path) cannot be read: \(reason); give the server's user read access to the file"
+            "the \(kind.plural) in \(path) cannot be read: \(reason); give the server's user read access to the file"
         case .writable(let path):
             """
-            the API keys in \(path) can be changed by other users, who could give themselves a key; look for keys that you \
-            do not know with `token-cache access keys list`, after chmod go-w
+            the \(kind.plural) in \(path) can be changed by other users, who could give themselves a key; look for keys that you \
+            do not know with `token-cache \(kind.command) list`, after chmod go-w
             """
         case .malformed(let path, let line, let reason):
-            "the API keys in \(path)\(line == 0 ? "" : ", line \(line)"): \(reason)"
+            "the \(kind.plural) in \(path)\(line == 0 ? "" : ", line \(line)"): \(reason)"
         case .unwritable(let path, let reason):
             """
-            the API keys in \(path) cannot be written: \(reason); the folder has to exist, and this command needs write \
+            the \(kind.plural) in \(path) cannot be written: \(reason); the folder has to exist, and this command needs write \
             access to it
             """
         }

@@ -1,34 +1,34 @@
 internal import JSON
 
-/// The text of a file of API keys: a line of JSON for each.
+/// The text of a file of keys: a line of JSON for each.
 ///
 ///     {"name":"backend","scopes":["sessions","tokens:read"],"sha256":"…64 digits…","created":1795356800,"expires":1803132800}
 ///
 /// Times are in seconds since 1970; `expires` may be missing. Empty lines and lines that begin with `#` are skipped. A member
 /// that is not known is an error: a mistyped `expires` would make a key that never ends.
-enum APIKeysText {
+enum BearerKeysText<Scope: BearerKeyScope> {
     /// Why a text holds no keys; lines count from 1.
     struct Malformed: Error, Hashable {
         let line: Int
         let reason: String
     }
 
-    static func keys(of text: [UInt8]) throws(Malformed) -> APIKeys {
-        var keys = APIKeys()
+    static func keys(of text: [UInt8]) throws(Malformed) -> BearerKeys<Scope> {
+        var keys = BearerKeys<Scope>()
         for (index, line) in text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
             let content = line.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0d }
             if content.isEmpty || content.first == UInt8(ascii: "#") { continue }
             let fault: String
             do throws(Fault) {
                 let entry = try Self.entry(Array(content))
-                do throws(APIKeys.AdditionError) {
+                do throws(BearerKeys<Scope>.AdditionError) {
                     try keys.add(entry.key, digest: entry.digest)
                     continue
                 } catch {
                     switch error {
                     case .nameExists: fault = "\(entry.key.name) is the name of an earlier key too"
                     case .secretExists: fault = "an earlier key has the same secret as \(entry.key.name)"
-                    case .tooMany: fault = "there are more than \(APIKeys.limit) keys"
+                    case .tooMany: fault = "there are more than \(BearerKeys<Scope>.limit) keys"
                     }
                 }
             } catch {
@@ -39,10 +39,10 @@ enum APIKeysText {
         return keys
     }
 
-    static func bytes(of keys: APIKeys) -> [UInt8] {
+    static func bytes(of keys: BearerKeys<Scope>) -> [UInt8] {
         let lines = keys.entries.map { entry in
             // Neither names nor scopes have characters that JSON would escape.
-            let scopes = APIScope.allCases.filter(entry.key.scopes.contains).map { "\"\($0.rawValue)\"" }
+            let scopes = Scope.allCases.filter(entry.key.scopes.contains).map { "\"\($0.rawValue)\"" }
             let expires = entry.key.expiresAt.map { ",\"expires\":\($0)" } ?? ""
             return """
                 {"name":"\(entry.key.name)","scopes":[\(scopes.joined(separator: ","))],\
@@ -62,7 +62,7 @@ enum APIKeysText {
     /// The members of a line.
     private struct Members {
         var name: String?
-        var scopes: Set<APIScope>?
+        var scopes: Set<Scope>?
         var digest: [UInt8]?
         var created: Int64?
         var expires: Int64?
@@ -71,7 +71,7 @@ enum APIKeysText {
         var reason: String?
     }
 
-    private static func entry(_ line: [UInt8]) throws(Fault) -> APIKeys.Entry {
+    private static func entry(_ line: [UInt8]) throws(Fault) -> BearerKeys<Scope>.Entry {
         let bytes = line.span
         var scanner = JSONScanner(position: 0, end: bytes.count)
         var members = Members()
@@ -83,13 +83,15 @@ enum APIKeysText {
             scanner.skipSpace(bytes)
             guard scanner.isAtEnd else { throw JSONScanner.Malformed() }
         } catch {
-            throw Fault(reason: members.reason ?? "it is no API key as token-cache access keys add writes one")
+            throw Fault(
+                reason: members.reason
+                    ?? "it is no \(Scope.kind.name) as token-cache \(Scope.kind.command) add writes one")
         }
         guard let name = members.name, let scopes = members.scopes, let digest = members.digest,
             let created = members.created
         else { throw Fault(reason: "a key needs name, scopes, sha256 and created") }
-        let key = APIKey(name: name, scopes: scopes, createdAt: created, expiresAt: members.expires)
-        return APIKeys.Entry(key: key, digest: digest)
+        let key = BearerKey<Scope>(name: name, scopes: scopes, createdAt: created, expiresAt: members.expires)
+        return BearerKeys<Scope>.Entry(key: key, digest: digest)
     }
 
     private static func read(
@@ -100,8 +102,8 @@ enum APIKeysText {
         switch member {
         case "name":
             let text = String(decoding: try scanner.string(bytes), as: UTF8.self)
-            guard APIKey.isName(text) else {
-                throw refuse("its name is not allowed; allowed is \(APIKey.allowedNames)", &members)
+            guard BearerKey<Scope>.isName(text) else {
+                throw refuse("its name is not allowed; allowed is \(BearerKey<Scope>.allowedNames)", &members)
             }
             members.name = text
         case "scopes": members.scopes = try scopes(&members, &scanner, bytes)
@@ -127,14 +129,14 @@ enum APIKeysText {
 
     private static func scopes(
         _ members: inout Members, _ scanner: inout JSONScanner, _ bytes: Span<UInt8>
-    ) throws(JSONScanner.Malformed) -> Set<APIScope> {
-        let allowed = APIScope.allCases.map(\.rawValue).joined(separator: ", ")
-        var scopes: Set<APIScope> = []
+    ) throws(JSONScanner.Malformed) -> Set<Scope> {
+        let allowed = Scope.allCases.map(\.rawValue).joined(separator: ", ")
+        var scopes: Set<Scope> = []
         try scanner.expect(UInt8(ascii: "["), bytes)
         repeat {
             scanner.skipSpace(bytes)
             guard scanner.peek(bytes) == UInt8(ascii: "\""),
-                let scope = APIScope(rawValue: String(decoding: try scanner.string(bytes), as: UTF8.self))
+                let scope = Scope(rawValue: String(decoding: try scanner.string(bytes), as: UTF8.self))
             else { throw refuse("it has an unknown scope or none; allowed are \(allowed)", &members) }
             scopes.insert(scope)
             scanner.skipSpace(bytes)
@@ -153,7 +155,7 @@ enum APIKeysText {
 
     // MARK: - Digests
 
-    private static let digits = Array("0123456789abcdef".utf8)
+    private static var digits: [UInt8] { Array("0123456789abcdef".utf8) }
 
     private static func hex(_ bytes: [UInt8]) -> String {
         String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)

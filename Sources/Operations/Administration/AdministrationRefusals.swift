@@ -1,0 +1,73 @@
+internal import HTTP
+internal import Server
+internal import Settings
+
+/// The answers to requests over TCP that show no admin key that is good for them.
+enum AdministrationRefusals {
+    /// - Parameters:
+    ///   - endpoint: What was requested.
+    ///   - wait: How long the address has to wait; nil if it has not had too many wrong keys.
+    ///   - settings: Those in force.
+    static func answer(
+        _ refusal: AdminRefusal, to endpoint: AdministrationEndpoint, wait: Duration?, _ settings: Settings
+    ) -> AdministrationAnswer {
+        if let wait {
+            let seconds = max(1, Int(wait.components.seconds) + (wait.components.attoseconds > 0 ? 1 : 0))
+            var answer = AdministrationAnswer.error(
+                .tooManyRequests, "too many wrong admin keys came from this address; try again in \(seconds) seconds")
+            answer.fields = ["Retry-After: \(seconds)"]
+            return answer
+        }
+        let fault = text(refusal, endpoint, settings)
+        // Without keys, none would help; only the question for the key itself is always answered as one for a credential.
+        if refusal == .disabled && endpoint != .key { return .error(.forbidden, fault) }
+        var answer = AdministrationAnswer.error(refusal == .scope ? .forbidden : .unauthorized, fault)
+        answer.fields = ["WWW-Authenticate: \(challenge(refusal))"]
+        return answer
+    }
+
+    /// The challenge (RFC 6750, section 3).
+    private static func challenge(_ refusal: AdminRefusal) -> String {
+        switch refusal {
+        case .disabled, .missing, .limited: "Bearer"
+        case .malformed, .unknown, .expired: #"Bearer error="invalid_token""#
+        case .scope: #"Bearer error="insufficient_scope""#
+        }
+    }
+
+    private static func text(
+        _ refusal: AdminRefusal, _ endpoint: AdministrationEndpoint, _ settings: Settings
+    ) -> String {
+        switch refusal {
+        case .disabled:
+            """
+            without admin keys this is not allowed over TCP, where every user of this machine could request it; \
+            \(onControlSocket(endpoint, settings)), or set admin.keys_file and make a key with token-cache admin keys add
+            """
+        case .missing:
+            """
+            this needs an admin key\(endpoint.isAction ? " with the scope steer" : "") in the header Authorization: Bearer \
+            KEY; make one with token-cache admin keys add, or \(onControlSocket(endpoint, settings))
+            """
+        case .malformed:
+            "the header Authorization has to be Bearer and one admin key, as token-cache admin keys add prints it"
+        case .unknown:
+            """
+            no admin key of this server has this text; it may have been removed, or be of another server: \
+            token-cache admin keys list shows the names of those there are
+            """
+        case .expired: "the admin key has expired; make a new one with token-cache admin keys add"
+        case .scope: "the admin key has only the scope read, and this needs the scope steer; make another key for it"
+        case .limited: "too many wrong admin keys came from this address"
+        }
+    }
+
+    /// Says how to do the same without a key.
+    private static func onControlSocket(_ endpoint: AdministrationEndpoint, _ settings: Settings) -> String {
+        let (path, socket) = (endpoint.rawValue, ControlSocketAddress.path(settings))
+        let curl =
+            "curl \(endpoint.isAction ? "-X POST " : "")--unix-socket \(socket) http://localhost\(path)"
+        let command = endpoint == .reload || endpoint == .drain ? "token-cache \(path.dropFirst()) or " : ""
+        return "use \(command)\(curl), as a user with access to that socket"
+    }
+}

@@ -1,0 +1,81 @@
+package import HTTP
+internal import Logging
+package import Metrics
+internal import Settings
+internal import Synchronization
+internal import System
+package import TokenService
+
+/// Who may use the administration over TCP: the admin keys, and the failures of those who show none that counts.
+///
+/// Any thread, except for `note`.
+package final class AdminAccess: Sendable {
+    /// Nil without `admin.keys_file`.
+    private let file: Mutex<AdminKeyFile?>
+    private let failures = FailureLimiter(.standard)
+    private let log: RateLimitedLog
+    package let refusals = Counters<AdminRefusal>()
+
+    /// - Parameter path: `admin.keys_file`; if empty, there are no keys.
+    init(path: String, _ logger: Logger) throws(AdminKeyFileError) {
+        file = Mutex(path.isEmpty ? nil : try AdminKeyFile(path: path))
+        log = RateLimitedLog(logger, .warning)
+    }
+
+    /// The keys in use; nil without `admin.keys_file`.
+    package var keys: AdminKeys? { file.withLock { $0?.keys } }
+
+    /// Counts a request that is refused, on the administration's thread.
+    ///
+    /// - Returns: If its address has had too many wrong keys, how long to wait before another one.
+    package func note(_ refusal: AdminRefusal, from address: IPAddress?) -> Duration? {
+        guard refusal.isGuess else {
+            refusals.add(refusal)
+            return nil
+        }
+        log.log(
+            "\(address.map { "\($0)" } ?? "a program") has shown an admin key that does not count: \(refusal.rawValue)")
+        let wait = failures.noteFailure(from: address, at: .now)
+        refusals.add(wait == nil ? refusal : .limited)
+        return wait
+    }
+
+    // MARK: - Reloading
+
+    /// The file of a path, which is read if it is another one than before; nil for an empty path.
+    func file(at path: String) throws(AdminKeyFileError) -> AdminKeyFile? {
+        if path.isEmpty { return nil }
+        if let present, present.path == path { return present }
+        return try AdminKeyFile(path: path)
+    }
+
+    func use(_ file: AdminKeyFile?) {
+        self.file.withLock { $0 = file }
+    }
+
+    /// The file in use.
+    var present: AdminKeyFile? { file.withLock(\.self) }
+}
+
+/// Why a request to the administration is refused for want of an admin key; the words are in the metrics.
+package enum AdminRefusal: String, Sendable, CaseIterable {
+    /// There are no admin keys.
+    case disabled
+    case missing
+    /// The credential is no key, or there are several.
+    case malformed
+    case unknown
+    case expired
+    /// The key is for less.
+    case scope
+    /// The address has shown too many wrong keys.
+    case limited
+
+    /// Whether who meets it may be guessing keys.
+    var isGuess: Bool {
+        switch self {
+        case .malformed, .unknown, .expired: true
+        case .disabled, .missing, .scope, .limited: false
+        }
+    }
+}

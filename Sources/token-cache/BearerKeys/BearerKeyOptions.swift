@@ -1,0 +1,33 @@
+import ArgumentParser
+import Settings
+import System
+import TokenService
+
+/// The options of all commands for keys.
+struct BearerKeyOptions<Scope: CommandKeyScope>: ParsableArguments {
+    @OptionGroup var configuration: ConfigurationOptions
+
+    /// The file of the settings.
+    func path() throws -> String {
+        let path = Scope.path(try configuration.load())
+        guard path.isEmpty else { return path }
+        throw configuration.fault(
+            """
+            \(Scope.kind.setting) is not set, so there is no place for \(Scope.kind.plural); name a file there, such as \
+            \(Scope.examplePath), and give this command the same settings as the server (--config)
+            """
+        )
+    }
+
+    /// Reads and replaces the file; on an error, prints it and ends the command with status 1.
+    func change<Result>(_ body: (inout BearerKeys<Scope>) throws -> Result) throws -> Result {
+        let path = try path()
+        do {
+            return try BearerKeyFile<Scope>.change(path, body)
+        } catch let error as BearerKeyFileError<Scope> {
+            throw configuration.fault("\(error)")
+        } catch let error as LinkError {
+            throw configuration.fault("\(error)")
+        }
+    }
+}

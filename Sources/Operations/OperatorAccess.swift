@@ -49,9 +49,10 @@ struct OperatorAccess: Administration {
         // Not a child of this task, which would run on its loop.
         let sampling = Task { [sampler] in await sampler.run() }
         defer { sampling.cancel() }
-        let endpoints = AdministrationEndpoints(
-            server, listenerNames: listenerNames, warnings: { warnings }, version, sampler.history, on: loop)
         let (reserve, administrator) = (server.reserve, administrator)
+        let endpoints = AdministrationEndpoints(
+            server, administrator, listenerNames: listenerNames, warnings: { warnings }, version, sampler.history,
+            on: loop)
         await withDiscardingTaskGroup { [logger] group in
             for listener in listeners {
                 group.addTask(executorPreference: loop) {

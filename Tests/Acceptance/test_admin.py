@@ -21,7 +21,7 @@ from service_manager import StoppedThread
 from test_durability import small_disk  # noqa: F401, a fixture
 
 HOST = "Host: localhost"
-PATHS = ("/", "/status", "/history", "/healthz", "/readyz", "/key", "/reload", "/drain")
+PATHS = ("/", "/status", "/history", "/healthz", "/readyz", "/key", "/reload", "/drain", "/token/delete")
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 
 
@@ -71,7 +71,7 @@ def test_clients_reach_none_of_it(server):
 
 
 @pytest.mark.parametrize("method, path, status", [
-    ("GET", "/elsewhere", 404), ("POST", "/", 405), ("POST", "/status", 405), ("POST", "/history", 405), ("GET", "/history?since=x", 400), ("GET", "/token?unique_id=a", 404), ("POST", "/store/stats", 404), ("POST", "/healthz", 405),
+    ("GET", "/elsewhere", 404), ("POST", "/", 405), ("POST", "/status", 405), ("POST", "/history", 405), ("GET", "/history?since=x", 400), ("GET", "/token?unique_id=a", 405), ("POST", "/store/stats", 404), ("POST", "/healthz", 405),
     ("GET", "/reload", 405), ("GET", "/drain", 405), ("HEAD", "/drain", 405),
 ])
 def test_other_paths_and_methods_are_refused(server, method, path, status):

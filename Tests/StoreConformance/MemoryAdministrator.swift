@@ -19,6 +19,14 @@ struct MemoryAdministrator: StoreAdministrator {
         if case .found(let info, _, _) = store.fetch(id) { info } else { nil }
     }
 
+    func facts(of id: [UInt8]) -> TokenFacts? {
+        store.row(of: id).map { row in
+            TokenFacts(
+                size: row.info.count, writtenAt: row.writtenAt, expiresAt: TokenExpiration.expiration(of: row.info.span)
+            )
+        }
+    }
+
     func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) -> [Result<Void, StoreError>] {

@@ -68,6 +68,12 @@ package final class MemoryStore: TokenStore {
             ? .found(row.info, until: row.deadline(retention), version: row.version) : .longer
     }
 
+    /// The row of an id; nil if there is none, or it has expired.
+    func row(of id: [UInt8]) -> MemoryRow? {
+        let retention = state.withLock(\.retention)
+        return disk.row(of: id).flatMap { $0.isCurrent(retention) ? $0 : nil }
+    }
+
     /// Counts a token that is to wait; the error if it may not.
     func admit(_ bytes: Int) -> StoreError? {
         state.withLock { state in

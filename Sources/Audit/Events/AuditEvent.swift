@@ -17,6 +17,8 @@ package struct AuditEvent: Sendable {
         case read = "read_token"
         case store = "store_token"
         case remove = "remove_token"
+        /// Age, size and expiry of a token, without the token.
+        case find = "find_token"
         /// Some of all tokens, whoever's they are.
         case list = "list_tokens"
         case createSession = "create_session"
@@ -31,7 +33,7 @@ package struct AuditEvent: Sendable {
         package var isChange: Bool {
             switch self {
             case .store, .remove, .createSession, .endSession, .endSessions, .erase: true
-            case .read, .list, .listSessions, .authenticate: false
+            case .read, .find, .list, .listSessions, .authenticate: false
             }
         }
     }

@@ -11,6 +11,8 @@ enum AdministrationEndpoint: String, CaseIterable {
     case key = "/key"
     case reload = "/reload"
     case drain = "/drain"
+    case token = "/token"
+    case tokenDeletion = "/token/delete"
 
     /// What a request over TCP has to show.
     enum Requirement: Hashable {
@@ -29,7 +31,7 @@ enum AdministrationEndpoint: String, CaseIterable {
         case .page, .health, .readiness: .nothing
         case .status, .history, .metrics: .reading
         case .key: .key
-        case .reload, .drain: .steering
+        case .reload, .drain, .token, .tokenDeletion: .steering
         }
     }
 

@@ -3,6 +3,7 @@ internal import HTTP
 internal import Metrics
 internal import Server
 internal import Settings
+internal import TokenStore
 
 /// Answers requests for the server's state and for what changes it, on `admin.listen` and the control socket.
 ///
@@ -10,6 +11,7 @@ internal import Settings
 struct AdministrationEndpoints: Sendable {
     private let server: Server
     private let guardian: AdministrationGuard
+    private let tokens: SingleTokens
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
     private let history: HistoryAnswer
@@ -18,18 +20,21 @@ struct AdministrationEndpoints: Sendable {
 
     /// - Parameters:
     ///   - server: The server to report on.
+    ///   - administrator: Looks up and deletes single tokens.
     ///   - listenerNames: The addresses of `admin.listen`.
     ///   - warnings: The present warnings about those listeners.
     ///   - version: This program's version.
     ///   - history: The course of the server's figures.
     ///   - loop: The calling task's loop.
     init(
-        _ server: Server, listenerNames: [String], warnings: @escaping @Sendable () -> [String], _ version: String,
+        _ server: Server, _ administrator: any StoreAdministrator, listenerNames: [String],
+        warnings: @escaping @Sendable () -> [String], _ version: String,
         _ history: History,
         on loop: EventLoop
     ) {
         self.server = server
         guardian = AdministrationGuard(server)
+        tokens = SingleTokens(administrator)
         status = SharedReport(on: loop) { ServerStatus(of: server, version: version, listenerWarnings: warnings()) }
         metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
         self.history = HistoryAnswer(history)
@@ -84,6 +89,15 @@ struct AdministrationEndpoints: Sendable {
         case .drain:
             server.drain("drain requested by \(admission.requester)")
             return AdministrationAnswer(json: DrainReply(draining: true))
+        case .token:
+            return await tokens.answer(request) { (id, administrator) async throws(StoreError) in
+                TokenFactsReply(try await FindToken(id: id).answer(administrator) { _ in })
+            }
+        case .tokenDeletion:
+            return await tokens.answer(request) { (id, administrator) async throws(StoreError) in
+                TokenDeletionReply(
+                    deleted: try await RemoveTokens(ids: [id]).answer(administrator) { _ in }.removed > 0)
+            }
         }
     }
 }

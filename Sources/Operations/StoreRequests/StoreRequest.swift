@@ -27,7 +27,7 @@ extension StoreRequest {
 ///
 /// A request needs a case here to compile, and each case needs its request.
 package enum StoreRequestName: String, CaseIterable, Sendable {
-    case get, put, delete, page, stats, verify, backup, rekey
+    case get, put, delete, find, page, stats, verify, backup, rekey
     case listKeys = "keys/list"
     case addKey = "keys/add"
     case retireKey = "keys/retire"
@@ -50,6 +50,7 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
         case .get: FetchToken.self
         case .put: StoreTokens.self
         case .delete: RemoveTokens.self
+        case .find: FindToken.self
         case .page: ListTokens.self
         case .stats: StatisticsOfStore.self
         case .verify: VerifyStore.self

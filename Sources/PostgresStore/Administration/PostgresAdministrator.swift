@@ -59,6 +59,15 @@ package struct PostgresAdministrator: StoreAdministrator {
     // MARK: - Single tokens
 
     package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
+        try await find(id)?.tokenInfo
+    }
+
+    package func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts? {
+        guard let (tokenInfo, times) = try await find(id) else { return nil }
+        return TokenFacts(size: tokenInfo.count, writtenAt: times.writtenAt, expiresAt: times.expiresAt)
+    }
+
+    private func find(_ id: [UInt8]) async throws(StoreError) -> (tokenInfo: [UInt8], times: RowTimes)? {
         let keys = try keys(of: [id])
         let rows = try await reading { (session, deadline) throws(PostgresError) in
             try TokenRows(session, until: deadline).rows(of: keys)
@@ -71,7 +80,7 @@ package struct PostgresAdministrator: StoreAdministrator {
             let token = try row.token(&coder)
             // A row that is found by the hash of another id was tampered with.
             guard token.id == id else { throw .tampered(keyNumber: row.keyNumber) }
-            return token.info
+            return (token.info, row.times)
         } catch {
             state.metrics.unreadableReads.add(1, ordering: .relaxed)
             throw .sealing(error)

@@ -65,6 +65,12 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         return tokenInfo
     }
 
+    package func facts(of id: [UInt8]) throws(StoreError) -> TokenFacts? {
+        var tokenInfo: [UInt8] = []
+        guard case .found(_, _, let times) = try reader().fetch(id, appendingTo: &tokenInfo) else { return nil }
+        return TokenFacts(size: tokenInfo.count, writtenAt: times.writtenAt, expiresAt: times.expiresAt)
+    }
+
     package func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) async -> [Result<Void, StoreError>] {

@@ -1,0 +1,38 @@
+internal import FoundationEssentials
+internal import Server
+
+/// What operators learn of the token of an id; the token itself is never among it.
+struct TokenFactsReply: Encodable, Sendable {
+    private let facts: FindToken.Reply
+    /// Seconds since 1970.
+    private let now: Double
+
+    init(_ facts: FindToken.Reply, now: Double = Date().timeIntervalSince1970) {
+        self.facts = facts
+        self.now = now
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case found, size, ageSeconds, storedAt, expiresAt
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(facts.isFound, forKey: .found)
+        guard let size = facts.size, let writtenAt = facts.writtenAt else { return }
+        try container.encode(size, forKey: .size)
+        // The token may have a time of its own, of an import from a machine whose clock is ahead.
+        try container.encode(max(0, ((now - Double(writtenAt)) * 1000).rounded() / 1000), forKey: .ageSeconds)
+        try container.encode(Self.text(writtenAt), forKey: .storedAt)
+        // Null rather than missing: it was looked for.
+        try container.encode(facts.expiresAt.map(Self.text), forKey: .expiresAt)
+    }
+
+    /// A time in UTC; those that cannot be meant are the nearest that can.
+    private static func text(_ unixTime: Int64) -> String { LogTime.text(min(max(0, unixTime), 253_402_300_799)) }
+}
+
+/// Whether there was a token to delete.
+struct TokenDeletionReply: Codable, Sendable {
+    let deleted: Bool
+}

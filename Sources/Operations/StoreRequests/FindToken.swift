@@ -1,0 +1,34 @@
+package import TokenStore
+
+/// Looks up the age, size and expiry of one token, without the token.
+package struct FindToken: StoreRequest {
+    package static let name = StoreRequestName.find
+    package var id: String
+
+    package struct Reply: Codable, Sendable {
+        package var isFound: Bool
+        /// Bytes of the token info.
+        package var size: Int?
+        /// Seconds since 1970.
+        package var writtenAt: Int64?
+        /// When it expires by its own account, in seconds since 1970.
+        package var expiresAt: Int64?
+
+        private enum CodingKeys: String, CodingKey {
+            case isFound = "found"
+            case size, writtenAt, expiresAt
+        }
+    }
+
+    package init(id: String) {
+        self.id = id
+    }
+
+    package func answer(
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> Reply {
+        let facts = try await administrator.facts(of: try StoredText.id(id))
+        return Reply(
+            isFound: facts != nil, size: facts?.size, writtenAt: facts?.writtenAt, expiresAt: facts?.expiresAt)
+    }
+}

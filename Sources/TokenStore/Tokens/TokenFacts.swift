@@ -1,0 +1,15 @@
+/// What an operator may know of a token without seeing it.
+package struct TokenFacts: Hashable, Sendable {
+    /// Bytes of the token info.
+    package let size: Int
+    /// Seconds since 1970.
+    package let writtenAt: Int64
+    /// When it expires by its own account, in seconds since 1970.
+    package let expiresAt: Int64?
+
+    package init(size: Int, writtenAt: Int64, expiresAt: Int64?) {
+        self.size = size
+        self.writtenAt = writtenAt
+        self.expiresAt = expiresAt
+    }
+}

@@ -112,7 +112,8 @@ def resolved(document, node):
 def example(document, path, method, status, name=None):
     """The example of an answer in the file."""
     answer = resolved(document, resolved(document, document["paths"][path])[method]["responses"][status])
-    (content,) = answer["content"].values()
+    # Of several formats one has examples.
+    content, = (content for content in answer["content"].values() if content.keys() & {"example", "examples"})
     return content["examples"][name]["value"] if name else content["example"]
 
 

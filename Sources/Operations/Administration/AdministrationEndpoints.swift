@@ -14,6 +14,7 @@ struct AdministrationEndpoints: Sendable {
     private let tokens: SingleTokens
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
+    private let openMetrics: SharedReport<String>
     private let history: HistoryAnswer
     /// The server's addresses and limits, for commands on the control socket.
     let facts: @Sendable () -> ServerFacts
@@ -36,7 +37,8 @@ struct AdministrationEndpoints: Sendable {
         guardian = AdministrationGuard(server)
         tokens = SingleTokens(administrator)
         status = SharedReport(on: loop) { ServerStatus(of: server, version: version, listenerWarnings: warnings()) }
-        metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
+        metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version, .prometheus) }
+        openMetrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version, .openMetrics) }
         self.history = HistoryAnswer(history)
         facts = { ServerFacts(server, administration: listenerNames, version: version) }
     }
@@ -56,6 +58,13 @@ struct AdministrationEndpoints: Sendable {
         case .admitted(let admission): return await answer(request, to: endpoint, admission)
         case .refused(let answer): return answer
         }
+    }
+
+    private func metrics(in format: MetricsText.Format) async -> AdministrationAnswer {
+        let report = format == .openMetrics ? openMetrics : metrics
+        var answer = AdministrationAnswer(mediaType: format.mediaType, text: await report.next())
+        answer.fields = ["Vary: Accept"]
+        return answer
     }
 
     /// The answer for a path without an endpoint.
@@ -81,7 +90,7 @@ struct AdministrationEndpoints: Sendable {
             return AdministrationAnswer(
                 readiness.isReady ? .ok : .unavailable,
                 json: admission.mayRead ? readiness : readiness.withoutReasons)
-        case .metrics: return AdministrationAnswer(mediaType: MetricsText.mediaType, text: await metrics.next())
+        case .metrics: return await metrics(in: MetricsText.Format(accept: request.accept))
         case .key: return AdministrationAnswer(json: admission.reply)
         case .reload:
             let outcome = await server.reload("reload requested by \(admission.requester)")

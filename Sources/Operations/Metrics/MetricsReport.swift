@@ -7,7 +7,7 @@ internal import System
 internal import TokenService
 internal import TokenStore
 
-/// The server's metrics in the Prometheus text format.
+/// The server's metrics in one of Prometheus' text formats.
 ///
 /// No label contains data from a client.
 struct MetricsReport {
@@ -25,9 +25,11 @@ struct MetricsReport {
     let listeners: [(name: String, count: UInt64)]
     /// Zeros without an audit log.
     let audit: AuditFigures
-    var text = MetricsText()
+    let process = ProcessMetrics.now
+    var text: MetricsText
 
-    private init(_ server: Server, _ version: String) {
+    private init(_ server: Server, _ version: String, _ format: MetricsText.Format) {
+        text = MetricsText(format, countingSince: process.startTime)
         self.version = version
         workers = server.workers
         store = server.store
@@ -44,8 +46,8 @@ struct MetricsReport {
     /// Writes all metrics.
     ///
     /// Reads files and takes the cache's locks one by one: do not call it on a loop's thread.
-    static func text(of server: Server, version: String) -> String {
-        var report = MetricsReport(server, version)
+    static func text(of server: Server, version: String, _ format: MetricsText.Format) -> String {
+        var report = MetricsReport(server, version, format)
         return report.write()
     }
 
@@ -58,7 +60,8 @@ struct MetricsReport {
         writeCache()
         writeAudit()
         writeAccess()
-        ProcessMetrics.now.write(to: &text)
+        process.write(to: &text)
+        text.end()
         return text.text
     }
 

@@ -1,4 +1,5 @@
 package import EventLoop
+internal import Glibc
 internal import HTTP
 package import JWT
 package import Metrics
@@ -58,11 +59,12 @@ package final class LoopMetrics: Sendable {
     /// - Parameters:
     ///   - duration: The time of the wait; 0 if the answer came in the same turn.
     ///   - method: The request's.
-    func noteWait(_ duration: Nanoseconds, of method: Method) {
+    ///   - requestID: The request's.
+    func noteWait(_ duration: Nanoseconds, of method: Method, _ requestID: RequestID) {
         switch method {
-        case .post: postTime.add(duration.count)
+        case .post: add(duration, to: postTime, requestID)
         case .get where duration.count > 0:
-            getTime.add(duration.count)
+            add(duration, to: getTime, requestID)
             // Otherwise `endTurn` would measure it again.
             measured.add()
         case .get, .head, .put, .patch, .delete, .options, .trace, .connect, .other: break
@@ -70,12 +72,32 @@ package final class LoopMetrics: Sendable {
     }
 
     /// Measures the requests that were answered in a turn.
-    func endTurn(began: MonotonicTime) {
+    ///
+    /// - Parameters:
+    ///   - began: When the turn began.
+    ///   - latest: The id of the last GET that is measured here.
+    func endTurn(began: MonotonicTime, _ latest: RequestID) {
         let answered = requests.gets.value
         let count = answered &- measured.value
         guard count > 0 else { return }
         measured.set(answered)
-        getTime.add((MonotonicTime.now - began).count, count: count)
+        add(MonotonicTime.now - began, to: getTime, count: count, latest)
+    }
+
+    private func add(_ duration: Nanoseconds, to histogram: Histogram, count: UInt64 = 1, _ requestID: RequestID) {
+        histogram.add(duration.count, count: count, inSecond: UInt64(clamping: Worker.unixTime)) {
+            var labels: [(key: String, value: String)] = []
+            if let id = requestID.text { labels.append(("request_id", id)) }
+            if let traceID = requestID.traceID { labels.append(("trace_id", traceID.text)) }
+            return Exemplar(labels, value: duration.count, time: Self.realTime)
+        }
+    }
+
+    /// Seconds since 1970, to the millisecond.
+    private static var realTime: Double {
+        var time = timespec()
+        _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec / 1_000_000) / 1_000
     }
 }
 

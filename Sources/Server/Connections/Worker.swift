@@ -38,6 +38,7 @@ package final class Worker: @unchecked Sendable {
     private var latestBuffers: BufferPool.Pair?
     private var encoder: ResponseEncoder
     private var requestIDs = RequestIDs()
+    let latestGet: LatestGet
     /// Open connections of this loop, including those that are being handed to it.
     ///
     /// Any thread.
@@ -55,6 +56,8 @@ package final class Worker: @unchecked Sendable {
         let loop = try EventLoop()
         let metrics = LoopMetrics()
         self.metrics = metrics
+        let latestGet = LatestGet()
+        self.latestGet = latestGet
         let handle = try store.makeHandle { work in loop.execute(work) }
         self.loop = loop
         self.handle = handle
@@ -80,7 +83,7 @@ package final class Worker: @unchecked Sendable {
             // The answers that went out just now may have let their connections read further requests, whose events need
             // another turn to be written.
             if let trail, !trail.isEmpty { loop.execute {} }
-            metrics.endTurn(began: loop.lastWait)
+            metrics.endTurn(began: loop.lastWait, latestGet.requestID)
         }
     }
 
@@ -222,4 +225,11 @@ package final class Worker: @unchecked Sendable {
 
     /// Seconds since 1970.
     static var unixTime: Int64 { Int64(time(nil)) }
+}
+
+/// The last GET that `LoopMetrics.endTurn` will measure.
+///
+/// Belongs to its loop's thread. Apart from the worker, as the end of a turn must not refer to that.
+final class LatestGet {
+    var requestID = RequestID.none
 }

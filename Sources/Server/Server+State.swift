@@ -23,6 +23,9 @@ extension Server {
 
     package var lastReload: LastReload { reloader.lastReload }
 
+    /// Where the settings in force come from.
+    package var settingsSources: SettingsSources { reloader.settingsSources }
+
     /// Whether the server has begun to stop.
     package var isStopping: Bool { isDraining.load(ordering: .relaxed) }
 

@@ -28,6 +28,8 @@ package final class Server: Sendable {
     private let accessLog: LineWriter
     /// Nil without `audit.file`.
     package let audit: AuditLog?
+    /// The last lines of the log of level warning and up.
+    package let recentLog: RecentLog
     let reloader: SettingsReloader
     package let diskSpace: DiskSpaceWatch
     let notifier: ServiceNotifier
@@ -61,6 +63,7 @@ package final class Server: Sendable {
         answers = AnswerCache(limit: settings.cacheLimit)
         let logger = log.logger
         self.logger = logger
+        recentLog = log.recent
         audit = try Self.openAuditLog(settings, logger)
         let access = try AccessResources(settings, keepsSessions: store.seesAllWrites, audit: audit, logger)
         self.access = access

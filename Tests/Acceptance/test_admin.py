@@ -21,7 +21,7 @@ from service_manager import StoppedThread
 from test_durability import small_disk  # noqa: F401, a fixture
 
 HOST = "Host: localhost"
-PATHS = ("/", "/status", "/history", "/healthz", "/readyz", "/key", "/reload", "/drain", "/token/delete")
+PATHS = ("/", "/status", "/history", "/log", "/settings", "/healthz", "/readyz", "/key", "/reload", "/drain", "/token/delete")
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 
 

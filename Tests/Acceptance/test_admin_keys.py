@@ -83,7 +83,8 @@ def guarded(serve, tmp_path):
 
 # Who gets which answer
 
-READING, PROBES = [("GET", "/status"), ("GET", "/history"), ("GET", "/metrics")], [("GET", "/"), ("GET", "/healthz"), ("GET", "/readyz")]
+READING = [("GET", path) for path in ("/status", "/history", "/log", "/settings", "/metrics")]
+PROBES = [("GET", "/"), ("GET", "/healthz"), ("GET", "/readyz")]
 CREDENTIALS = {
     "none": [], "another scheme": ["Authorization: Basic YTpi"], "unknown": [bearer(UNKNOWN)], "empty": ["Authorization: Bearer "],
     "another kind of key": [bearer("tck_" + UNKNOWN[4:])], "two": [bearer(UNKNOWN), bearer(UNKNOWN)], "scope read": "read", "scope steer": "steer",

@@ -2,6 +2,7 @@
 import contextlib
 import http.client
 import json
+import os
 import re
 import subprocess
 
@@ -54,7 +55,11 @@ def test_the_status_counts_what_happened(server):
     # Times are recorded after the answer is sent.
     until(lambda: [sum(status(server)["latency"][name]["counts"]) for name in ("get", "post")] == [4, 2])
     now = status(server)
-    assert now["requests"] == {"get": 4, "post": 2, "other": 0, "errors": 1}
+    assert now["requests"] == {
+        "get": 4, "post": 2, "other": 0, "errors": 1, "not_found": 1,
+        "by_listener": [{"name": f"http://127.0.0.1:{server.address[1]}", "requests": 6}],
+        "by_code": [{"status": 404, "code": 40400, "count": 1}]}
+    assert sum(loop["requests"] for loop in now["loops"]) == 6 and now["host"] == os.uname().nodename
     assert (now["store"]["tokens"], now["store"]["writes"]) == (1, 2)
     assert now["cache"]["hits"] == 1 and now["connections"]["accepted"] == 6
     assert (now["ready"], now["reasons"], now.get("certificate")) == (True, [], None)
@@ -154,7 +159,7 @@ def test_the_page_and_the_status_show_nothing_of_clients(server):
 # In a browser
 
 @contextlib.contextmanager
-def opened(server, folder, width, height, scheme):
+def opened(server, folder, width, height, scheme, until_state="ready"):
     """The page of a server in a browser, when it has shown its first figures."""
     if not PROGRAM:
         pytest.skip("there is no chromium")
@@ -162,7 +167,7 @@ def opened(server, folder, width, height, scheme):
     with Browser(folder) as browser:
         browser.size(width, height, prefers_color_scheme=scheme)
         browser.open(f"http://{host}:{port}/")
-        until(lambda: state(browser) == "ready")
+        until(lambda: state(browser) == until_state)
         yield browser
 
 
@@ -199,10 +204,12 @@ def test_figures_move_under_load(server, page):
         until(load)
         until(lambda: figure(page, "tokens") == 20 and figure(page, "connections") == 1)
     until(lambda: figure(page, "get") == 0 and figure(page, "connections") == 0)
-    drawn = page.evaluate("[...document.querySelectorAll('.panel:not([hidden]) .chart .first')].map(line => line.getAttribute('d'))")
-    assert len(drawn) == 9 and all(re.match(r"M[0-9. Lh-]+", path) for path in drawn)
-    named = page.evaluate("[...document.querySelectorAll('.panel:not([hidden]) .chart')].map(chart => chart.getAttribute('aria-label'))")
-    assert all("the last five minutes; now: " in name for name in named)
+    # Every chart of a store on this machine, and the last minutes of each.
+    drawn = page.evaluate(
+        "charts.filter(chart => !chart.section.hidden).map(chart => chart.drawn[0].line.getAttribute('d'))")
+    assert len(drawn) == 12 and all(re.match(r"M[0-9. MLh-]+$", path) for path in drawn)
+    named = page.evaluate("[...document.querySelectorAll('.panel:not([hidden]) .plot')].map(plot => plot.ariaValueText)")
+    assert all(re.match("now: .*; most in the last hour: ", name) for name in named)
     assert page.problems == []
 
 
@@ -236,8 +243,10 @@ def test_the_page_fits_and_can_be_read(page, width, scheme):
     page.size(width, 800, prefers_color_scheme=scheme)
     until(lambda: figure(page, "get") is not None)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    cut = page.evaluate("[...document.querySelectorAll('h2, dt, dd, p')].filter(e => e.scrollWidth > e.clientWidth + 1).length")
-    assert cut == 0
+    cut = page.evaluate(
+        "[...document.querySelectorAll('h1, h2, dt, dd, p, th, td, caption, label')]"
+        ".filter(e => getComputedStyle(e).clipPath === 'none' && e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)")
+    assert cut == []
     # WCAG 2.2, success criterion 1.4.3.
     contrasts = page.evaluate("""
         (() => {
@@ -248,7 +257,7 @@ def test_the_page_fits_and_can_be_read(page, width, scheme):
             const own = getComputedStyle(e).backgroundColor;
             return own === "rgba(0, 0, 0, 0)" ? ground(e.parentElement) : own;
           };
-          return [...document.querySelectorAll("h1, h2, dt, dd, p, li, footer, a")].map(e => {
+          return [...document.querySelectorAll("h1, h2, dt, dd, p, li, footer, a, th, td, caption, label, button, summary")].map(e => {
             const both = [light(getComputedStyle(e).color), light(ground(e))];
             return (Math.max(...both) + .05) / (Math.min(...both) + .05);
           });

@@ -5,6 +5,8 @@ enum AdministrationEndpoint: String, CaseIterable {
     case page = "/"
     case status = "/status"
     case history = "/history"
+    case log = "/log"
+    case settings = "/settings"
     case health = "/healthz"
     case readiness = "/readyz"
     case metrics = "/metrics"
@@ -29,7 +31,7 @@ enum AdministrationEndpoint: String, CaseIterable {
     var requirement: Requirement {
         switch self {
         case .page, .health, .readiness: .nothing
-        case .status, .history, .metrics: .reading
+        case .status, .history, .log, .settings, .metrics: .reading
         case .key: .key
         case .reload, .drain, .token, .tokenDeletion: .steering
         }

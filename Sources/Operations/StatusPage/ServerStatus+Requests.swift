@@ -17,7 +17,18 @@ extension ServerStatus.Requests {
         self.init(
             get: total(.get), post: total(.post), other: table.reduce(0, +) - total(.get) - total(.post),
             errors: errors, notFound: notFound,
-            byListener: server.listenerRequests.map { Listener(name: $0.name, requests: $0.count) }
+            byListener: server.listenerRequests.map { Listener(name: $0.name, requests: $0.count) },
+            byCode: Self.errors(in: table)
         )
+    }
+
+    /// The errors of all methods, the most frequent first.
+    private static func errors(in table: [UInt64]) -> [Code] {
+        let columns = RequestCounts.outcomes.count
+        return RequestCounts.outcomes.enumerated().compactMap { column, outcome in
+            let count = stride(from: column, to: table.count, by: columns).reduce(0) { $0 + table[$1] }
+            guard outcome.isError, count > 0 else { return nil }
+            return Code(status: outcome.statusNumber, code: outcome.errorCode, count: count)
+        }.sorted { $0.count > $1.count }
     }
 }

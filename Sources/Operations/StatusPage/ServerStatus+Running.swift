@@ -22,7 +22,8 @@ extension ServerStatus {
         let (store, workers) = (server.store, server.workers)
         let (cache, metrics) = (server.answers.counts, store.metrics)
         self.init(
-            version: version, storeSoftware: "\(store.software.name) \(store.software.version)",
+            host: MachineName.current, version: version,
+            storeSoftware: "\(store.software.name) \(store.software.version)",
             openssl: TLSContext.libraryVersion,
             time: Date().timeIntervalSince1970, startedAt: process.startTime, ready: readiness.isReady,
             reasons: readiness.reasons, warnings: Self.warnings(server, listenerWarnings), requests: Requests(server),
@@ -62,7 +63,8 @@ extension ServerStatus {
             process: ServerStatus.Process(
                 processorSeconds: process.processorSeconds, residentBytes: process.residentBytes,
                 threads: process.threads, descriptors: process.descriptors, descriptorLimit: process.descriptorLimit
-            )
+            ),
+            loops: Loop.all(of: server), logLines: server.recentLog.count
         )
     }
 

@@ -4,6 +4,8 @@ internal import Metrics
 ///
 /// Contains no data from clients.
 struct ServerStatus: Encodable, Sendable {
+    /// The name of the machine.
+    let host: String
     let version: String
     /// What the store runs on, for example `SQLite 3.40.1`.
     let storeSoftware: String
@@ -34,6 +36,19 @@ struct ServerStatus: Encodable, Sendable {
     /// Nil without an audit log.
     let audit: Audit?
     let process: Process
+    let loops: [Loop]
+    /// Lines of the log of level warning and up since the start.
+    let logLines: UInt64
+
+    /// A thread that serves clients.
+    struct Loop: Encodable, Sendable {
+        /// Of the thread.
+        let name: String
+        /// Open ones.
+        let connections: UInt64
+        let requests: UInt64
+        let processorSeconds: Double
+    }
 
     /// Something that the operator should know or change.
     struct Warning: Encodable, Sendable {
@@ -58,6 +73,16 @@ struct ServerStatus: Encodable, Sendable {
         let notFound: UInt64
         /// In the order of `listen`.
         let byListener: [Listener]
+        /// Errors, the most frequent first; only those that occurred.
+        let byCode: [Code]
+
+        struct Code: Encodable, Sendable {
+            /// Of HTTP.
+            let status: Int
+            /// The `errorCode` of the answer; 0 for none.
+            let code: Int
+            let count: UInt64
+        }
 
         struct Listener: Encodable, Sendable {
             /// The address, with its scheme.

@@ -1,6 +1,7 @@
 internal import HTTP
 
-/// The page at `/` of the administration: a single self-contained document, which requests `/status` every second.
+/// The page at `/` of the administration: a single self-contained document, which requests `/status` and
+/// `/history` every second.
 enum StatusPage {
     /// The answer with the page.
     ///
@@ -24,7 +25,13 @@ enum StatusPage {
 
     /// The page without the nonce.
     private static let document: String = {
-        let script = [PackageResources.figures_js, PackageResources.chart_js, PackageResources.page_js]
+        // Each may use what the ones before it declare.
+        let script = [
+            PackageResources.formats_js, PackageResources.history_js, PackageResources.scale_js,
+            PackageResources.key_js, PackageResources.chart_js, PackageResources.panels_js, PackageResources.tables_js,
+            PackageResources.log_js, PackageResources.settings_js, PackageResources.steering_js,
+            PackageResources.page_js,
+        ]
         return text(PackageResources.page_html)
             .replacing("{style}", with: text(PackageResources.page_css))
             .replacing("{script}", with: script.map(text).joined(separator: "\n"))

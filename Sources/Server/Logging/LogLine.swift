@@ -17,12 +17,16 @@ struct LogLine {
     func text(_ format: LogFormat) -> String {
         switch format {
         case .text:
-            "\(time) \(level): " + Self.visible(message)
-                + fields.map { " \($0.name)=\(Self.visible($0.value))" }.joined() + "\n"
+            "\(time) \(level): \(messageWithFields)\n"
         case .json:
             #"{"time":"\#(time)","level":"\#(level)","message":\#(Self.quoted(message))"#
                 + fields.map { #","\#($0.name)":\#(Self.quoted($0.value))"# }.joined() + "}\n"
         }
+    }
+
+    /// On one line, without the time and the level: `the message name=value`.
+    var messageWithFields: String {
+        Self.visible(message) + fields.map { " \($0.name)=\(Self.visible($0.value))" }.joined()
     }
 
     private var time: String {

@@ -35,6 +35,7 @@ final class SettingsReloader: Sendable {
     private let workers: [Worker]
     private let logger: Logger
     private let running: Mutex<Settings>
+    private let sources: Mutex<SettingsSources>
     private let ended: Mutex<LastReload>
     /// The most recently requested reload; reloads run one at a time, in the order of their requests.
     private let last = Mutex<Task<ReloadOutcome, Never>?>(nil)
@@ -46,6 +47,10 @@ final class SettingsReloader: Sendable {
     ///   - workers: The loops.
     init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ workers: [Worker]) {
         running = Mutex(settings)
+        var sources = SettingsSources()
+        // They have just been read without a fault.
+        if let loaded = try? loader.loadWithOrigins() { sources.update(from: loaded, inForce: settings) }
+        self.sources = Mutex(sources)
         ended = Mutex(LastReload(successTime: Worker.unixTime))
         self.loader = loader
         self.parts = parts
@@ -60,6 +65,9 @@ final class SettingsReloader: Sendable {
 
     /// Whether the operator has set a setting, be it to its default.
     func isSet(_ key: String) -> Bool { (try? loader.loadWithOrigins())?.origins[key] != nil }
+
+    /// Where they come from.
+    var settingsSources: SettingsSources { sources.withLock(\.self) }
 
     /// Warnings about certificates that clients refuse now or within 14 days.
     var certificateWarnings: [String] { (parts.tls?.certificates ?? []).compactMap { $0.warning() } }
@@ -82,7 +90,8 @@ final class SettingsReloader: Sendable {
     private func reloadNow(_ reason: String) async -> ReloadOutcome {
         do {
             let before = settings
-            let change = SettingsChange(from: before, to: try loader.load(), takesTLS: parts.tls != nil)
+            let loaded = try loader.loadWithOrigins()
+            let change = SettingsChange(from: before, to: loaded.settings, takesTLS: parts.tls != nil)
             let settings = change.settings
             // The mode that stays until a restart may need what the new settings no longer have.
             try settings.checkAccess()
@@ -97,6 +106,7 @@ final class SettingsReloader: Sendable {
             parts.access.admin.use(adminKeys)
             let faults = parts.access.reloadChangedFiles(logger, rereads: true)
             apply(settings)
+            sources.withLock { $0.update(from: loaded, inForce: settings) }
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
             ended.withLock { ($0.isSuccessful, $0.successTime) = (true, Worker.unixTime) }

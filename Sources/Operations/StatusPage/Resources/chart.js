@@ -1,84 +1,256 @@
-// A panel with an SVG line chart of some figures over the last five minutes.
+// A panel with an SVG chart of some figures over time.
 
 const SVG = "http://www.w3.org/2000/svg";
-const [WIDTH, HEIGHT] = [HISTORY, 100];
 const STYLES = ["first", "second", "third"];
-// After this many seconds without a figure the line is interrupted.
-const GAP = 3.5;
+const HEIGHT = 112;
+// Room for the marks of the axes, in pixels.
+const [LEFT, TOP, BOTTOM] = [52, 6, 18];
+const TIME_MARKS_AT_MOST = 8;
 
 function element(parent, name, attributes = {}, text = "") {
-  const made = name === "svg" || name === "path" ? document.createElementNS(SVG, name) : document.createElement(name);
+  const isDrawing = ["svg", "path", "text", "g"].includes(name);
+  const made = isDrawing ? document.createElementNS(SVG, name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.textContent = text;
+  if (text) made.textContent = text;
   parent.append(made);
   return made;
 }
 
-// The smallest 1, 2 or 5 times a power of ten, or power of two for bytes, that is not below the value.
-function roundedUp(value, isBinary) {
-  if (isBinary) return 2 ** Math.ceil(Math.log2(value));
-  const power = 10 ** Math.floor(Math.log10(value));
-  return power * [1, 2, 5, 10].find(step => step * power >= value * 0.9999);
+// Sets a text or attribute only if it differs: even equal ones make the browser work.
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
 
-class Panel {
-  // series: [label, name of the figure, own format]; a figure with its own format is shown as a number but not drawn.
-  // concerns: whether the panel is shown for a server with this status; always without it.
-  constructor(parent, { title, series, format, top, least = 0, isBinary = false, concerns }) {
-    Object.assign(this, { title, format, top, least, isBinary, concerns });
-    const panel = document.getElementById("panel").content.cloneNode(true);
+function setAttribute(node, name, value) {
+  if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+}
+
+class Chart {
+  // series: { label, name, combine, format }; one with a format of its own is shown as a number but not drawn.
+  // kind: "linear", "bytes", "times" or "share"; least: the smallest top of the axis.
+  // concerns: whether the chart is shown for a server with this status; always without it.
+  // select: called with the position that the pointer or the keyboard has moved to, or null.
+  constructor(parent, { title, series, format, kind = "linear", least = 1, concerns }, select) {
+    Object.assign(this, { title, format, kind, least, concerns, select, summary: "" });
+    const panel = byID("panel").content.cloneNode(true);
     this.section = panel.querySelector(".panel");
     this.section.hidden = Boolean(concerns);
     panel.querySelector("h2").textContent = title;
-    this.chart = panel.querySelector(".chart");
-    this.axis = panel.querySelector(".top");
-    this.chart.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
-    for (const part of [0, 0.5]) {
-      element(this.chart, "path", { class: "grid", d: `M0 ${HEIGHT * part + 0.5}H${WIDTH}` });
-    }
-    this.series = series.map(([label, name, ownFormat], index) => {
+    this.plot = panel.querySelector(".plot");
+    this.svg = panel.querySelector("svg");
+    this.setUpDrawing();
+    this.series = series.map(([label, name, combine = "mean", ownFormat], index) => {
       const entry = element(panel.querySelector(".legend"), "div");
       const term = element(entry, "dt");
       let line = null;
       if (!ownFormat) {
         const sample = element(term, "svg", { viewBox: "0 0 18 6", "aria-hidden": "true" });
         element(sample, "path", { class: STYLES[index], d: "M0 3H18" });
-        line = element(this.chart, "path", { class: STYLES[index] });
+        line = element(this.svg, "path", { class: `line ${STYLES[index]}` });
       }
       term.append(label);
-      return { label, name, line, format: ownFormat ?? format, value: element(entry, "dd", { "data-figure": name }, nothing) };
+      const value = element(entry, "dd", { "data-figure": name }, nothing);
+      return { label, name, combine, line, value, format: ownFormat ?? format };
     });
+    this.drawn = this.series.filter(({ line }) => line);
+    this.cursor = element(this.svg, "path", { class: "cursor" });
+    this.listen();
     parent.append(panel);
+  }
+
+  setUpDrawing() {
+    setAttribute(this.svg, "height", String(HEIGHT));
+    this.grid = element(this.svg, "path", { class: "grid" });
+    this.band = element(this.svg, "path", { class: "band" });
+    this.events = ["event", "event fault"].map(kind => element(this.svg, "path", { class: kind }));
+    const texts = (count, kind) => Array.from({ length: count }, () => element(this.svg, "text", { class: kind }));
+    this.valueMarks = texts(MARKS_AT_MOST + 2, "mark-value");
+    this.timeMarks = texts(TIME_MARKS_AT_MOST, "mark-time");
   }
 
   adapt(status) {
     if (this.concerns) this.section.hidden = !this.concerns(status);
   }
 
-  show(figures) {
-    for (const { name, value, format } of this.series) value.textContent = format(figures[name]);
+  // Shows the newest figures; rows: those by the second.
+  show(rows) {
+    // A few seconds together, as in a single one there may be no request to measure.
+    const window = { first: rows.last - 4, count: 5, width: 1 };
+    for (const { name, value, format, combine } of this.series) {
+      const values = rows.parts(name, window, combine).filter(one => !Number.isNaN(one));
+      const isTime = this.kind === "times";
+      const now = values.length === 0 ? NaN
+        : isTime && combine === "largest" ? Math.max(...values)
+        : isTime ? values.reduce((sum, one) => sum + one, 0) / values.length : values.at(-1);
+      setText(value, format(now));
+    }
   }
 
-  // points: [{ time, figures }], the oldest first; now: the time at the right edge.
-  draw(points, now) {
-    if (this.section.hidden) return;
-    const drawn = this.series.filter(({ line }) => line);
-    const largest = Math.max(this.least, ...points.flatMap(({ figures }) => drawn.map(({ name }) => figures[name] ?? 0)));
-    const top = this.top ?? (largest > 0 ? roundedUp(largest, this.isBinary) : 1);
-    for (const { name, line } of drawn) {
-      let [path, last] = ["", -Infinity];
-      for (const { time, figures } of points) {
-        if (figures[name] === null) continue;
-        const [x, y] = [WIDTH - (now - time), HEIGHT - 1 - figures[name] / top * (HEIGHT - 2)];
-        const place = `${x.toFixed(1)} ${y.toFixed(1)}`;
-        // A point without a neighbour is drawn as a short line, as it would be invisible otherwise.
-        path += time - last > GAP ? `M${place}h.6` : `L${place}`;
-        last = time;
-      }
-      line.setAttribute("d", path);
+  // rows: what is drawn; view: { span, width, step, now, events }.
+  draw(rows, view) {
+    const size = this.section.hidden ? 0 : this.svg.clientWidth;
+    if (size === 0) return;
+    this.view = view;
+    this.size = size;
+    const [from, to] = [view.now - view.span, view.now];
+    this.first = Math.ceil(from / view.width) + 1;
+    const count = Math.ceil(to / view.width) - this.first + 1;
+    this.values = this.drawn.map(({ name, combine }) => rows.parts(name, { first: this.first, count, width: view.width }, combine));
+    const found = this.values.flatMap(values => [...values]).filter(value => !Number.isNaN(value));
+    this.scale = this.fitting(found);
+    this.drawValueAxis();
+    this.drawTimeAxis(view);
+    this.drawn.forEach(({ line }, index) => setAttribute(line, "d", this.path(this.values[index])));
+    if (this.kind === "times") setAttribute(this.band, "d", this.between(this.values[0], this.values[1]));
+    this.drawEvents(view);
+    this.drawCursor();
+    this.summarize();
+  }
+
+  fitting(values) {
+    const largest = Math.max(this.least, ...values);
+    if (this.kind === "share") return new LinearScale(1);
+    if (this.kind === "bytes") return LinearScale.ofBytes(largest);
+    if (this.kind !== "times") return new LinearScale(largest);
+    const measured = values.filter(value => value > 0);
+    return measured.length === 0 ? new LogarithmicScale(1e-4, 1e-2) : new LogarithmicScale(Math.min(...measured), Math.max(...measured));
+  }
+
+  // Pixels from the left and from the top.
+  x(position) {
+    return LEFT + (1 - (this.view.now - position) / this.view.span) * (this.size - LEFT - 1);
+  }
+
+  y(value) {
+    return HEIGHT - BOTTOM - Math.min(1, this.scale.height(value)) * (HEIGHT - BOTTOM - TOP);
+  }
+
+  // The position at the end of a part.
+  position(part) {
+    return Math.min(this.view.now, (this.first + part) * this.view.width);
+  }
+
+  path(values) {
+    let [path, last] = ["", -Infinity];
+    for (let part = 0; part < values.length; part += 1) {
+      if (Number.isNaN(values[part])) continue;
+      const place = `${this.x(this.position(part)).toFixed(1)} ${this.y(values[part]).toFixed(1)}`;
+      // A point without a neighbour is drawn as a short line, as it would be invisible otherwise.
+      path += part - last > this.view.gap ? `M${place}h1` : `L${place}`;
+      last = part;
     }
-    this.axis.textContent = `top: ${this.format(top)}`;
-    const values = this.series.map(({ label, value }) => `${label} ${value.textContent}`).join(", ");
-    this.chart.setAttribute("aria-label", `${this.title}, the last five minutes; now: ${values}`);
+    return path;
+  }
+
+  // The area between two lines where both have values.
+  between(lower, upper) {
+    let path = "";
+    for (let begin = 0; begin < lower.length; begin += 1) {
+      let end = begin;
+      while (end < lower.length && !Number.isNaN(lower[end]) && !Number.isNaN(upper[end])) end += 1;
+      if (end - begin > 1) {
+        const places = values => Array.from({ length: end - begin }, (_, index) =>
+          `${this.x(this.position(begin + index)).toFixed(1)} ${this.y(values[begin + index]).toFixed(1)}`);
+        path += `M${places(upper).join("L")}L${places(lower).reverse().join("L")}Z`;
+      }
+      begin = end;
+    }
+    return path;
+  }
+
+  drawValueAxis() {
+    const marks = this.scale.marks.length <= this.valueMarks.length ? this.scale.marks
+      : this.scale.marks.filter((_, index) => index % 2 === 0).slice(0, this.valueMarks.length);
+    let grid = "";
+    this.valueMarks.forEach((text, index) => {
+      const isUsed = index < marks.length;
+      setText(text, isUsed ? this.format(marks[index]) : "");
+      if (!isUsed) return;
+      const y = this.y(marks[index]);
+      setAttribute(text, "x", String(LEFT - 6));
+      setAttribute(text, "y", (y + 3.5).toFixed(1));
+      grid += `M${LEFT} ${Math.round(y) + 0.5}H${this.size}`;
+    });
+    setAttribute(this.grid, "d", grid);
+  }
+
+  drawTimeAxis({ time, span, mark }) {
+    const marks = timeMarks(time - span, time, mark).slice(-TIME_MARKS_AT_MOST);
+    this.timeMarks.forEach((text, index) => {
+      const x = index < marks.length ? this.x(this.view.now - (time - marks[index])) : -1;
+      const isUsed = x > LEFT + 14 && x < this.size - 14;
+      setText(text, isUsed ? clock(marks[index], false) : "");
+      if (!isUsed) return;
+      setAttribute(text, "x", x.toFixed(1));
+      setAttribute(text, "y", String(HEIGHT - 4));
+    });
+  }
+
+  // A tick at the top of the chart and a line down for each event; faults have a path of their own.
+  drawEvents({ events }) {
+    const path = isFault => events.filter(({ kind, position }) => (kind === "fault") === isFault && this.x(position) >= LEFT)
+      .map(({ position }) => `M${this.x(position).toFixed(1)} 0V${HEIGHT - BOTTOM}m-3.5 ${BOTTOM - HEIGHT}h7l-3.5 5z`).join("");
+    this.events.forEach((line, index) => setAttribute(line, "d", path(index === 1)));
+  }
+
+  // What was at a moment, as text; the values of its part.
+  at(position) {
+    let part = Math.max(0, Math.min(this.values[0].length - 1, Math.ceil(position / this.view.width) - this.first));
+    // The newest part may have no row yet.
+    if (part > 0 && this.values.every(values => Number.isNaN(values[part]))) part -= 1;
+    return this.drawn.map(({ label, format }, index) => ({ label, text: format(this.values[index][part]) }));
+  }
+
+  drawCursor() {
+    const position = selection.position;
+    const x = position === null ? -1 : this.x(position);
+    setAttribute(this.cursor, "d", x < LEFT ? "" : `M${x.toFixed(1)} ${TOP}V${HEIGHT - BOTTOM}`);
+  }
+
+  // The text alternative. While the chart has the focus it changes only on a key, as a screen reader speaks each change.
+  summarize() {
+    const now = this.series.map(({ label, value }) => `${label} ${value.textContent}`).join(", ");
+    const peaks = this.drawn.map(({ label, format }, index) => {
+      const found = this.values[index].filter(value => !Number.isNaN(value));
+      return `${label} ${format(found.length === 0 ? NaN : found.reduce((one, other) => Math.max(one, other)))}`;
+    }).join(", ");
+    this.summary = `now: ${now}; most in the ${this.view.name}: ${peaks}`;
+    if (document.activeElement === this.plot) return;
+    setAttribute(this.plot, "aria-valuetext", this.summary);
+    setAttribute(this.plot, "aria-valuemin", String(-this.view.span));
+    setAttribute(this.plot, "aria-valuenow", "0");
+  }
+
+  // Says where the cursor is, for those who cannot see it.
+  tell(position) {
+    if (!this.view) return;
+    const text = position === null ? this.summary
+      : `${clock(this.view.time - (this.view.now - position))}: ${this.at(position).map(({ label, text }) => `${label} ${text}`).join(", ")}`;
+    setAttribute(this.plot, "aria-valuenow", String(position === null ? 0 : Math.round(position - this.view.now)));
+    setAttribute(this.plot, "aria-valuetext", text);
+  }
+
+  listen() {
+    setAttribute(this.plot, "aria-label", `${this.title}, chart over time`);
+    this.plot.addEventListener("pointermove", event => {
+      if (!this.view) return;
+      const share = (event.clientX - this.svg.getBoundingClientRect().left - LEFT) / (this.size - LEFT - 1);
+      this.select(this, this.view.now - (1 - Math.max(0, Math.min(1, share))) * this.view.span);
+    });
+    this.plot.addEventListener("pointerleave", () => this.select(null, null));
+    this.plot.addEventListener("blur", () => this.select(null, null));
+    this.plot.addEventListener("keydown", event => {
+      if (!this.view) return;
+      const { now, span, width } = this.view;
+      const place = selection.position ?? now;
+      const moved = {
+        ArrowLeft: place - width, ArrowDown: place - width, ArrowRight: place + width, ArrowUp: place + width,
+        PageDown: place - span / 10, PageUp: place + span / 10, Home: now - span + width, End: now, Escape: null,
+      }[event.key];
+      if (moved === undefined) return;
+      event.preventDefault();
+      this.select(moved === null ? null : this, moved === null ? null : Math.max(now - span + width, Math.min(now, moved)));
+      this.tell(selection.position);
+    });
   }
 }

@@ -1,0 +1,108 @@
+// Which charts there are, and what connects them: the time that they show, and the moment under the pointer.
+
+const byID = id => document.getElementById(id);
+
+// A store on this machine measures other things than one in a database on others.
+const isHere = status => !status.database;
+const isElsewhere = status => Boolean(status.database);
+const hasAccess = status => status.access.mode !== "open";
+
+// span and width: the seconds that are shown, and those that are drawn as one point. mark: the seconds between two marks of the
+// time axis. gap: how many points may be missing before a line is interrupted. pause: the seconds until it is drawn again.
+const RANGES = {
+  minutes: { span: 300, width: 1, mark: 60, gap: 3, pause: 1, step: 1, name: "last five minutes" },
+  hour: { span: 3600, width: 12, mark: 900, gap: 1, pause: 4, step: 1, name: "last hour" },
+  day: { span: 86400, width: 300, mark: 14400, gap: 1, pause: 60, step: 60, name: "last day" },
+};
+
+// The moment that the pointer or the keyboard has moved to, in all charts.
+const selection = { chart: null, position: null };
+
+const PANELS = [
+  { title: "Requests a second", format: short,
+    series: [["GET", "get"], ["POST", "post"], ["other", "other"]] },
+  { title: "Errors a second", format: short,
+    series: [["all", "errors"], ["server failed", "failures"], ["no access", "denied"]] },
+  { title: "GET, time in the server", format: seconds, kind: "times", least: 0,
+    series: [["p50", "get_p50"], ["p99", "get_p99", "largest"]] },
+  { title: "POST, until it is on disk", format: seconds, kind: "times", least: 0,
+    series: [["p50", "post_p50"], ["p99", "post_p99", "largest"]], concerns: isHere },
+  { title: "POST, until the database has it", format: seconds, kind: "times", least: 0,
+    series: [["p50", "post_p50"], ["p99", "post_p99", "largest"]], concerns: isElsewhere },
+  { title: "Connections", format: short, least: 5,
+    series: [["open", "connections"], ["refused a second", "refused"]] },
+  { title: "Processor", format: percent, least: 0.05, series: [["of one core", "processor"]] },
+  { title: "Memory", format: bytes, kind: "bytes", series: [["process", "memory", "largest"], ["answers", "cache_bytes"], ["buffers", "buffer_bytes", "largest"]] },
+  { title: "Commit to the disk", format: seconds, kind: "times", least: 0,
+    series: [["p50", "commit_p50"], ["p99", "commit_p99", "largest"], ["sync p99", "sync_p99", "largest"]], concerns: isHere },
+  { title: "To the database and back", format: seconds, kind: "times", least: 0,
+    series: [["read p50", "read_p50"], ["read p99", "read_p99", "largest"], ["write p99", "commit_p99", "largest"]], concerns: isElsewhere },
+];
+
+const MORE_PANELS = [
+  { title: "Waiting for the database", format: short, least: 5,
+    series: [["requests", "waiting"], ["sent again a second", "retries"]], concerns: isElsewhere },
+  { title: "Answered from memory", format: percent, kind: "share", series: [["of reads", "hit_ratio"]], concerns: isHere },
+  { title: "Tokens stored", format: short, least: 5, series: [["tokens", "tokens", "last"]], concerns: isHere },
+  { title: "Size of the store", format: bytes, kind: "bytes", series: [["on disk", "store_bytes", "last"]], concerns: isHere },
+  { title: "Free on the disk", format: bytes, kind: "bytes", series: [["data folder", "disk_free", "last"]], concerns: isHere },
+  { title: "Sessions", format: short, least: 5, series: [["sessions", "sessions", "last"]],
+    concerns: status => hasAccess(status) && status.store.sessions !== undefined },
+];
+
+function select(chart, position) {
+  Object.assign(selection, { chart, position });
+  for (const chart of charts) chart.view && chart.drawCursor();
+  showTip();
+}
+
+const charts = [[PANELS, "panels"], [MORE_PANELS, "more-panels"]].flatMap(([panels, parent]) =>
+  panels.map(panel => new Chart(byID(parent), panel, select)));
+
+const [tip, tipTitle, tipList] = [byID("tip"), byID("tip").querySelector("b"), byID("tip").querySelector("dl")];
+const tipRows = STYLES.map(style => {
+  const row = element(tipList, "div");
+  const sample = element(element(row, "dt"), "svg", { viewBox: "0 0 18 6" });
+  element(sample, "path", { class: style, d: "M0 3H18" });
+  return { row, label: element(row.firstChild, "span"), value: element(row, "dd") };
+});
+const tipEvent = element(tip, "p");
+
+// Shows the values of the selected moment beside it.
+function showTip() {
+  const { chart, position } = selection;
+  tip.hidden = chart === null || !chart.view;
+  if (tip.hidden) return;
+  const { time, now, width, span, events } = chart.view;
+  setText(tipTitle, span > 3600 ? clock(time - (now - position), false) : clock(time - (now - position)));
+  const values = chart.at(position);
+  tipRows.forEach(({ row, label, value }, index) => {
+    row.hidden = index >= values.length;
+    if (row.hidden) return;
+    setText(label, values[index].label);
+    setText(value, values[index].text);
+  });
+  const near = events.filter(event => Math.abs(event.position - position) <= Math.max(width, span / 100));
+  tipEvent.hidden = near.length === 0;
+  setText(tipEvent, near.slice(-3).map(({ kind, text }) => `${kind}: ${text}`).join("\n"));
+  const [place, x] = [chart.svg.getBoundingClientRect(), chart.x(position)];
+  const left = x > chart.size / 2 ? place.left + x - tip.offsetWidth - 10 : place.left + x + 10;
+  tip.style.left = `${Math.max(4, Math.min(left, document.documentElement.clientWidth - tip.offsetWidth - 4)) + scrollX}px`;
+  tip.style.top = `${place.top + scrollY + 6}px`;
+}
+
+let range = "hour";
+
+function chooseRange(name) {
+  range = name;
+  select(null, null);
+  try { localStorage.setItem("range", name); } catch { /* The choice is then for this page only. */ }
+}
+
+for (const input of document.querySelectorAll("input[name=range]")) {
+  input.addEventListener("change", () => { chooseRange(input.value); drawCharts(true); });
+}
+try {
+  const kept = document.querySelector(`input[name=range][value="${localStorage.getItem("range")}"]`);
+  if (kept) { kept.checked = true; range = kept.value; }
+} catch { /* Without it, an hour. */ }

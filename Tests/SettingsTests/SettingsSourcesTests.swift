@@ -1,0 +1,36 @@
+import Testing
+
+@testable import Settings
+
+struct SettingsSourcesTests {
+    private func setting(_ key: String) throws -> Setting {
+        try #require(Setting.all.first { $0.key == key })
+    }
+
+    private func load(_ environment: [String: String]) throws -> SettingsLoader.Loaded {
+        try SettingsLoader(flags: ["log_level": ["debug"]], environment: environment).loadWithOrigins()
+    }
+
+    @Test func `each setting has the place that its value comes from`() throws {
+        let loaded = try load(["TOKEN_CACHE_LIMITS_BODY": "3 MiB"])
+        var sources = SettingsSources()
+        sources.update(from: loaded, inForce: loaded.settings)
+        #expect(sources.origin(of: try setting("limits.body")) == "environment")
+        #expect(sources.origin(of: try setting("log_level")) == "command line")
+        #expect(sources.origin(of: try setting("limits.head")) == nil)
+        #expect(sources.postponedValue(of: try setting("limits.body")) == nil)
+    }
+
+    @Test func `a value that waits for a restart is told beside the one in force, which keeps its place`() throws {
+        let first = try load(["TOKEN_CACHE_LOOPS": "2"])
+        var sources = SettingsSources()
+        sources.update(from: first, inForce: first.settings)
+        let second = try load([:])
+        sources.update(from: second, inForce: first.settings)
+        let loops = try setting("loops")
+        #expect(sources.origin(of: loops) == "environment")
+        #expect(sources.postponedValue(of: loops) == loops.show(second.settings))
+        sources.update(from: second, inForce: second.settings)
+        #expect(sources.origin(of: loops) == nil && sources.postponedValue(of: loops) == nil)
+    }
+}

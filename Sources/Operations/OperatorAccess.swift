@@ -49,9 +49,11 @@ struct OperatorAccess: Administration {
         // Not a child of this task, which would run on its loop.
         let sampling = Task { [sampler] in await sampler.run() }
         defer { sampling.cancel() }
-        let (reserve, administrator) = (server.reserve, administrator)
+        let (reserve, administrators, acts) = (server.reserve, administrators, ActLog(logger))
+        defer { acts.finish() }
         let endpoints = AdministrationEndpoints(
-            server, administrator, listenerNames: listenerNames, warnings: { warnings }, version, sampler.history,
+            server, administrators, acts, listenerNames: listenerNames, warnings: { warnings }, version,
+            sampler.history,
             on: loop)
         await withDiscardingTaskGroup { [logger] group in
             for listener in listeners {
@@ -63,16 +65,20 @@ struct OperatorAccess: Administration {
             }
             if let control {
                 group.addTask(executorPreference: loop) {
-                    await control.accept(on: loop, administrator, endpoints, logger, leaving: reserve)
+                    await control.accept(on: loop, administrators, endpoints, acts, logger, leaving: reserve)
                 }
             }
         }
     }
 
     /// Carries out commands; with an audit log, none that cannot be recorded.
-    private var administrator: any StoreAdministrator {
-        guard let audit = server.audit else { return server.store.administrator }
-        return AuditedAdministrator(
-            server.store.administrator, OperatorTrail(audit) { [server] in server.settingsInForce.audit })
+    private var administrators: Administrators {
+        let base = server.store.administrator
+        guard let audit = server.audit else { return Administrators { _ in base } }
+        return Administrators { [server] requester in
+            AuditedAdministrator(
+                base,
+                OperatorTrail(audit, by: requester.actor, at: requester.addressText) { server.settingsInForce.audit })
+        }
     }
 }

@@ -23,6 +23,16 @@ extension Server {
         while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.keepUp() }
     }
 
+    /// Records an act that concerns the server as a whole.
+    ///
+    /// Unlike what commands do with users, it is carried out even if it cannot be recorded, as it may be what mends the log; the
+    /// server's log tells that events are missing.
+    func record(
+        _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor, at address: String?
+    ) {
+        try? audit?.append([AuditEvent(action, outcome, by: actor, address: address)])
+    }
+
     /// Why requests are refused for lack of the audit log; nil if they are not.
     var auditFault: String? {
         guard let audit, settingsInForce.audit.isRequired, audit.figures.isFailing else { return nil }

@@ -1,4 +1,6 @@
+package import Audit
 internal import EventLoop
+internal import Logging
 internal import Synchronization
 internal import System
 
@@ -8,17 +10,31 @@ extension Server {
 
     /// Reads settings and files again, and applies the settings that can change while the server runs.
     ///
-    /// - Parameter reason: What caused the reload, such as `SIGHUP received`; begins the line in the log.
-    package func reload(_ reason: String) async -> ReloadOutcome {
+    /// - Parameters:
+    ///   - reason: What caused the reload, such as `SIGHUP received`; begins the line in the log.
+    ///   - actor: Who it was, for the audit log.
+    ///   - address: From where; nil for this machine.
+    package func reload(
+        _ reason: String, by actor: AuditEvent.Actor, at address: String? = nil
+    ) async -> ReloadOutcome {
         notifier.send(.reloading(since: .now))
         let outcome = await reloader.reload(reason)
+        record(.reload, outcome.isReloaded ? .ok : .failed, by: actor, at: address)
         // `stopping` has to stay the last message that the service manager receives.
         if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
         return outcome
     }
 
     func reload(on hangUps: AsyncStream<Signal>) async {
-        for await _ in hangUps { _ = await reload("SIGHUP received") }
+        for await signal in hangUps { _ = await reload("\(signal) received", by: .signal("\(signal)")) }
+    }
+
+    /// Logs what a command did with a key, and takes it over at once.
+    ///
+    /// - Parameter act: Who did it and what, for the log.
+    package func noteKeyChange(_ act: String) {
+        logger.notice("\(act)")
+        access.reloadChangedFiles(logger)
     }
 
     /// Reads the files of keys again when they change; which files there are, a reload can change.

@@ -1,3 +1,4 @@
+package import Audit
 internal import EventLoop
 internal import Glibc
 internal import Logging
@@ -19,7 +20,7 @@ extension Server {
             count += 1
             if count == 1 {
                 // A drain that has begun before, such as through ExecStop= ahead of the signal, goes on unchanged.
-                drain("\(signal) received")
+                drain("\(signal) received", by: .signal("\(signal)"))
             } else {
                 logger.warning("\(signal) received again, closing the remaining connections")
                 for worker in workers { worker.loop.abandon() }
@@ -29,11 +30,15 @@ extension Server {
 
     /// Stops accepting connections, answers the requests that have been received, and ends the process; cannot be undone.
     ///
-    /// - Parameter reason: What caused the stop, such as `SIGTERM received`; begins the line in the log.
-    package func drain(_ reason: String) {
+    /// - Parameters:
+    ///   - reason: What caused the stop, such as `SIGTERM received`; begins the line in the log.
+    ///   - actor: Who it was, for the audit log.
+    ///   - address: From where; nil for this machine.
+    package func drain(_ reason: String, by actor: AuditEvent.Actor, at address: String? = nil) {
         guard !isDraining.exchange(true, ordering: .relaxed) else { return }
         stopReason.withLock { $0 = reason }
         logger.debug("\(reason), finishing requests under way")
+        record(.drain, .ok, by: actor, at: address)
         let timeout = reloader.settings.drainTimeout
         notifier.send(.stopping(within: timeout + Self.abandonTime * 2), .status("finishing requests under way"))
         for loop in loops { loop.beginDraining() }

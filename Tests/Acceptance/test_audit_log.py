@@ -54,22 +54,24 @@ def test_a_log_is_begun_continued_and_verified(audited, tmp_path):
     server, log, key = audited()
     server.stop()
     lines = events(log)
-    assert [line["action"] for line in lines] == ["open_log", "close_log", "open_log", "open_log", "close_log"]
-    assert [line["sequence"] for line in lines] == [1, 2, 3, 4, 5]
-    assert all(HEADER <= line.keys() and line["actor"] == "server" for line in lines)
+    assert [line["action"] for line in lines] == [
+        "open_log", "drain", "close_log", "open_log", "open_log", "drain", "close_log"]
+    assert [line["sequence"] for line in lines] == [1, 2, 3, 4, 5, 6, 7]
+    assert all(HEADER <= line.keys() for line in lines)
+    assert {line["actor"] for line in lines if line["action"] != "drain"} == {"server"}
     found = command("audit", "verify", log, "--key", key, "--head", f"{head['sequence']}:{head['head']}")
-    assert found.returncode == 0 and "lines 1 to 5 are as they were written" in found.stdout
+    assert found.returncode == 0 and "lines 1 to 7 are as they were written" in found.stdout
     found = command("audit", "verify", "-", "--key", key, "--json", stdin=log.read_text())
     assert json.loads(found.stdout)["sound"] is True
 
     text = log.read_text()
-    log.write_text(text.replace('"sequence":3,', '"sequence":3,', 1).replace("unaltered", "new_chain", 1))
+    log.write_text(text.replace('"sequence":4,', '"sequence":4,', 1).replace("unaltered", "new_chain", 1))
     found = command("audit", "verify", log, "--key", key)
-    assert found.returncode == 1 and f"{log}, line 3 (sequence number 3): this line was changed" in found.stdout
-    log.write_text("".join(text.splitlines(True)[:2]))
+    assert found.returncode == 1 and f"{log}, line 4 (sequence number 4): this line was changed" in found.stdout
+    log.write_text("".join(text.splitlines(True)[:3]))
     assert command("audit", "verify", log, "--key", key).returncode == 0
     found = command("audit", "verify", log, "--key", key, "--head", f"{head['sequence']}:{head['head']}")
-    assert found.returncode == 1 and "the log ends here, but it had a line 3" in found.stdout
+    assert found.returncode == 1 and "the log ends here, but it had a line 4" in found.stdout
     assert command("audit", "verify", tmp_path / "nothing", "--key", key).returncode == 2
 
 
@@ -79,7 +81,7 @@ def test_a_rotation_continues_the_chain(audited):
     server.send_signal(signal.SIGHUP)
     until(lambda: log.exists() and log.read_text().endswith("\n"))
     server.stop()
-    assert [line["action"] for line in events(log)] == ["continue_log", "close_log"]
+    assert [line["action"] for line in events(log)] == ["continue_log", "reload", "drain", "close_log"]
     assert command("audit", "verify", f"{log}.1", log, "--key", key).returncode == 0
     assert command("audit", "verify", log, "--key", key).returncode == 0
     assert command("audit", "verify", log, f"{log}.1", "--key", key).returncode == 1
@@ -117,7 +119,7 @@ def test_a_new_key_begins_a_new_log(audited, tmp_path):
     log.rename(f"{log}.old")
     server, log, _ = audited()
     server.stop()
-    assert [line["sequence"] for line in events(log)] == [1, 2]
+    assert [line["sequence"] for line in events(log)] == [1, 2, 3]
     assert command("audit", "verify", log, "--key", tmp_path / "second.key").returncode == 0
     assert command("audit", "verify", log, "--key", key).returncode == 1
     assert command("audit", "verify", f"{log}.old", "--key", key).returncode == 0

@@ -20,7 +20,7 @@ import Testing
                 .endSession, .denied("expired"), by: .user, user: user, session: session, address: "2001:db8::1",
                 requestID: "a\"b\\\n\u{e9}"),
             AuditEvent(.read, .notFound, by: .none),
-            AuditEvent(.erase, .preconditionFailed, by: .operator),
+            AuditEvent(.erase, .preconditionFailed, by: .operator(uid: nil)),
             AuditEvent(.createSession, .limited, by: .apiKey("shop")),
             AuditEvent(.store, .failed, by: .user),
         ])

@@ -6,8 +6,12 @@ package struct AuditEvent: Sendable {
         case user
         /// The app's server, by the name of its API key.
         case apiKey(String)
-        /// A command on the control socket.
-        case `operator`
+        /// A command, by the id of its Unix user; nil if it is not known.
+        case `operator`(uid: UInt32?)
+        /// A request to the administration over TCP, by the name of its admin key.
+        case adminKey(String)
+        /// A signal to the server, by its name; nobody can tell who has sent it.
+        case signal(String)
         /// Nobody: the credential was missing or is not known.
         case none
     }
@@ -28,12 +32,36 @@ package struct AuditEvent: Sendable {
         case erase = "erase_user"
         /// A request that was refused before it was clear what it wants.
         case authenticate
+        case backUp = "back_up_store"
+        case restore = "restore_store"
+        case seal = "seal_store"
+        case unseal = "unseal_store"
+        /// Of the key ring.
+        case addKey = "add_key"
+        case retireKey = "retire_key"
+        case rekey = "rekey_store"
+        case addAPIKey = "add_api_key"
+        case removeAPIKey = "remove_api_key"
+        case addAdminKey = "add_admin_key"
+        case removeAdminKey = "remove_admin_key"
+        case reload
+        case drain
 
         /// Whether the action changes what is stored.
         package var isChange: Bool {
             switch self {
-            case .store, .remove, .createSession, .endSession, .endSessions, .erase: true
-            case .read, .find, .list, .listSessions, .authenticate: false
+            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .restore, .seal, .unseal, .addKey,
+                .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
+                true
+            case .read, .find, .list, .listSessions, .authenticate, .backUp, .reload, .drain: false
+            }
+        }
+
+        /// Whether the action is recorded even where only changes are.
+        var isAlwaysRecorded: Bool {
+            switch self {
+            case .backUp, .reload, .drain: true
+            default: isChange
             }
         }
     }
@@ -58,19 +86,22 @@ package struct AuditEvent: Sendable {
     /// The user whose token or sessions are concerned.
     package var user: AuditPseudonym?
     package var session: AuditPseudonym?
+    /// The key that is concerned: its name or its number.
+    package var key: String?
     /// The client's address.
     package var address: String?
     package var requestID: String?
 
     package init(
         _ action: Action, _ outcome: Outcome, by actor: Actor, user: AuditPseudonym? = nil,
-        session: AuditPseudonym? = nil, address: String? = nil, requestID: String? = nil
+        session: AuditPseudonym? = nil, key: String? = nil, address: String? = nil, requestID: String? = nil
     ) {
         self.action = action
         self.outcome = outcome
         self.actor = actor
         self.user = user
         self.session = session
+        self.key = key
         self.address = address
         self.requestID = requestID
     }
@@ -84,7 +115,7 @@ package enum AuditEvents: String, Sendable, CaseIterable {
 
     /// Whether an event is recorded; lets a caller skip making it.
     package func includes(_ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome) -> Bool {
-        if self == .all || action.isChange { return true }
+        if self == .all || action.isAlwaysRecorded { return true }
         return switch outcome {
         case .denied, .limited: true
         case .ok, .notFound, .preconditionFailed, .failed: false

@@ -50,6 +50,8 @@ final class AuditFile: Sendable {
             // O_EXCL does not follow a dangling link, with which another user who may write to the folder could make us
             // create a file anywhere.
             let file = try FileDescriptor(opening: path, flags | O_CREAT | O_EXCL, mode: 0o640)
+            // A command that root runs must not keep the server's user from it.
+            file.adoptOwner(of: Path.folder(of: path))
             try Folder.synchronize(Path.folder(of: path))
             return file
         } catch {

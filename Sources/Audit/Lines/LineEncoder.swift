@@ -52,7 +52,12 @@ struct LineEncoder: ~Copyable {
         case .apiKey(let name):
             appendField(#","actor":"api_key","api_key":""#)
             appendEscaped(name)
-        case .operator: appendField(#","actor":"operator"#)
+        case .operator(nil): appendField(#","actor":"operator"#)
+        case .operator(let uid?): appendField(#","actor":"operator","uid":"\#(uid)"#)
+        case .adminKey(let name):
+            appendField(#","actor":"admin_key","admin_key":""#)
+            appendEscaped(name)
+        case .signal(let name): appendField(#","actor":"signal","signal":"\#(name)"#)
         case .none: appendField(#","actor":"none"#)
         }
         if let user = event.user {
@@ -62,6 +67,10 @@ struct LineEncoder: ~Copyable {
         if let session = event.session {
             appendField(#"","session_hash":""#)
             session.append(to: &message)
+        }
+        if let key = event.key {
+            appendField(#"","key":""#)
+            appendEscaped(key)
         }
         if let address = event.address {
             appendField(#"","address":""#)

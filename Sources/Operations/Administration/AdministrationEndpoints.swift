@@ -3,7 +3,6 @@ internal import HTTP
 internal import Metrics
 internal import Server
 internal import Settings
-internal import TokenStore
 
 /// Answers requests for the server's state and for what changes it, on `admin.listen` and the control socket.
 ///
@@ -21,21 +20,22 @@ struct AdministrationEndpoints: Sendable {
 
     /// - Parameters:
     ///   - server: The server to report on.
-    ///   - administrator: Looks up and deletes single tokens.
+    ///   - administrators: Look up and delete single tokens.
+    ///   - acts: Logs that.
     ///   - listenerNames: The addresses of `admin.listen`.
     ///   - warnings: The present warnings about those listeners.
     ///   - version: This program's version.
     ///   - history: The course of the server's figures.
     ///   - loop: The calling task's loop.
     init(
-        _ server: Server, _ administrator: any StoreAdministrator, listenerNames: [String],
+        _ server: Server, _ administrators: Administrators, _ acts: ActLog, listenerNames: [String],
         warnings: @escaping @Sendable () -> [String], _ version: String,
         _ history: History,
         on loop: EventLoop
     ) {
         self.server = server
         guardian = AdministrationGuard(server)
-        tokens = SingleTokens(administrator)
+        tokens = SingleTokens(administrators, acts)
         status = SharedReport(on: loop) { ServerStatus(of: server, version: version, listenerWarnings: warnings()) }
         metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version, .prometheus) }
         openMetrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version, .openMetrics) }
@@ -67,6 +67,11 @@ struct AdministrationEndpoints: Sendable {
         return answer
     }
 
+    /// Logs a change of a file of keys, and takes it over.
+    func note(_ change: KeyChange, by requester: Requester) {
+        server.noteKeyChange(change.text(by: "\(requester)"))
+    }
+
     /// The answer for a path without an endpoint.
     var notFound: AdministrationAnswer {
         .error(
@@ -79,6 +84,7 @@ struct AdministrationEndpoints: Sendable {
         _ request: AdministrationStream.Received, to endpoint: AdministrationEndpoint,
         _ admission: AdministrationGuard.Admission
     ) async -> AdministrationAnswer {
+        let requester = admission.requester
         switch endpoint {
         case .page: return StatusPage.answer
         case .status: return AdministrationAnswer(json: await status.next())
@@ -95,20 +101,16 @@ struct AdministrationEndpoints: Sendable {
         case .metrics: return await metrics(in: MetricsText.Format(accept: request.accept))
         case .key: return AdministrationAnswer(json: admission.reply)
         case .reload:
-            let outcome = await server.reload("reload requested by \(admission.requester)")
+            let outcome = await server.reload(
+                "reload requested by \(requester)", by: requester.actor, at: requester.addressText)
             return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
         case .drain:
-            server.drain("drain requested by \(admission.requester)")
+            server.drain("drain requested by \(requester)", by: requester.actor, at: requester.addressText)
             return AdministrationAnswer(json: DrainReply(draining: true))
         case .token:
-            return await tokens.answer(request) { (id, administrator) async throws(StoreError) in
-                TokenFactsReply(try await FindToken(id: id).answer(administrator) { _ in })
-            }
+            return await tokens.answer(request, from: requester, FindToken.init(id:), TokenFactsReply.init(_:))
         case .tokenDeletion:
-            return await tokens.answer(request) { (id, administrator) async throws(StoreError) in
-                TokenDeletionReply(
-                    deleted: try await RemoveTokens(ids: [id]).answer(administrator) { _ in }.removed > 0)
-            }
+            return await tokens.answer(request, from: requester, RemoveTokens.init(id:), TokenDeletionReply.init(_:))
         }
     }
 }

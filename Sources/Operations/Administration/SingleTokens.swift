@@ -6,10 +6,12 @@ internal import TokenStore
 ///
 /// Belongs to the administration's thread.
 struct SingleTokens: Sendable {
-    private let administrator: any StoreAdministrator
+    private let administrators: Administrators
+    private let acts: ActLog
 
-    init(_ administrator: any StoreAdministrator) {
-        self.administrator = administrator
+    init(_ administrators: Administrators, _ acts: ActLog) {
+        self.administrators = administrators
+        self.acts = acts
     }
 
     /// `{"unique_id":"..."}`; in the access modes with users, the id is the user.
@@ -22,13 +24,10 @@ struct SingleTokens: Sendable {
         }
     }
 
-    /// Has something done with the id of a request, on a thread of its own, as it waits for the store.
-    func answer<Reply: Encodable & Sendable>(
-        _ request: AdministrationStream.Received,
-        _ carryOut:
-            @escaping @Sendable (
-                _ id: String, _ administrator: any StoreAdministrator
-            ) async throws(StoreError) -> Reply
+    /// Performs a request to the store with the id of the body, on a thread of its own, as it waits for the store.
+    func answer<Request: StoreRequest, Reply: Encodable & Sendable>(
+        _ request: AdministrationStream.Received, from requester: Requester, _ makeRequest: (_ id: String) -> Request,
+        _ makeReply: @escaping @Sendable (Request.Reply) -> Reply
     ) async -> AdministrationAnswer {
         guard let text = request.body else {
             let limit = AdministrationStream.Received.bodyLimit
@@ -37,16 +36,19 @@ struct SingleTokens: Sendable {
         guard let body = try? OperationsJSON.decode(Body.self, from: Data(text)) else {
             return .error(.badRequest, #"the body has to be JSON with the id of one token: {"unique_id":"..."}"#)
         }
-        let id = body.uniqueID
         do throws(StoreError) {
-            _ = try StoredText.id(id)
+            _ = try StoredText.id(body.uniqueID)
         } catch {
             return .error(.badRequest, "\(error)")
         }
-        return await Task(executorPreference: CommandThread()) { [administrator] in
+        let work = makeRequest(body.uniqueID)
+        return await Task(executorPreference: CommandThread()) { [administrators, acts] in
             do throws(StoreError) {
-                return AdministrationAnswer(json: try await carryOut(id, administrator))
+                let reply = try await work.answer(administrators.administrator(for: requester)) { _ in }
+                if let act = work.act(reply) { acts.note(act, by: requester) }
+                return AdministrationAnswer(json: makeReply(reply))
             } catch {
+                acts.note(failure: error, of: Request.name.rawValue, by: requester)
                 return AdministrationAnswer.error(.internalError, "\(error)")
             }
         }.value

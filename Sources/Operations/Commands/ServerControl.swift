@@ -16,6 +16,18 @@ package enum ServerControl {
         try ask("/drain", settings)
     }
 
+    /// Tells the server, if one runs in the data folder, that a key was added to or removed from a file of keys.
+    ///
+    /// Without an error: a server that is not told finds the change itself.
+    package static func report(_ change: KeyChange, _ settings: Settings) {
+        let place = ServerClient.Place.unix(path: ControlSocketAddress.path(in: settings.dataDirectoryPath))
+        guard let body = try? OperationsJSON.encode(change) else { return }
+        try? ServerClient(place: place, timeoutInSeconds: HealthProbe.timeoutInSeconds).post(KeyChange.path, body) {
+            _ in
+            true
+        }
+    }
+
     private static func ask<Answer: Decodable>(_ path: String, _ settings: Settings) throws(Failure) -> Answer {
         let directory = settings.dataDirectoryPath
         let socketPath = ControlSocketAddress.path(in: directory)

@@ -110,7 +110,7 @@ package enum StoreAccess: Sendable {
             guard let audit = try Server.openAuditLog(settings, logger) else {
                 return OwnStore(store: store, directory: directory, administrator: store.administrator, audit: nil)
             }
-            let trail = OperatorTrail(audit) { settings.audit }
+            let trail = OperatorTrail(audit, by: .operator(uid: getuid())) { settings.audit }
             return OwnStore(
                 store: store, directory: directory, administrator: AuditedAdministrator(store.administrator, trail),
                 audit: audit)

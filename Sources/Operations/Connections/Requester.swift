@@ -1,3 +1,4 @@
+internal import Audit
 internal import Glibc
 internal import HTTP
 
@@ -26,6 +27,23 @@ enum Requester: Hashable, Sendable, CustomStringConvertible {
         case .network(let address): "a program at \(Self.text(address))"
         case .admin(let key, let address): "admin key \(key) from \(Self.text(address))"
         case .process(let user, let number): "uid \(user), process \(number) over control.sock"
+        }
+    }
+
+    /// Who it is in the audit log.
+    var actor: AuditEvent.Actor {
+        switch self {
+        case .network: .none
+        case .admin(let key, _): .adminKey(key)
+        case .process(let user, _): .operator(uid: user)
+        }
+    }
+
+    /// From where, in the audit log; nil on this machine.
+    var addressText: String? {
+        switch self {
+        case .network(let address), .admin(_, let address): address.map { "\($0)" }
+        case .process: nil
         }
     }
 

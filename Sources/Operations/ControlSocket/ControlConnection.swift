@@ -15,6 +15,7 @@ struct ControlConnection: ~Copyable {
     private let endpoints: AdministrationEndpoints
     private let requester: Requester
     private let budget: CommandBudget
+    private let acts: ActLog
 
     private static let limits: RequestLimits = {
         var limits = RequestLimits()
@@ -26,7 +27,8 @@ struct ControlConnection: ~Copyable {
 
     private init(
         _ stream: consuming AdministrationStream, from requester: Requester, on loop: EventLoop,
-        _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints, _ budget: CommandBudget
+        _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints, _ budget: CommandBudget,
+        _ acts: ActLog
     ) {
         self.requester = requester
         self.budget = budget
@@ -34,6 +36,7 @@ struct ControlConnection: ~Copyable {
         self.loop = loop
         self.administrator = administrator
         self.endpoints = endpoints
+        self.acts = acts
     }
 
     /// Serves a connection from its first byte to its last.
@@ -41,16 +44,18 @@ struct ControlConnection: ~Copyable {
     /// - Parameters:
     ///   - connection: The connection; this call closes its socket.
     ///   - loop: The calling task's loop.
-    ///   - administrator: Answers requests for the store.
+    ///   - administrators: Answer requests for the store, each those of one requester.
     ///   - endpoints: Answer requests for the server.
     ///   - budget: The memory budget that all commands share.
+    ///   - acts: Logs what the requests do.
     static func serve(
-        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrator: any StoreAdministrator,
-        _ endpoints: AdministrationEndpoints, _ budget: CommandBudget
+        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrators: Administrators,
+        _ endpoints: AdministrationEndpoints, _ budget: CommandBudget, _ acts: ActLog
     ) async {
         let requester = Requester(connectedTo: connection.descriptor)
         guard let stream = AdministrationStream(connection, on: loop, limits: limits, budget: budget) else { return }
-        var connection = ControlConnection(stream, from: requester, on: loop, administrator, endpoints, budget)
+        var connection = ControlConnection(
+            stream, from: requester, on: loop, administrators.administrator(for: requester), endpoints, budget, acts)
         await connection.serve()
     }
 
@@ -78,6 +83,7 @@ struct ControlConnection: ~Copyable {
             _ = await stream.send(facts.encoded(closes: true))
             return
         }
+        if path == KeyChange.path && method == "POST" { return await noteKeyChange() }
         guard path.hasPrefix(Self.prefix),
             let name = StoreRequestName(rawValue: String(path.dropFirst(Self.prefix.count)))
         else {
@@ -107,7 +113,7 @@ struct ControlConnection: ~Copyable {
         defer { _ = share.take() }
         guard await send(Self.head(.ok)) else { return }
         let (lines, continuation) = AsyncStream.makeStream(of: [UInt8].self, bufferingPolicy: .unbounded)
-        let work = Task(executorPreference: thread) { [administrator] in
+        let work = Task(executorPreference: thread) { [administrator, acts, requester] in
             let clock = Mutex(ContinuousClock.now)
             let line: ControlLine<Request.Reply>
             do throws(StoreError) {
@@ -120,7 +126,9 @@ struct ControlConnection: ~Copyable {
                     if isDue { continuation.yield(Self.text(ControlLine<NoReply>(progress: progress))) }
                 }
                 line = ControlLine(reply: reply)
+                if let act = request.act(reply) { acts.note(act, by: requester) }
             } catch {
+                acts.note(failure: error, of: type.name.rawValue, by: requester)
                 line = ControlLine(error: "\(error)")
             }
             continuation.yield(Self.text(line))
@@ -142,6 +150,17 @@ struct ControlConnection: ~Copyable {
         drainWatch.cancel()
         // Wait for the work to clean up, as the server ends when all connections have ended.
         await work.value
+    }
+
+    /// Logs that a command has changed a file of keys.
+    private mutating func noteKeyChange() async {
+        guard let change = try? OperationsJSON.decode(KeyChange.self, from: Data(stream.takeBody())), change.isValid
+        else {
+            return await refuse(.badRequest, "the body is not the JSON of this request")
+        }
+        endpoints.note(change, by: requester)
+        guard await send(Self.head(.ok)) else { return }
+        _ = await send(Self.text(ControlLine<NoReply>(reply: NoReply())))
     }
 
     private mutating func decode<Request: StoreRequest>(

@@ -2,7 +2,6 @@ internal import EventLoop
 internal import Logging
 internal import Server
 internal import System
-internal import TokenStore
 
 /// The Unix socket in the data directory on which commands reach a running server over HTTP.
 ///
@@ -43,13 +42,13 @@ final class ControlSocket: Sendable {
 
     /// Accepts connections until the loop is abandoned, and returns when all connections have ended.
     ///
-    /// - Parameter administrator: Carries out the requests for the store.
+    /// - Parameter administrators: Carry out the requests for the store.
     func accept(
-        on loop: EventLoop, _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints,
+        on loop: EventLoop, _ administrators: Administrators, _ endpoints: AdministrationEndpoints, _ acts: ActLog,
         _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {
         await listener.accept(on: loop, logger, leaving: reserve) { [budget] connection, _ in
-            await ControlConnection.serve(connection, on: loop, administrator, endpoints, budget)
+            await ControlConnection.serve(connection, on: loop, administrators, endpoints, budget, acts)
         }
     }
 }

@@ -7,9 +7,9 @@ struct TokenFactsReply: Encodable, Sendable {
     /// Seconds since 1970.
     private let now: Double
 
-    init(_ facts: FindToken.Reply, now: Double = Date().timeIntervalSince1970) {
+    init(_ facts: FindToken.Reply) {
         self.facts = facts
-        self.now = now
+        now = Date().timeIntervalSince1970
     }
 
     private enum CodingKeys: String, CodingKey {
@@ -35,4 +35,8 @@ struct TokenFactsReply: Encodable, Sendable {
 /// Whether there was a token to delete.
 struct TokenDeletionReply: Codable, Sendable {
     let deleted: Bool
+
+    init(_ reply: RemoveTokens.Reply) {
+        deleted = reply.removed > 0
+    }
 }

@@ -20,6 +20,10 @@ package struct FindToken: StoreRequest {
         }
     }
 
+    package func act(_ reply: Reply) -> OperatorAct? {
+        .done("look-up of one token", reply.isFound ? "found" : "not found")
+    }
+
     package init(id: String) {
         self.id = id
     }

@@ -9,6 +9,9 @@ package protocol StoreRequest: Codable, Sendable {
     /// The approximate largest size of the reply's JSON in bytes; 0 for a small reply.
     static var replySize: Int { get }
 
+    /// What the log says of a request that was performed; nil if it says nothing.
+    func act(_ reply: Reply) -> OperatorAct?
+
     /// Performs the request.
     ///
     /// - Parameters:
@@ -21,6 +24,8 @@ package protocol StoreRequest: Codable, Sendable {
 
 extension StoreRequest {
     package static var replySize: Int { 0 }
+
+    package func act(_ reply: Reply) -> OperatorAct? { nil }
 }
 
 /// The names of all requests.

@@ -69,6 +69,8 @@ package struct StoreTokens: StoreRequest {
         package var failures: [Int: String] = [:]
     }
 
+    package func act(_ reply: Reply) -> OperatorAct? { .counted("put", reply.stored, "tokens stored") }
+
     package init(tokens: [Entry], keepsNewer: Bool = false) {
         self.tokens = tokens
         self.keepsNewer = keepsNewer
@@ -102,8 +104,14 @@ package struct RemoveTokens: StoreRequest {
         package var removed: Int
     }
 
+    package func act(_ reply: Reply) -> OperatorAct? { .counted("delete", reply.removed, "tokens deleted") }
+
     package init(ids: [String]) {
         self.ids = ids
+    }
+
+    package init(id: String) {
+        self.init(ids: [id])
     }
 
     package func answer(
@@ -148,6 +156,12 @@ package struct ListTokens: StoreRequest {
         case after, limit, showsTokenInfos
         // The conversion from snake case does not restore acronyms.
         case showsIDs = "showsIds"
+    }
+
+    /// A list without ids shows nothing of users.
+    package func act(_ reply: Reply) -> OperatorAct? {
+        if showsTokenInfos { return .counted("export", reply.tokens.count, "tokens read") }
+        return showsIDs ? .counted("list with ids", reply.tokens.count, "ids read") : nil
     }
 
     package init(after: StoreCursor?, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {

@@ -21,6 +21,10 @@ package struct ReadRows: StoreRequest {
     package var after: StoreCursor?
     package var limit: Int
 
+    package func act(_ reply: TransferPage) -> OperatorAct? {
+        .counted("copy from this store", reply.rows.count, "rows read")
+    }
+
     package init(of table: TransferTable, after: StoreCursor?, limit: Int) {
         (self.table, self.after, self.limit) = (table, after, limit)
     }
@@ -60,6 +64,10 @@ package struct TakeRows: StoreRequest {
     package static let name = StoreRequestName.copyTake
     package var table: TransferTable
     package var rows: [TransferRow]
+
+    package func act(_ reply: CompareRows.Reply) -> OperatorAct? {
+        .counted("copy to this store", rows.count, "rows received")
+    }
 
     package init(_ rows: [TransferRow], into table: TransferTable) {
         (self.table, self.rows) = (table, rows)

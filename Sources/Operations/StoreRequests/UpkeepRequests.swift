@@ -37,6 +37,10 @@ package struct BackUpStore: StoreRequest {
     /// An absolute path, because the server's working directory may be another one.
     package var path: String
 
+    package func act(_ reply: StoreBackup) -> OperatorAct? {
+        .done("backup", "\(reply.path), tokens: \(reply.tokens), bytes: \(reply.bytes)")
+    }
+
     package init(path: String) {
         self.path = path
     }
@@ -55,6 +59,10 @@ package struct RekeyStore: StoreRequest {
     package static let name = StoreRequestName.rekey
 
     package init() {}
+
+    package func act(_ reply: Rekeying) -> OperatorAct? {
+        .done("rekey", "tokens encrypted again: \(reply.rekeyed) of \(reply.tokens), unreadable: \(reply.unreadable)")
+    }
 
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
@@ -86,6 +94,8 @@ package struct AddKey: StoreRequest {
 
     package init() {}
 
+    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keys add", "key \(reply.number) added") }
+
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> SealingKey {
@@ -101,6 +111,8 @@ package struct RetireKey: StoreRequest {
     package struct Reply: Codable, Sendable {
         package var retired: Int
     }
+
+    package func act(_ reply: Reply) -> OperatorAct? { .done("keys retire", "key \(reply.retired) retired") }
 
     package init(number: Int) {
         self.number = number

@@ -22,6 +22,8 @@ package struct AddSession: StoreRequest {
         package var ended: Int
     }
 
+    package func act(_ reply: Reply) -> OperatorAct? { .counted("access sessions add", 1, "sessions made") }
+
     package init(user: String, maxAge: Int64, perUser: Int) {
         self.user = user
         self.maxAge = maxAge
@@ -108,6 +110,10 @@ package struct RemoveSessions: StoreRequest {
         package var removed: Int
     }
 
+    package func act(_ reply: Reply) -> OperatorAct? {
+        .counted("access sessions remove", reply.removed, "sessions ended")
+    }
+
     package init(id: String) {
         self.id = id
     }
@@ -136,6 +142,8 @@ package struct RemoveSessions: StoreRequest {
 package struct EraseUser: StoreRequest {
     package static let name = StoreRequestName.erase
     package var user: String
+
+    package func act(_ reply: Erasure) -> OperatorAct? { .done("erase", "one user") }
 
     package init(user: String) {
         self.user = user

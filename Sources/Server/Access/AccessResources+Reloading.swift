@@ -1,3 +1,4 @@
+internal import Audit
 internal import JWT
 internal import Logging
 internal import TokenService
@@ -13,12 +14,12 @@ extension AccessResources {
     func reloadChangedFiles(_ logger: Logger, rereads: Bool = false) -> [String] {
         var faults: [String] = []
         do throws(APIKeyFileError) {
-            try Self.reload(apiKeys, rereads: rereads, logger)
+            try reload(apiKeys, rereads: rereads, logger)
         } catch {
             faults.append("the API keys in use stay: \(error)")
         }
         do throws(AdminKeyFileError) {
-            try Self.reload(admin.present, rereads: rereads, logger)
+            try reload(admin.present, rereads: rereads, logger)
         } catch {
             faults.append("the admin keys in use stay: \(error)")
         }
@@ -37,8 +38,8 @@ extension AccessResources {
         return faults
     }
 
-    /// Reads a file again, and logs the names of the keys that were added and removed.
-    private static func reload<Scope>(
+    /// Reads a file again, and logs and records the names of the keys that were added and removed.
+    private func reload<Scope>(
         _ file: BearerKeyFile<Scope>?, rereads: Bool, _ logger: Logger
     ) throws(BearerKeyFileError<Scope>) {
         guard let file, rereads || file.hasChanged else { return }
@@ -54,6 +55,11 @@ extension AccessResources {
             the \(Scope.kind.plural) have changed: \(changes.joined(separator: "; ")); there are \(file.keys.all.count) now
             """
         )
+        // Who has changed the file cannot be seen from it.
+        let events = [(Scope.kind.addition, added), (Scope.kind.removal, removed)].flatMap { action, names in
+            names.map { AuditEvent(action, .ok, by: .operator(uid: nil), key: $0) }
+        }
+        try? audit?.append(events)
     }
 
     /// The largest number of names in a line of the log.

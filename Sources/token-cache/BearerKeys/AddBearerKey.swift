@@ -69,6 +69,7 @@ struct AddBearerKey<Scope: CommandKeyScope>: AsyncParsableCommand {
             _ = try? options.change { $0.remove(named: name) }
             throw error
         }
+        try options.report(isAddition: true, name)
         StandardError.print(
             """
             the key \(name) is for \(BearerKey<Scope>.names(key.scopes).joined(separator: ", "))\

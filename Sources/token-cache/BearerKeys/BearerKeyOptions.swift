@@ -1,4 +1,5 @@
 import ArgumentParser
+import Operations
 import Settings
 import System
 import TokenService
@@ -17,6 +18,11 @@ struct BearerKeyOptions<Scope: CommandKeyScope>: ParsableArguments {
             \(Scope.examplePath), and give this command the same settings as the server (--config)
             """
         )
+    }
+
+    /// Tells a running server what was changed.
+    func report(isAddition: Bool, _ name: String) throws {
+        ServerControl.report(KeyChange(Scope.self, isAddition: isAddition, name: name), try configuration.load())
     }
 
     /// Reads and replaces the file; on an error, prints it and ends the command with status 1.

@@ -21,6 +21,7 @@ struct RemoveBearerKey<Scope: CommandKeyScope>: AsyncParsableCommand {
                 "there is no \(Scope.kind.name) \(Text.visible(name)); token-cache \(Scope.kind.command) list shows them"
             )
         }
+        try options.report(isAddition: false, name)
         try StandardOutput.print("the key \(name) is removed; a running server refuses it within two seconds")
     }
 }

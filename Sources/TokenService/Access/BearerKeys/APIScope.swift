@@ -1,3 +1,5 @@
+internal import Audit
+
 /// What the bearer of an API key may do.
 package enum APIScope: String, BearerKeyScope {
     /// Make, list and end sessions.
@@ -10,7 +12,8 @@ package enum APIScope: String, BearerKeyScope {
     package static var kind: BearerKeyKind {
         BearerKeyKind(
             prefix: "tck_", name: "API key", plural: "API keys", setting: "access.api.keys_file",
-            command: "access keys", commonScope: "sessions")
+            command: "access keys", commonScope: "sessions", addition: .addAPIKey,
+            removal: .removeAPIKey)
     }
 }
 

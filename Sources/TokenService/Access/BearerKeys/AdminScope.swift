@@ -1,3 +1,5 @@
+internal import Audit
+
 /// What the bearer of an admin key may do at `admin.listen`.
 package enum AdminScope: String, BearerKeyScope {
     /// Read the status, the metrics and the data of the page.
@@ -8,7 +10,8 @@ package enum AdminScope: String, BearerKeyScope {
     package static var kind: BearerKeyKind {
         BearerKeyKind(
             prefix: "tca_", name: "admin key", plural: "admin keys", setting: "admin.keys_file",
-            command: "admin keys", commonScope: "steer")
+            command: "admin keys", commonScope: "steer", addition: .addAdminKey,
+            removal: .removeAdminKey)
     }
 }
 

@@ -1,3 +1,5 @@
+package import Audit
+
 /// What the bearer of a key may do; a kind of keys has its own scopes.
 package protocol BearerKeyScope: RawRepresentable<String>, CaseIterable, Hashable, Sendable {
     /// The kind of keys that have these scopes.
@@ -17,4 +19,7 @@ package struct BearerKeyKind: Sendable {
     package let command: String
     /// A scope that most keys have, for examples.
     package let commonScope: String
+    /// What the audit log calls it when a key is added, and when one is removed.
+    package let addition: AuditEvent.Action
+    package let removal: AuditEvent.Action
 }

@@ -1,9 +1,10 @@
 internal import Audit
 internal import TokenStore
 
-/// Another administrator, each of whose actions on users' tokens and sessions is in the audit log before it returns.
+/// Another administrator, each of whose actions on users' tokens and sessions, and on the store as a whole, is in the audit log
+/// before it returns.
 ///
-/// What concerns the store as a whole, such as a backup or a new key, is not recorded.
+/// A transfer to or from another store is not recorded: what it reads is encrypted, or stays in the two stores.
 struct AuditedAdministrator: StoreAdministrator {
     private let base: any StoreAdministrator
     private let trail: OperatorTrail
@@ -13,8 +14,8 @@ struct AuditedAdministrator: StoreAdministrator {
         self.trail = trail
     }
 
-    var backups: (any StoreBackups)? { base.backups }
-    var keyRing: (any KeyRingAdministrator)? { base.keyRing }
+    var backups: (any StoreBackups)? { base.backups.map { AuditedBackups($0, trail) } }
+    var keyRing: (any KeyRingAdministrator)? { base.keyRing.map { AuditedKeyRing($0, trail) } }
     var verifier: (any StoreVerifier)? { base.verifier }
     var transfer: (any StoreTransfer)? { base.transfer }
     var users: (any UserAdministrator)? { base.users.map { AuditedUserAdministrator($0, trail) } }

@@ -2,18 +2,27 @@ internal import Audit
 internal import Settings
 internal import TokenStore
 
-/// Records in the audit log what operators' commands do with users' tokens and sessions.
+/// Records in the audit log what operators' commands do with users' tokens and sessions, and with the store and its keys.
 ///
 /// Any thread; calls wait for the disk.
 struct OperatorTrail: Sendable {
     private let log: AuditLog
+    private let actor: AuditEvent.Actor
+    private let address: String?
     private let settings: @Sendable () -> Settings.Audit
 
     /// - Parameters:
     ///   - log: The process's.
+    ///   - actor: Whose commands they are.
+    ///   - address: From where they come; nil for this machine.
     ///   - settings: Those in force; called for each event, as a reload may change them.
-    init(_ log: AuditLog, _ settings: @escaping @Sendable () -> Settings.Audit) {
+    init(
+        _ log: AuditLog, by actor: AuditEvent.Actor = .operator(uid: nil), at address: String? = nil,
+        _ settings: @escaping @Sendable () -> Settings.Audit
+    ) {
         self.log = log
+        self.actor = actor
+        self.address = address
         self.settings = settings
     }
 
@@ -23,14 +32,18 @@ struct OperatorTrail: Sendable {
         var outcome: AuditEvent.Outcome
         var user: [UInt8]?
         var session: SessionID?
+        /// The name or number of the key that is concerned.
+        var key: String?
 
         init(
-            _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, user: [UInt8]? = nil, session: SessionID? = nil
+            _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, user: [UInt8]? = nil,
+            session: SessionID? = nil, key: String? = nil
         ) {
             self.action = action
             self.outcome = outcome
             self.user = user
             self.session = session
+            self.key = key
         }
     }
 
@@ -58,9 +71,10 @@ struct OperatorTrail: Sendable {
                 recorded.map { deed in
                     // Hashing fails only without memory.
                     AuditEvent(
-                        deed.action, deed.outcome, by: .operator,
+                        deed.action, deed.outcome, by: actor,
                         user: deed.user.flatMap { try? hasher.pseudonym(.user, of: $0.span) },
-                        session: deed.session.flatMap { try? hasher.pseudonym(.session, of: $0.bytes.span) })
+                        session: deed.session.flatMap { try? hasher.pseudonym(.session, of: $0.bytes.span) },
+                        key: deed.key, address: address)
                 })
         } catch {
             guard settings.isRequired else { return }
@@ -77,11 +91,11 @@ struct OperatorTrail: Sendable {
     ///
     /// - Parameter outcome: What the result says of the outcome, and what it tells of the user and the session.
     func recording<Result>(
-        _ action: AuditEvent.Action, user: [UInt8]? = nil, session: SessionID? = nil,
+        _ action: AuditEvent.Action, user: [UInt8]? = nil, session: SessionID? = nil, key: String? = nil,
         _ body: () async throws(StoreError) -> Result, _ complete: (Result, inout Deed) -> Void = { _, _ in }
     ) async throws(StoreError) -> Result {
         try permit(action)
-        var deed = Deed(action, .ok, user: user, session: session)
+        var deed = Deed(action, .ok, user: user, session: session, key: key)
         let result: Result
         do throws(StoreError) {
             result = try await body()

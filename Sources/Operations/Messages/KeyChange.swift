@@ -1,0 +1,30 @@
+package import TokenService
+
+/// Tells a running server that a command has added or removed a key in a file of keys, so that it is known who did it.
+package struct KeyChange: Codable, Sendable {
+    static let path = "/key-change"
+
+    /// The command that did it: `admin keys` or `access keys`.
+    private let command: String
+    private let isAddition: Bool
+    /// The key's name.
+    private let name: String
+
+    package init<Scope: BearerKeyScope>(_ scope: Scope.Type, isAddition: Bool, name: String) {
+        command = Scope.kind.command
+        self.isAddition = isAddition
+        self.name = name
+    }
+
+    /// Whether it may be logged as it is.
+    var isValid: Bool {
+        [APIScope.kind.command, AdminScope.kind.command].contains(command) && APIKey.isName(name)
+    }
+
+    /// For the log.
+    ///
+    /// - Parameter requester: Who did it.
+    func text(by requester: String) -> String {
+        "\(command) \(isAddition ? "add" : "remove") requested by \(requester): \(name) \(isAddition ? "added" : "removed")"
+    }
+}

@@ -1,0 +1,23 @@
+/// What the log says of a request that changes the store, or that shows tokens of many users.
+///
+/// Without ids, users and tokens.
+package struct OperatorAct: Hashable, Sendable {
+    /// What came of it.
+    package enum Outcome: Hashable, Sendable {
+        case done(String)
+        /// A command may send many such requests, whose counts are added up: how many, and of what.
+        case counted(Int, String)
+    }
+
+    /// Such as `backup`.
+    let name: String
+    let outcome: Outcome
+
+    static func done(_ name: String, _ text: String) -> OperatorAct {
+        OperatorAct(name: name, outcome: .done(text))
+    }
+
+    static func counted(_ name: String, _ count: Int, _ what: String) -> OperatorAct {
+        OperatorAct(name: name, outcome: .counted(count, what))
+    }
+}

@@ -99,6 +99,6 @@ package struct TokenPHPFolderError: Error, Hashable, CustomStringConvertible {
     package let reason: String
 
     package var description: String {
-        "the folder \(path) cannot be used (\(call): \(reason)); name token.php's data folder, as its owner or root"
+        "the folder \(path) cannot be used (\(call): \(reason)); check the path, and run this as a user who may use the folder"
     }
 }

@@ -46,6 +46,12 @@ struct TokenCache: AsyncParsableCommand {
 
     /// Runs the command that the arguments name, and returns the exit status.
     private static func status() async -> Int32 {
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        // Otherwise the help of all commands would be shown without a word about the one that is missing.
+        if arguments.first == "help", let message = CommandSuggestion.message(arguments) {
+            StandardError.print(message)
+            return ExitCode.validationFailure.rawValue
+        }
         do {
             var command = try await asyncParseAsRoot()
             if var command = command as? any AsyncParsableCommand {
@@ -60,6 +66,8 @@ struct TokenCache: AsyncParsableCommand {
             if code.isSuccess {
                 // Such as the help that was asked for.
                 do { try StandardOutput.print(text) } catch { return ExitCode.failure.rawValue }
+            } else if code == .validationFailure, let message = CommandSuggestion.message(arguments) {
+                StandardError.print(message)
             } else {
                 StandardError.write(text + "\n")
             }

@@ -35,12 +35,15 @@ def clean_environment(additions=None):
 
 # For servers that are started without a settings file, because the default port may be in use.
 NO_ADMINISTRATION = {"TOKEN_CACHE_ADMIN_LISTEN": "off"}
+NO_FIXED_PORTS = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", **NO_ADMINISTRATION}
 
 
 def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS, input="", program=None):
     """Runs a command of the program, or of another build of it, to its end."""
     if arguments[:1] == ("serve",):
         environment = {**NO_ADMINISTRATION, **(environment or {})}
+    if arguments[:1] == ("doctor",) and "--config" not in arguments:
+        environment = {**NO_FIXED_PORTS, **(environment or {})}
     return subprocess.run(
         [*prefix, program or binary(), *arguments], env=clean_environment(environment), cwd=folder, input=input,
         capture_output=True, text=True, timeout=seconds, check=False,

@@ -15,11 +15,10 @@ from certificates import certificate_until, make_certificate
 from contract import STORED
 from http_client import exchange, post
 from issuer import Issuer, Key
-from server_process import Server, binary, clean_environment, run
+from server_process import NO_FIXED_PORTS, Server, binary, clean_environment, run
 from test_durability import small_disk  # noqa: F401, a fixture
 
-# The default ports may be in use.
-NOWHERE = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "off"}
+NOWHERE = NO_FIXED_PORTS
 AS_SOMEBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
 

@@ -23,6 +23,7 @@ def failed_start(data, *flags, **options):
     assert done.returncode == 1, done
     assert done.stdout == ""
     assert done.stderr.startswith("token-cache: ") and done.stderr.count("\n") == 1, done.stderr
+    assert not re.search(r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|FROM|COMMIT)\b", done.stderr), "SQL is for us alone"
     return done.stderr
 
 
@@ -231,6 +232,26 @@ def test_a_mistaken_command_line_shows_how_it_is_used(tmp_path, arguments, fragm
     assert done.returncode == 64
     assert all(fragment in done.stderr for fragment in fragments), done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["serv"], "there is no command serv; did you mean serve? token-cache --help shows all"),
+    (["help", "srve"], "there is no command srve; did you mean serve? token-cache --help shows all"),
+    (["start"], "there is no command start; did you mean serve? token-cache --help shows all"),
+    (["stop", "--config", "a"], "there is no command stop; did you mean drain? token-cache --help shows all"),
+    (["something-else"], "there is no command something-else; token-cache --help shows all"),
+    (["keys", "ad"], "there is no command keys ad; did you mean keys add? token-cache keys --help shows all"),
+    (["access", "keys", "lst"], "there is no command access keys lst; did you mean access keys list? token-cache access keys --help shows all"),
+])
+def test_a_mistaken_command_gets_the_one_that_was_meant(arguments, message):
+    done = run(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (64, "", f"token-cache: {message}\n")
+
+
+@pytest.mark.parametrize("command", ["serve", "check-config", "health", "stats"])
+def test_a_settings_file_without_a_name_is_told_of(command):
+    done = run(command, "--config", "")
+    assert done.returncode == 1 and done.stderr == "token-cache: command line: --config is empty; name the settings file\n"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["check-config", "--help"], ["help", "serve"]])

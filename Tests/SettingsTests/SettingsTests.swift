@@ -68,7 +68,15 @@ import Testing
             ),
             (
                 "limits: 7",
-                "c.yaml, line 1: limits is a value; allowed is a section with body, buffers, connections, fields, head, request_line"
+                """
+                c.yaml, line 1: limits is a section and has no value of its own; write one of its settings below it, indented: \
+                body, buffers, connections, fields, head, request_line
+                """
+            ),
+            ("LOOPS: 1", "c.yaml, line 1: there is no setting LOOPS; did you mean loops?"),
+            (
+                "retention:\n  for: 1d",
+                "c.yaml, line 2: retention.for is no setting; the section retention has after_expired, after_written"
             ),
             (
                 "\nlimits:\n  body: 1 TB",

@@ -42,13 +42,19 @@ import Testing
             ("a:\n  b: 1\nc: 1\na:\n  d: 1", 4, "a is a duplicate of the one on line 1"),
             ("a.b: 1\na:\n  b: 1", 3, "a.b is a duplicate of the one on line 1"),
             ("a: 1\n---\nb: 2", 2, "a second document begins, and only one is read"),
-            ("word", 1, "found no keys"), ("- a", 1, "found no keys"),
+            ("word", 1, "found no keys; write them as in log_level: info"),
+            ("- a", 1, "found no keys; write them as in log_level: info"),
             ("? [a]\n: b", 1, "a key must be a word, without an anchor or an alias"),
             ("a: &x 1\n*x : 2", 2, "a key must be a word, without an anchor or an alias"),
             ("&x a: 1", 1, "a key must be a word, without an anchor or an alias"),
-            ("a: [b", 1, "did not find expected ',' or ']', while parsing a flow sequence"),
+            ("a: [b", 1, "a comma or the closing bracket ] is missing, while parsing a flow sequence"),
             ("a:\n  b: [c,\n\n", 3, "did not find expected node content, while parsing a flow node"),
-            ("a:\n\tb: 1", 2, "found character that cannot start any token, while scanning for the next token"),
+            ("a:\n\tb: 1", 2, "the line begins with a tab; indent it with spaces, as YAML takes no tabs there"),
+            (
+                "a: b: c", 1,
+                "a key has a value already; put a value with a colon in quotation marks, and check the indentation"
+            ),
+            ("a: \"b", 1, "the closing quotation mark is missing, while scanning a quoted scalar"),
             ("a: 1\nb: \u{1}", 2, "control characters are not allowed"),
         ]
     )

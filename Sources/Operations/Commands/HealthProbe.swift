@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import Glibc
 package import Server
 package import Settings
 internal import System
@@ -77,6 +78,7 @@ package struct HealthProbe {
             return .success(try ServerClient(place: place, timeoutInSeconds: timeoutInSeconds).answer("GET", "/readyz"))
         } catch {
             switch error {
+            case .unreachable(_, ENOENT), .unreachable(_, ECONNREFUSED): return .failure("no server listens there")
             case .unreachable(let reason, _): return .failure(reason)
             case .noAnswer: return .failure("no answer came")
             case .unreadable, .refused: return .failure("the program that answers there is not token-cache")

@@ -190,7 +190,7 @@ struct MetricsReport {
             text.single("token_cache_store_database_bytes", .gauge, "Size of the database's file.", UInt64(bytes))
         }
         if let bytes = metrics.walBytes {
-            text.single("token_cache_store_log_bytes", .gauge, "Size of the database's WAL.", UInt64(bytes))
+            text.single("token_cache_store_wal_bytes", .gauge, "Size of the database's WAL.", UInt64(bytes))
         }
         writeExpiry(metrics)
         writeSealing(metrics)

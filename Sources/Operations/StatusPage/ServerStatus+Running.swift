@@ -43,7 +43,7 @@ extension ServerStatus {
             access: ServerStatus.Access(server),
             store: ServerStatus.Store(
                 tokens: metrics.tokens, sessions: metrics.sessions, databaseBytes: metrics.databaseBytes,
-                logBytes: metrics.walBytes, writes: metrics.writes, expired: metrics.expired,
+                walBytes: metrics.walBytes, writes: metrics.writes, expired: metrics.expired,
                 failures: StoreError.Cause.allCases.reduce(0) { sum, cause in
                     sum + workers.sum { $0.storeFailures.value(cause) }
                 },

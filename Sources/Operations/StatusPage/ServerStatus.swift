@@ -149,7 +149,7 @@ struct ServerStatus: Encodable, Sendable {
         let sessions: UInt64?
         let databaseBytes: Int?
         /// Bytes of the WAL.
-        let logBytes: Int?
+        let walBytes: Int?
         let writes: UInt64
         let expired: UInt64
         let failures: UInt64

@@ -9,7 +9,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// An extended result code (sqlite.org/rescode.html).
     package let code: Int32
     package let message: String
-    /// The statement, with its parameters unbound.
+    /// The statement, with its parameters unbound, or a few words for a step that is none; for debuggers.
     package let sql: String
 
     init(code: Int32, message: String, sql: String) {
@@ -32,7 +32,20 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     }
 
     package var description: String {
-        "\(message) (SQLite code \(code), in: \(sql.split(whereSeparator: \.isWhitespace).joined(separator: " ")))"
+        "\(message) (SQLite code \(code), \(activity))"
+    }
+
+    /// What was being done, in words for operators: a statement would tell them nothing.
+    private var activity: String {
+        switch sql.split(whereSeparator: \.isWhitespace).first?.uppercased() {
+        case "SELECT", "WITH": "while reading"
+        case "INSERT", "UPDATE", "DELETE", "REPLACE": "while writing"
+        case "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE": "in a transaction"
+        case "PRAGMA", "CREATE", "ALTER", "DROP", "ATTACH", "DETACH", "ANALYZE", "REINDEX", "VACUUM":
+            "while setting up or checking the database"
+        // Our own words for a step that is no statement.
+        default: "at: \(sql)"
+        }
     }
 
     /// The code without its extension.

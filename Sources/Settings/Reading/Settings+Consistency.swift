@@ -1,6 +1,8 @@
 internal import HTTP
 
 extension Settings {
+    private func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
+
     /// Refuses values that contradict each other although each is allowed.
     func checkTogether() throws(SettingsError) {
         guard limits.head >= limits.requestLine else {
@@ -31,7 +33,7 @@ extension Settings {
         let (certificates, keys) = (tls.certificates.count, tls.privateKeys.count)
         guard certificates == keys else {
             throw .contradiction(
-                "tls.certificate has \(certificates) files and tls.private_key \(keys); each certificate needs its key"
+                "tls.certificate names \(files(certificates)) and tls.private_key \(files(keys)); each certificate needs its key"
             )
         }
         if let address = listen.first(where: \.isTLS), certificates == 0 {

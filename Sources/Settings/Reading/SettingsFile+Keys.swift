@@ -5,22 +5,43 @@ extension SettingsFile {
         for entry in entries {
             let members = Setting.all.map(\.key).filter { $0.hasPrefix(entry.key + ".") }
             if !members.isEmpty {
-                throw .notAllowed(
-                    source: place(of: entry), key: entry.key, found: "a value",
-                    allowed: "a section with "
-                        + members.map { String($0.dropFirst(entry.key.count + 1)) }.sorted().joined(separator: ", ")
+                throw .refused(
+                    source: place(of: entry), key: entry.key,
+                    reason: """
+                        is a section and has no value of its own; write one of its settings below it, indented: \
+                        \(Self.names(members, in: entry.key))
+                        """
                 )
             }
             guard let setting = known[entry.key] else {
-                throw .unknownKey(
-                    source: place(of: entry), key: entry.key,
-                    suggestion: Suggestion.nearest(to: entry.key, among: Setting.all.map(\.key))
-                )
+                throw unknown(entry)
             }
             if let fault = entry.fault {
                 throw .notAllowed(source: place(of: entry), key: entry.key, found: fault, allowed: setting.allowed)
             }
         }
+    }
+}
+
+extension SettingsFile {
+    /// What is said of a key that no setting has: a similar one, or else those of its section.
+    private func unknown(_ entry: YAMLEntries.Entry) -> SettingsError {
+        let keys = Setting.all.map(\.key)
+        let suggestion = Suggestion.nearest(to: entry.key, among: keys)
+        if suggestion == nil, let section = entry.key.split(separator: ".").first.map(String.init) {
+            let members = keys.filter { $0.hasPrefix(section + ".") }
+            if !members.isEmpty {
+                return .refused(
+                    source: place(of: entry), key: entry.key,
+                    reason: "is no setting; the section \(section) has \(Self.names(members, in: section))")
+            }
+        }
+        return .unknownKey(source: place(of: entry), key: entry.key, suggestion: suggestion)
+    }
+
+    /// The keys of a section without its name.
+    private static func names(_ members: [String], in section: String) -> String {
+        members.map { String($0.dropFirst(section.count + 1)) }.sorted().joined(separator: ", ")
     }
 }
 

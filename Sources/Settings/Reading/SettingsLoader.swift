@@ -32,6 +32,9 @@ package struct SettingsLoader: Sendable {
 
     /// Like `load`, and tells where each value comes from.
     package func loadWithOrigins() throws(SettingsError) -> Loaded {
+        guard filePath != "" else {
+            throw .refused(source: "command line", key: "--config", reason: "is empty; name the settings file")
+        }
         let file: SettingsFile? = if let filePath { try SettingsFile(path: filePath) } else { nil }
         try file?.checkKeys()
         try checkEnvironment()

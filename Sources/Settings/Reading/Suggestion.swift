@@ -2,7 +2,7 @@
 package enum Suggestion {
     /// The candidate with the fewest edits; nil if it takes more edits than a typing error does.
     package static func nearest(to text: String, among candidates: [String]) -> String? {
-        let ranked = candidates.map { (candidate: $0, distance: distance(text, $0)) }
+        let ranked = candidates.map { (candidate: $0, distance: distance(text.lowercased(), $0.lowercased())) }
         guard let best = ranked.min(by: { $0.distance < $1.distance }) else { return nil }
         return best.distance <= max(2, text.count / 4) ? best.candidate : nil
     }

@@ -44,7 +44,7 @@ struct YAMLEntries {
         case .sectionStart: try readSection("", depth: 1, &events)
         // A document without anything but comments.
         case .scalar(""): break
-        default: throw Fault(line: events.line, reason: "found no keys")
+        default: throw Fault(line: events.line, reason: "found no keys; write them as in log_level: info")
         }
         // The end of the document.
         _ = try Self.next(&events)

@@ -87,7 +87,7 @@ internal import CYAML
     /// The reason why libyaml has stopped.
     private var syntaxError: SyntaxError {
         let state = unsafe parser.pointee
-        let problem = unsafe state.problem.map { unsafe String(cString: $0) } ?? "out of memory"
+        let problem = Self.plain(unsafe state.problem.map { unsafe String(cString: $0) } ?? "out of memory")
         // An error about a single byte has an offset instead of a mark.
         if unsafe state.error == YAML_READER_ERROR {
             return unsafe SyntaxError(line: lineOfByte(state.problem_offset), reason: problem)
@@ -106,6 +106,19 @@ internal import CYAML
         return SyntaxError(
             line: line, reason: "\(problem), \(context)\(start >= line ? "" : " that begins on line \(start)")"
         )
+    }
+
+    /// What libyaml means by a problem that people who write settings run into.
+    private static func plain(_ problem: String) -> String {
+        switch problem {
+        case "mapping values are not allowed in this context":
+            "a key has a value already; put a value with a colon in quotation marks, and check the indentation"
+        case "found unexpected end of stream": "the closing quotation mark is missing"
+        case "did not find expected key": "this line is indented differently from those that it belongs to"
+        case "did not find expected ',' or ']'": "a comma or the closing bracket ] is missing"
+        case "did not find expected ',' or '}'": "a comma or the closing brace } is missing"
+        default: problem
+        }
     }
 
     /// - Parameter line: From 1.

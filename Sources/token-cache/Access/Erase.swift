@@ -33,7 +33,7 @@ struct Erase: AsyncParsableCommand {
         let rest =
             try options.load().store.url.isEmpty
             ? "nothing of the user is left in the data folder"
-            : "no row of the user is left in the database, whose write-ahead log and backups keep what they hold"
+            : "no row of the user is left in the database, whose WAL and backups keep what they hold"
         try options.output.print(
             reply,
             "erased \(reply.hadToken ? "a token" : "no token") and \(Text.count(reply.sessions, "session")); \(rest)"

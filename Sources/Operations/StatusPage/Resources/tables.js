@@ -43,7 +43,7 @@ const FACTS = [
   ["Store", [
     ["tokens", status => known(number, status.store.tokens)],
     ["database", status => known(bytes, status.store.database_bytes)],
-    ["WAL", status => known(bytes, status.store.log_bytes)],
+    ["WAL", status => known(bytes, status.store.wal_bytes)],
     ["free on the disk", status => known(({ free_bytes, bytes: all }) => `${bytes(free_bytes)} of ${bytes(all)}`, status.disk)],
     ["last backup", status => status.store.database_bytes === undefined ? null : backup(status)],
     ["written", status => number(status.store.writes)],

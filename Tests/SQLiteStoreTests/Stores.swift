@@ -51,6 +51,8 @@ extension SQLiteTokenStore {
         at directory: String, events: Events = Events(), _ change: (inout StoreOptions) -> Void = { _ in }
     ) throws {
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
+        // Otherwise a write fails that a busy machine holds up for long.
+        options.queueTime = .seconds(3_600)
         change(&options)
         try self.init(directory: directory, options: options, report: { events.add($0) })
     }

@@ -91,7 +91,7 @@ import Testing
             ),
             (
                 "tls: {certificate: [a, b], private_key: c}",
-                "tls.certificate has 2 files and tls.private_key 1; each certificate needs its key"
+                "tls.certificate names 2 files and tls.private_key 1 file; each certificate needs its key"
             ),
             (
                 "listen: &a 127.0.0.1:1",

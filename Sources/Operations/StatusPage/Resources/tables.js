@@ -88,7 +88,7 @@ const FACTS = [
     ["threads", status => number(status.process.threads)],
     ["started", status => moment(status.started_at)],
     ["store", status => status.store_software],
-    ["TLS", status => status.openssl],
+    ["OpenSSL", status => status.openssl],
   ]],
   ["Access", [
     ["mode", status => status.access.mode],

@@ -42,7 +42,7 @@ def test_each_form_would_be_found():
 
 def asked_of_operators(server):
     """All that the server tells its operators."""
-    for path in ("/", "/status", "/metrics", "/readyz"):
+    for path in ("/", "/status", "/history", "/log", "/settings", "/metrics", "/readyz"):
         with Connection(server.administration[0]) as connection:
             connection.send(fetch("Connection: close", path=path))
             yield path, connection.receive_to_end()

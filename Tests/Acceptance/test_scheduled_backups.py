@@ -15,6 +15,7 @@ from http_client import Connection, exchange, post
 from server_process import UNSEALED, binary, clean_environment, run
 from small_disk import SmallDisk
 from store_files import command, opened, printed, refused
+from test_metrics import ADMINISTRATION, metrics
 
 NAME = re.compile(r"tokens-\d{8}T\d{6}Z\.db")
 
@@ -124,6 +125,23 @@ def test_a_command_that_fails_makes_the_backup_fail_and_keeps_it(serve, folder):
     assert f"the backup is written to {folder / written}, but the command of --after ended with status 7" in message
     printed(server.data, "backup", "verify", str(folder / written))
     assert "was killed by signal 9" in refused(server.data, "backup", "--into", str(folder), "--after", "kill -9 $$")
+
+
+def test_the_metrics_know_whether_the_backup_and_what_follows_it_have_succeeded(serve, folder):
+    server = serve(ADMINISTRATION)
+    fill(server.address, 1)
+
+    def metric():
+        return metrics(server)["token_cache_last_backup_successful"]
+
+    printed(server.data, "backup", "--into", str(folder))
+    assert metric() == 1
+    refused(server.data, "backup", "--into", str(folder), "--after", "false")
+    assert metric() == 0
+    printed(server.data, "backup", "--into", str(folder), "--after", "true")
+    assert metric() == 1
+    refused(server.data, "backup", "--into", str(folder / "none"))
+    assert metric() == 0
 
 
 def test_two_backups_into_one_folder_do_not_meet(serve, folder):

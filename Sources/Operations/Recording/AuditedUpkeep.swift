@@ -12,11 +12,15 @@ struct AuditedBackups: StoreBackups {
     }
 
     func backUp(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, isRecorded: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
         try await trail.recording(.backUp) { () async throws(StoreError) in
-            try await base.backUp(to: path, progress)
+            try await base.backUp(to: path, isRecorded: isRecorded, progress)
         }
+    }
+
+    func recordBackup(isSuccessful: Bool) async {
+        await base.recordBackup(isSuccessful: isSuccessful)
     }
 }
 

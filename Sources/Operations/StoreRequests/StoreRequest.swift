@@ -33,6 +33,7 @@ extension StoreRequest {
 /// A request needs a case here to compile, and each case needs its request.
 package enum StoreRequestName: String, CaseIterable, Sendable {
     case get, put, delete, find, page, stats, verify, backup, rekey
+    case recordBackup = "backup/record"
     case listKeys = "keys/list"
     case addKey = "keys/add"
     case retireKey = "keys/retire"
@@ -60,6 +61,7 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
         case .stats: StatisticsOfStore.self
         case .verify: VerifyStore.self
         case .backup: BackUpStore.self
+        case .recordBackup: RecordBackup.self
         case .rekey: RekeyStore.self
         case .listKeys: ListKeys.self
         case .addKey: AddKey.self

@@ -36,13 +36,16 @@ package struct BackUpStore: StoreRequest {
     package static let name = StoreRequestName.backup
     /// An absolute path, because the server's working directory may be another one.
     package var path: String
+    /// Whether it counts as the last backup, or `RecordBackup` follows; nil means that it counts.
+    package var isRecorded: Bool?
 
     package func act(_ reply: StoreBackup) -> OperatorAct? {
         .done("backup", "\(reply.path), tokens: \(reply.tokens), bytes: \(reply.bytes)")
     }
 
-    package init(path: String) {
+    package init(path: String, isRecorded: Bool? = nil) {
         self.path = path
+        self.isRecorded = isRecorded
     }
 
     package func answer(
@@ -50,7 +53,27 @@ package struct BackUpStore: StoreRequest {
     ) async throws(StoreError) -> StoreBackup {
         guard path.hasPrefix("/") else { throw .refused("path is not absolute") }
         guard let backups = administrator.backups else { throw .refused(StoreCapability.backup.absence) }
-        return try await backups.backUp(to: path, progress)
+        return try await backups.backUp(to: path, isRecorded: isRecorded ?? true, progress)
+    }
+}
+
+/// Notes how the last backup has ended, after it was verified and copied elsewhere.
+package struct RecordBackup: StoreRequest {
+    package static let name = StoreRequestName.recordBackup
+    package var isSuccessful: Bool
+
+    package struct Reply: Codable, Sendable {}
+
+    package init(isSuccessful: Bool) {
+        self.isSuccessful = isSuccessful
+    }
+
+    package func answer(
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> Reply {
+        guard let backups = administrator.backups else { throw .refused(StoreCapability.backup.absence) }
+        await backups.recordBackup(isSuccessful: isSuccessful)
+        return Reply()
     }
 }
 

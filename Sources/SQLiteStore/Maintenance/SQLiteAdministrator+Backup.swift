@@ -8,7 +8,7 @@ extension SQLiteAdministrator {
     private static let backupStep: Int32 = 256
 
     package func backUp(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, isRecorded: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
         guard !store.state.isBackingUp.exchange(true, ordering: .acquiring) else {
             throw .refused("another backup is under way; try again when it is done")
@@ -16,19 +16,17 @@ extension SQLiteAdministrator {
         defer { store.state.isBackingUp.store(false, ordering: .releasing) }
         do throws(StoreError) {
             let backup = try await write(to: path, progress)
-            record(isSuccessful: true)
+            if isRecorded { recordBackup(isSuccessful: true) }
             return backup
         } catch {
-            record(isSuccessful: false)
+            if isRecorded { recordBackup(isSuccessful: false) }
             throw error
         }
     }
 
-    /// Notes how a backup has ended.
-    ///
     /// A record that cannot be written, as on a full disk, is forgotten at the next start: the last backup then appears to be
     /// older than it is, never younger.
-    private func record(isSuccessful: Bool) {
+    package func recordBackup(isSuccessful: Bool) {
         let record = store.state.lastBackup.withLock { last in
             let record = BackupRecord(endingNow: isSuccessful, after: last)
             last = record

@@ -7,10 +7,23 @@ package protocol StoreBackups: Sendable {
     ///
     /// - Parameters:
     ///   - path: An absolute path; this process writes it.
+    ///   - isRecorded: Whether it counts as the last backup; otherwise `recordBackup` is called when more was done with it.
     ///   - progress: Counted in bytes.
     func backUp(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, isRecorded: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup
+
+    /// Notes how the last backup has ended.
+    func recordBackup(isSuccessful: Bool) async
+}
+
+extension StoreBackups {
+    /// The same, which counts as the last backup.
+    package func backUp(
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup {
+        try await backUp(to: path, isRecorded: true, progress)
+    }
 }
 
 /// A backup that was written.

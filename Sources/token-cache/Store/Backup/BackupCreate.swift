@@ -63,15 +63,39 @@ struct BackupCreate: AsyncParsableCommand {
 
     func run() async throws {
         if let into {
-            try await backUp(into: URL(filePath: into).standardizedFileURL.path)
+            let folder = URL(filePath: into).standardizedFileURL.path
+            try await recorded { try await backUp(into: folder) }
         } else if let file {
             let path = URL(filePath: file).standardizedFileURL.path
-            let written = try await options.perform(BackUpStore(path: path), "Backing up")
-            try copyElsewhere(path)
-            try options.output.print(
-                written, "\(written.path): \(Text.count(written.tokens, "token")), \(Text.bytes(written.bytes))"
-            )
+            try await recorded { try await backUp(to: path) }
         }
+    }
+
+    /// Notes for the metrics whether the backup and what follows it have succeeded.
+    private func recorded(_ body: () async throws -> Void) async throws {
+        do {
+            try await body()
+        } catch {
+            await record(isSuccessful: false)
+            throw error
+        }
+        await record(isSuccessful: true)
+    }
+
+    /// Without an error: whatever keeps the store from being opened was said before.
+    private func record(isSuccessful: Bool) async {
+        guard let settings = try? options.configuration.loader().load() else { return }
+        guard let store = try? StoreAccess.open(settings, creates: false, logger: options.logger) else { return }
+        defer { store.close() }
+        _ = try? await store.perform(RecordBackup(isSuccessful: isSuccessful))
+    }
+
+    private func backUp(to path: String) async throws {
+        let written = try await options.perform(BackUpStore(path: path, isRecorded: false), "Backing up")
+        try copyElsewhere(path)
+        try options.output.print(
+            written, "\(written.path): \(Text.count(written.tokens, "token")), \(Text.bytes(written.bytes))"
+        )
     }
 
     /// What is printed with `--json`.
@@ -103,7 +127,7 @@ struct BackupCreate: AsyncParsableCommand {
             let folder = try StoreAccess.backupFolder(settings, folderPath)
             try folder.removeUnverified()
             let unverified = folder.unverified
-            _ = try await options.perform(BackUpStore(path: unverified), "Backing up")
+            _ = try await options.perform(BackUpStore(path: unverified, isRecorded: false), "Backing up")
             let found = try options.verifyBackup(settings, at: unverified)
             guard found.isSound else {
                 let reasons = BackupVerify.findings(found).joined(separator: "; ")

@@ -307,3 +307,21 @@ def test_a_former_value_does_not_open_with_the_times_of_the_later_one(serve):
     server = serve(data=server.data)
     assert exchange(server.address, get("me")).body == NOT_FOUND
     assert "a row does not open with key 1" in command(server.data, "verify").stdout
+
+
+def test_a_key_ring_is_made_before_the_first_start_and_never_replaced(tmp_path):
+    ring = tmp_path / "ring"
+    assert run("keys", "create", str(ring)).returncode == 0
+    assert ring.stat().st_mode & 0o777 == 0o600
+    content = ring.read_bytes()
+    for path in ring, tmp_path / "link":
+        if not path.exists():
+            path.symlink_to(tmp_path / "nothing")
+        done = run("keys", "create", str(path))
+        assert done.returncode == 1 and "is never replaced" in done.stderr
+    assert ring.read_bytes() == content and not (tmp_path / "nothing").exists()
+    environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(ring)}
+    assert run("put", "me", "x", "--data-directory", str(tmp_path / "data"), environment=environment).returncode == 0
+    assert not (tmp_path / "data" / "keys").exists()
+    assert run("get", "me", "--data-directory", str(tmp_path / "data"), environment=environment).stdout == "x\n"
+    assert "folder does not exist" in run("keys", "create", str(tmp_path / "none" / "ring")).stderr

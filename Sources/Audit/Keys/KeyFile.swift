@@ -13,7 +13,7 @@ enum KeyFile {
             let file = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
             let status = try FileStatus.read(file.number)
             guard status.isFile else { return [] }
-            guard status.mode & 0o077 == 0 else { throw SystemError(call: modeCall, code: Int32(status.mode & 0o777)) }
+            guard !status.isOpenToOthers else { throw SystemError(call: modeCall, code: Int32(status.mode & 0o777)) }
             var bytes = try BlockingIO.read(from: file.number, limit: sizeLimit)
             defer { SecretKey.wipe(&bytes) }
             return bytes.split(separator: UInt8(ascii: "\n")).map(Array.init).filter { $0.first != UInt8(ascii: "#") }

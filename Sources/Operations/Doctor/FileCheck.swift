@@ -22,7 +22,7 @@ enum FileCheck {
 
     /// A file that only the server's user should read.
     static func secret(_ path: String, _ topic: String) -> [Finding] {
-        guard let status = FileStatus(path), !status.isFolder, status.mode & 0o077 != 0 else { return [] }
+        guard let status = FileStatus(path), !status.isFolder, status.isOpenToOthers else { return [] }
         return [
             .problem(
                 topic, "others may read or write \(path) (mode \(status.permissions))", "chmod 600 \(path)"

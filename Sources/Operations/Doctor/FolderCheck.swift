@@ -67,7 +67,10 @@ struct FolderCheck {
         _ status: FileStatus, _ directory: String, _ storeFiles: [String]
     ) -> [Finding] {
         var findings: [Finding] = []
-        if status.mode & 0o077 != 0 {
+        if let group = status.volumeGroup {
+            findings.append(
+                .ok(Self.topic, "only its owner and group \(group), that of the pod's volumes, may enter \(directory)"))
+        } else if status.isOpenToOthers {
             findings.append(
                 .problem(
                     Self.topic, "others may enter \(directory) (mode \(status.permissions))", "chmod 700 \(directory)"

@@ -41,6 +41,9 @@ struct StoreClaim: Sendable {
                 continue
             }
             if chosen.isNew { report(.madeKeyRing(path: options.keyRing.path)) }
+            if chosen.ring != nil, let group = options.keyRing.volumeGroup {
+                report(.keyRingOpenToGroup(path: options.keyRing.path, group: group))
+            }
             return chosen.ring
         }
         throw .store(

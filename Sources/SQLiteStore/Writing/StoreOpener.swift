@@ -191,6 +191,9 @@ struct StoreOpener: Sendable {
         let (identity, isEmpty) = try ringIdentity(in: connection, Schema.version)
         let chosen = try ring(fitting: identity, isEmpty: isEmpty)
         if chosen.isNew { report(.madeKeyRing(path: options.keyRing.path)) }
+        if chosen.ring != nil, let group = options.keyRing.volumeGroup {
+            report(.keyRingOpenToGroup(path: options.keyRing.path, group: group))
+        }
         if chosen.identity != identity { try setIdentity(chosen.identity, connection) }
         if let ring = chosen.ring { return .sealed(ring) }
         return .clear(

@@ -2,6 +2,8 @@
 package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     /// The first start made a key ring.
     case madeKeyRing(path: String)
+    /// The key ring may be read by the group of a pod's volumes.
+    case keyRingOpenToGroup(path: String, group: UInt32)
     /// A store was made although there was a key ring already.
     case madeStoreBesideRing(path: String, keyRing: String)
     /// A database of an earlier version is being converted, by copying it.
@@ -55,7 +57,9 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .writesFail, .readsFail, .vanished: .fault
         case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals: .warning
-        case .converted, .upgraded, .writesRecovered, .readsRecovered, .returned, .belowLimit, .expiryGoesOn: .note
+        case .keyRingOpenToGroup, .converted, .upgraded, .writesRecovered, .readsRecovered, .returned, .belowLimit,
+            .expiryGoesOn:
+            .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
         case .own(let notice): notice.severity
@@ -68,6 +72,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             """
             made the key ring \(path): back it up, apart from the database. \
             Without it the tokens are lost, with it and the database they can be read
+            """
+        case .keyRingOpenToGroup(let path, let group):
+            """
+            the key ring \(path) may be read by group \(group), which this pod's volumes belong to (fsGroup): no other pod on the \
+            node should be in that group. Better provide it as a secret, outside the volume of the tokens
             """
         case .madeStoreBesideRing(let path, let keyRing):
             """

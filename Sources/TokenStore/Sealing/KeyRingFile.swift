@@ -45,7 +45,7 @@ package struct KeyRingFile: Hashable, Sendable {
         guard status.isFile else {
             throw .malformed(path: path, line: 0, reason: "it is no regular file")
         }
-        guard isCredential || status.mode & 0o077 == 0 else {
+        guard isCredential || !status.isOpenToOthers else {
             throw .open(path: path, mode: status.mode & 0o777)
         }
         guard status.size <= Self.sizeLimit else { throw .malformed(path: path, line: 0, reason: "it is too long") }
@@ -61,6 +61,9 @@ package struct KeyRingFile: Hashable, Sendable {
             throw .malformed(path: path, line: error.line, reason: error.reason)
         }
     }
+
+    /// The group of the volume that may read the ring too, in a pod of Kubernetes; nil for none.
+    package var volumeGroup: UInt32? { isCredential ? nil : FileStatus(path)?.volumeGroup }
 
     /// Nil if there is no such file.
     private func open() throws(KeyRingError) -> FileDescriptor? {
@@ -138,6 +141,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case malformed(path: String, line: Int, reason: String)
     /// A credential of systemd's cannot be changed from here.
     case credential(path: String)
+    /// There is a file already, where a new ring is to be made.
+    case exists(path: String)
     /// The store is sealed, and there is no such file.
     case missing(path: String)
     /// The ring is not the one that the store was sealed with.
@@ -178,6 +183,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             TOKEN_CACHE_SEALING_KEY_RING=/etc/credstore/\(KeyRingFile.credentialName), or wherever the credential comes \
             from, and start it again
             """
+        case .exists(let path):
+            "there is a file \(path) already, and a key ring is never replaced by another one; name another file"
         case .missing(let path):
             """
             the store is sealed and its key ring \(path) is missing; put a backup of the file in its place, \

@@ -16,7 +16,8 @@ struct Keys: AsyncParsableCommand {
               token-cache keys list
               token-cache keys add && token-cache rekey && token-cache keys retire 1
             """,
-        subcommands: [ListCommand.self, AddCommand.self, RetireCommand.self], defaultSubcommand: ListCommand.self
+        subcommands: [ListCommand.self, AddCommand.self, RetireCommand.self, KeysCreate.self],
+        defaultSubcommand: ListCommand.self
     )
 
     /// The command `token-cache keys list`.

@@ -180,7 +180,7 @@ package final class Server: Sendable {
     private func preload() {
         guard let preloader = store.preloader else {
             // The default is not worth a line at every start.
-            guard reloader.isSet("store.preload") else { return }
+            guard reloader.settingsSources.isSet("store.preload") else { return }
             logger.info("\(StoreCapability.preloading.absence)")
             return
         }

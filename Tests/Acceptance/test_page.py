@@ -39,7 +39,7 @@ def status(server):
 
 
 def warnings(server):
-    return [warning["text"] for warning in status(server)["warnings"] if warning["level"] == "warning"]
+    return [warning["text"] for warning in status(server)["warnings"]]
 
 
 @pytest.fixture(name="server")

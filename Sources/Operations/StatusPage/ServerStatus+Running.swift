@@ -74,7 +74,7 @@ extension ServerStatus {
         if !server.settingsInForce.sealing.isEnabled {
             warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }
-        return (server.certificateWarnings + warnings).map { Warning(level: .warning, text: $0) }
+        return (server.certificateWarnings + warnings).map { Warning(text: $0) }
     }
 }
 

@@ -52,13 +52,6 @@ struct ServerStatus: Encodable, Sendable {
 
     /// Something that the operator should know or change.
     struct Warning: Encodable, Sendable {
-        enum Level: String, Encodable {
-            /// Nothing needs to be done now.
-            case notice
-            case warning
-        }
-
-        let level: Level
         let text: String
     }
 

@@ -63,9 +63,6 @@ final class SettingsReloader: Sendable {
 
     var lastReload: LastReload { ended.withLock(\.self) }
 
-    /// Whether the operator has set a setting, be it to its default.
-    func isSet(_ key: String) -> Bool { (try? loader.loadWithOrigins())?.origins[key] != nil }
-
     /// Where they come from.
     var settingsSources: SettingsSources { sources.withLock(\.self) }
 

@@ -20,6 +20,9 @@ package struct SettingsSources: Sendable {
         }
     }
 
+    /// Whether the operator has set a setting, be it to its default.
+    package func isSet(_ key: String) -> Bool { origins[key] != nil }
+
     /// Such as `environment`, `command line` or `/etc/token-cache.yaml, line 3`; nil for a default.
     package func origin(of setting: Setting) -> String? { origins[setting.key] }
 

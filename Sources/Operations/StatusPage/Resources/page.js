@@ -36,14 +36,13 @@ class Notes {
     this.list.hidden = notes.length === 0;
     for (const { level, text } of notes) {
       const item = element(this.list, "li", { "data-level": level });
-      element(item, "b", {}, { error: "Not ready:", warning: "Warning:", notice: "Note:" }[level]);
+      element(item, "b", {}, { error: "Not ready:", warning: "Warning:" }[level]);
       item.append(" " + text);
     }
   }
 }
 
-// What needs nothing done is at the end of the page.
-const [urgent, notices] = [new Notes(byID("notes")), new Notes(byID("notices"))];
+const notes = new Notes(byID("notes"));
 
 const IDENTITY = [
   ["version", status => status.version],
@@ -85,8 +84,7 @@ function showStatus(status) {
   for (const { show, value } of IDENTITY) setText(value, show(status));
   setState(status.ready ? "ready" : "unready", status.ready ? "Ready" : "Not ready");
   const reasons = status.reasons.map(text => ({ level: "error", text }));
-  urgent.show([...reasons, ...status.warnings.filter(({ level }) => level !== "notice")]);
-  notices.show(status.warnings.filter(({ level }) => level === "notice"));
+  notes.show([...reasons, ...status.warnings.map(({ text }) => ({ level: "warning", text }))]);
 }
 
 function addHistory(answer) {

@@ -5,7 +5,7 @@ import pytest
 
 from access import API, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED, check_http_error, found
-from http_client import exchange
+from http_client import exchange, get, post
 from server_process import run
 
 
@@ -50,3 +50,26 @@ def test_a_restored_backup_does_not_bring_an_erased_user_back(api, serve, tmp_pa
     # Sessions that were revoked after the backup must not come back either, so none does.
     for session in sessions.values():
         check_http_error(exchange(server.address, fetch(bearer(session))), 401)
+
+
+def test_a_restore_by_the_source_of_a_credential_follows_the_erasures_of_the_service(serve, tmp_path):
+    source = tmp_path / "credentials" / "token-cache.keys"
+    source.parent.mkdir()
+    done = run("keys", "create", str(source))
+    assert done.returncode == 0, done.stderr
+    as_a_service = {"CREDENTIALS_DIRECTORY": str(source.parent)}
+    server = serve(environment=as_a_service)
+    for user in ("anna", "ben"):
+        assert exchange(server.address, post(user, "hello")).body == STORED
+    backup = tmp_path / "backup.db"
+    folder = ["--data-directory", str(server.data)]
+    for command in (["backup", str(backup)], ["erase", "anna"]):
+        done = run(*command, *folder)
+        assert done.returncode == 0, done.stderr
+    assert server.stop() == 0
+    assert (server.data / "erasures").exists()
+    done = run("restore", str(backup), *folder, environment={"TOKEN_CACHE_SEALING_KEY_RING": str(source)})
+    assert done.returncode == 0, done.stderr
+    server = serve(data=server.data, environment=as_a_service)
+    assert exchange(server.address, get("anna")).body == NOT_FOUND
+    assert exchange(server.address, get("ben")).body == found("hello")

@@ -3,22 +3,26 @@ internal import TokenStore
 
 /// Finds the rows of a backup whose users were erased after it was made.
 struct ErasedRows {
-    /// Nil if nobody was ever erased.
-    private var search: Erasures.Search?
+    /// One for each file of erasures; none if nobody was ever erased.
+    private var searches: [Erasures.Search] = []
     /// A version that all of the erasures have; nil without any.
     let lastVersion: TokenVersion?
     /// Where the tokens lie that were found.
     private(set) var slots: [Int64] = []
     private(set) var fault: CryptographyError?
 
-    init(_ file: ErasuresFile) throws(StoreError) {
-        let erasures = try file.load()
-        lastVersion = erasures?.last
-        do throws(CryptographyError) {
-            search = try erasures.map { (erasures) throws(CryptographyError) in try Erasures.Search(erasures) }
-        } catch {
-            throw .sealing(SealingError(error))
+    init(_ files: [ErasuresFile]) throws(StoreError) {
+        var last: TokenVersion?
+        for file in files {
+            guard let erasures = try file.load() else { continue }
+            last = [last, erasures.last].compactMap(\.self).max()
+            do throws(CryptographyError) {
+                searches.append(try Erasures.Search(erasures))
+            } catch {
+                throw .sealing(SealingError(error))
+            }
         }
+        lastVersion = last
     }
 
     /// Remembers a token if its user was erased.
@@ -29,11 +33,11 @@ struct ErasedRows {
     /// Whether a user was erased after something was written.
     mutating func isErased(_ user: [UInt8], _ version: TokenVersion) -> Bool {
         do throws(CryptographyError) {
-            return try search?.finds(user, writtenAs: version) ?? false
+            for index in searches.indices where try searches[index].finds(user, writtenAs: version) { return true }
         } catch {
             fault = error
-            return false
         }
+        return false
     }
 }
 

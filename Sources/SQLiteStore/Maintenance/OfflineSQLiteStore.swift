@@ -132,7 +132,7 @@ package final class OfflineSQLiteStore: OfflineStore {
             throw refusal(of: path, error)
         }
         let sealing = Sealing(opened.keys)
-        var erased = try ErasedRows(ErasuresFile(beside: options.keyRing, directory: directory.path))
+        var erased = try ErasedRows(ErasuresFile.followed(byStoreWith: options.keyRing, in: directory.path))
         var unreadable = 0
         try forEachRow(
             of: opened.writer.connection, sealing: sealing, total: opened.writer.tokenCount, progress

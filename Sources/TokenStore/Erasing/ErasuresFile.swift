@@ -27,6 +27,24 @@ package struct ErasuresFile: Hashable, Sendable {
         path = isStandard ? "\(Path.folder(of: ring))/\(Self.standardName)" : "\(ring).\(Self.standardName)"
     }
 
+    private init(path: String) {
+        self.path = path
+    }
+
+    /// The files that a restore follows: the one beside the key ring, and one in the data folder.
+    ///
+    /// A server that has the ring as a credential writes the latter, while a command of root reads the ring from where the
+    /// credential comes from.
+    ///
+    /// - Parameters:
+    ///   - keyRing: The store's.
+    ///   - directory: The data folder.
+    package static func followed(byStoreWith keyRing: KeyRingFile, in directory: String) -> [ErasuresFile] {
+        let beside = ErasuresFile(beside: keyRing, directory: directory)
+        let inFolder = ErasuresFile(path: "\(directory)/\(standardName)")
+        return beside == inFolder ? [beside] : [beside, inFolder]
+    }
+
     private static let heading = """
         # Users that were erased from a token-cache store, so that token-cache restore removes them from older backups again.
         # Keep it with the key ring, apart from the database and its backups.

@@ -15,7 +15,8 @@ from server_process import run
 from test_metrics import ADMINISTRATION, metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-CASES = Path(__file__).parents[1] / "Fixtures" / "alerts.yaml"
+FIXTURES = Path(__file__).parents[1] / "Fixtures"
+CASES = {"cases.yaml": FIXTURES / "alerts.yaml", "slow-cases.yaml": FIXTURES / "slow-alerts.yaml"}
 BOARD = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
 RULES = [
     rule for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"]
@@ -36,7 +37,8 @@ def promtool_on_copies(tmp_path):
         pytest.skip("there is no promtool")
     for path in (DEPLOY / "prometheus").iterdir():
         shutil.copy(path, tmp_path)
-    shutil.copy(CASES, tmp_path / "cases.yaml")
+    for name, cases in CASES.items():
+        shutil.copy(cases, tmp_path / name)
 
     def run(*arguments):
         done = subprocess.run(
@@ -53,7 +55,7 @@ def test_prometheus_takes_the_rules_and_the_configuration(promtool):
 
 
 def test_alerts_fire_when_they_should(promtool):
-    promtool("test", "rules", "cases.yaml")
+    promtool("test", "rules", *CASES)
 
 
 def test_prometheus_can_read_every_query_of_the_dashboard(promtool, tmp_path):

@@ -156,13 +156,50 @@ def test_two_backups_into_one_folder_do_not_meet(serve, folder):
     printed(server.data, "backup", "--into", str(folder))
 
 
+def test_a_backup_is_being_copied_while_no_other_process_can_rotate_the_folder(serve, folder):
+    server = serve()
+    fill(server.address, 1)
+    # The command tries to take the lock that each backup into the folder takes.
+    after = f'if flock --exclusive --nonblock {folder} true; then exit 3; fi'
+    printed(server.data, "backup", "--into", str(folder), "--after", after)
+    printed(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--after", after)
+    printed(server.data, "backup", "--into", str(folder), "--keep", "last=1")
+
+
+def test_a_backup_is_copied_elsewhere_before_earlier_ones_are_removed(serve, folder, tmp_path):
+    server = serve()
+    fill(server.address, 1)
+    earlier = json.loads(printed(server.data, "backup", "--into", str(folder), "--json"))["path"]
+    copy = tmp_path / "copy.db"
+    after = f'test -e {earlier} && cp "$BACKUP_FILE" {copy}'
+    printed(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--after", after)
+    assert copy.exists() and not os.path.exists(earlier)
+
+
+def test_an_earlier_backup_that_cannot_be_removed_keeps_nothing_from_being_copied_or_removed(serve, folder, tmp_path):
+    server = serve()
+    fill(server.address, 1)
+    stuck, other = (json.loads(printed(server.data, "backup", "--into", str(folder), "--json"))["path"] for _ in range(2))
+    if subprocess.run(["chattr", "+i", stuck], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no file can be made immutable here")
+    copy = tmp_path / "copy.db"
+    try:
+        message = refused(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--after", f'cp "$BACKUP_FILE" {copy}')
+    finally:
+        subprocess.run(["chattr", "-i", stuck], check=True)
+    written = folder / max(os.listdir(folder))
+    assert copy.read_bytes() == written.read_bytes()
+    assert f"the backup is written to {written}, but {stuck} cannot be removed" in message
+    assert sorted(os.listdir(folder)) == [os.path.basename(stuck), written.name] and not os.path.exists(other)
+
+
 def test_a_full_disk_is_noticed_before_it_is_full_and_nothing_is_left(serve):
     disk = SmallDisk(megabytes=2)
     try:
         server = serve()
         fill(server.address, 300, 10_000)
         message = refused(server.data, "backup", "--into", str(disk.folder))
-        assert re.search(r"the backup needs \d+ bytes, and only \d+ are free", message), message
+        assert re.search(r"the backup needs \d+ MiB, but only \d+ MiB are free in ", message), message
         assert os.listdir(disk.folder) == []
     finally:
         disk.close()
@@ -174,7 +211,7 @@ def test_the_stores_own_disk_keeps_room_for_the_store(serve):
         server = serve(data=disk.folder / "data")
         fill(server.address, 200, 10_000)
         (disk.folder / "backups").mkdir()
-        assert "that stay free for the store on the same disk" in refused(
+        assert "MiB, and 16 MiB must stay free for the store on the same disk, but only" in refused(
             server.data, "backup", "--into", str(disk.folder / "backups"))
         assert os.listdir(disk.folder / "backups") == []
         assert exchange(server.address, post("me", "x")).body == STORED

@@ -56,6 +56,12 @@ def test_the_units_are_right(tmp_path):
     assert (done.returncode, complaints) == (0, []), done.stderr
 
 
+def test_a_server_whose_data_folder_is_in_use_for_long_is_started_as_soon_as_it_is_free(service):
+    # By default systemd gives up after five starts within ten seconds.
+    assert service["Restart"] == "on-failure"
+    assert Unit(UNITS / "token-cache.service")["Unit"]["StartLimitIntervalSec"] == "0"
+
+
 @pytest.mark.parametrize("unit", ("token-cache.service", "token-cache-backup.service"))
 def test_the_service_is_exposed_little(unit):
     done = subprocess.run(

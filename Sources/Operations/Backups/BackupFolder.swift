@@ -74,16 +74,21 @@ package struct BackupFolder: ~Copyable {
         return (now, target)
     }
 
-    /// Removes the backups that a rule does not keep.
+    /// Removes the backups that a rule does not keep; one that cannot be removed does not keep it from removing the others.
     ///
     /// - Returns: Their paths, the earliest first.
     package func removeSuperfluous(_ retention: BackupRetention, newest: Int64) throws(Failure) -> [String] {
-        let superfluous = retention.superfluous(of: times, newest: newest).sorted()
         var removed: [String] = []
-        for time in superfluous {
-            removed.append(path(of: time))
-            try remove(path(of: time))
+        var failure: Failure?
+        for time in retention.superfluous(of: times, newest: newest).sorted() {
+            do throws(Failure) {
+                try remove(path(of: time))
+                removed.append(path(of: time))
+            } catch {
+                failure = error
+            }
         }
+        if let failure { throw failure }
         return removed
     }
 

@@ -21,7 +21,7 @@ struct ServerSituation: Sendable {
             events.append(HistoryEvent(.reload, "\(reload.reason): \(reload.outcome)"))
         }
         if let backup, backup != earlier.backup {
-            events.append(HistoryEvent(.backup, backup.isSuccessful ? "a backup was written" : "a backup has failed"))
+            events.append(HistoryEvent(.backup, backup.isSuccessful ? "a backup has succeeded" : "a backup has failed"))
         }
         if failovers > earlier.failovers {
             events.append(HistoryEvent(.failover, "the primary is \(primary ?? "not known")"))

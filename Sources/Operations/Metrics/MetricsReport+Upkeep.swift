@@ -19,13 +19,20 @@ extension MetricsReport {
         )
         guard let backup = store.metrics.lastBackup else { return }
         text.single(
-            "token_cache_last_backup_successful", .gauge, "1 if the last backup succeeded, otherwise 0.",
+            "token_cache_last_backup_successful", .gauge,
+            """
+            1 if the last backup of token-cache backup succeeded, otherwise 0; with --into and --after it counts once verified \
+            and copied.
+            """,
             UInt64(backup.isSuccessful ? 1 : 0)
         )
         if let time = backup.successTime {
             text.single(
                 "token_cache_last_backup_success_timestamp_seconds", .gauge,
-                "When the last successful backup ended, in seconds since 1970, also before the last start.",
+                """
+                When the last successful backup of token-cache backup ended, in seconds since 1970, also before the last \
+                start; with --into and --after it counts once verified and copied.
+                """,
                 UInt64(max(0, time))
             )
         }

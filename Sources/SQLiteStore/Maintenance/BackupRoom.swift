@@ -16,10 +16,13 @@ enum BackupRoom {
         let isStoreDisk = FileStatus(store)?.identity.device == target.identity.device
         let needed = bytes + (isStoreDisk ? reserve : 0)
         guard free < needed else { return }
+        let mebibyte = 1 << 20
+        let keptFree = ", and \(reserve / mebibyte) MiB must stay free for the store on the same disk"
+        // Rounded so that what is free is less than what is needed.
         throw .refused(
             """
-            the backup needs \(bytes) bytes\(isStoreDisk ? ", beside \(reserve) that stay free for the store on the same disk" : ""), \
-            and only \(free) are free in \(folder); make room, or name a folder on another disk
+            the backup needs \((bytes + mebibyte - 1) / mebibyte) MiB\(isStoreDisk ? keptFree : ""), \
+            but only \(free / mebibyte) MiB are free in \(folder); make room, or name a folder on another disk
             """
         )
     }

@@ -16,7 +16,8 @@ struct BackupCreate: AsyncParsableCommand {
             itself, so its user needs access to the folder.
 
             With --into, the file is named by the time (tokens-20261123T071500Z.db, in UTC), and every row is decrypted before \
-            it gets this name. Only then are backups removed that --keep does not keep. last=N keeps the last N, and hourly=N, \
+            it gets this name. Then the command of --after runs, and after that backups are removed that --keep does not keep, \
+            even if the command has failed. last=N keeps the last N, and hourly=N, \
             daily=N and weekly=N keep the last one of each of the last N hours, days and weeks that have one. Files with other \
             names are never removed.
 
@@ -109,43 +110,56 @@ struct BackupCreate: AsyncParsableCommand {
 
     private func backUp(into folderPath: String) async throws {
         let settings = try options.load()
-        let (found, written) = try await writeVerified(settings, folderPath)
-        try copyElsewhere(written.path)
-        var text = "\(written.path): \(Text.count(found.tokens, "token")), \(Text.bytes(found.bytes)), verified"
-        if !written.removed.isEmpty { text += "\nremoved \(Text.count(written.removed.count, "earlier backup"))" }
-        let result = Written(
-            path: written.path, tokens: found.tokens, sessions: found.sessions, bytes: found.bytes,
-            removed: written.removed)
-        try options.output.print(result, text)
-    }
-
-    /// Writes a backup, verifies it, gives it its name, and removes what is not kept, in this order.
-    private func writeVerified(
-        _ settings: Settings, _ folderPath: String
-    ) async throws -> (BackupVerification, (path: String, removed: [String])) {
         do {
+            // Locked until the end: another process's backup could otherwise remove the file while it is being copied.
             let folder = try StoreAccess.backupFolder(settings, folderPath)
             try folder.removeUnverified()
-            let unverified = folder.unverified
-            _ = try await options.perform(BackUpStore(path: unverified, isRecorded: false), "Backing up")
-            let found = try options.verifyBackup(settings, at: unverified)
-            guard found.isSound else {
-                let reasons = BackupVerify.findings(found).joined(separator: "; ")
-                throw StoreAccess.Failure(
-                    """
-                    the backup cannot be restored (\(reasons)). It stays as \(unverified) until the next one, and earlier backups \
-                    stay as they are; token-cache verify tells whether the store itself is damaged
-                    """
-                )
-            }
+            let found = try await writeVerified(settings, at: folder.unverified)
             let (time, path) = try folder.accept()
-            let removed = try keep.map { try folder.removeSuperfluous($0, newest: time) } ?? []
-            return (found, (path, removed))
+            var fault: (any Error)?
+            do {
+                try copyElsewhere(path)
+            } catch {
+                fault = error
+            }
+            // Also when the copy has failed: until copies succeed again, earlier backups would fill the disk.
+            var removed: [String] = []
+            do throws(BackupFolder.Failure) {
+                if let keep { removed = try folder.removeSuperfluous(keep, newest: time) }
+            } catch {
+                fault = options.configuration.fault("the backup is written to \(path), but \(error)")
+            }
+            if let fault { throw fault }
+            try show(found, path, removed)
         } catch let failure as StoreAccess.Failure {
             throw options.configuration.fault("\(failure)")
         } catch let failure as BackupFolder.Failure {
             throw options.configuration.fault("\(failure)")
         }
+    }
+
+    private func show(_ found: BackupVerification, _ path: String, _ removed: [String]) throws {
+        var text = "\(path): \(Text.count(found.tokens, "token")), \(Text.bytes(found.bytes)), verified"
+        if !removed.isEmpty { text += "\nremoved \(Text.count(removed.count, "earlier backup"))" }
+        let result = Written(
+            path: path, tokens: found.tokens, sessions: found.sessions, bytes: found.bytes, removed: removed)
+        try options.output.print(result, text)
+    }
+
+    /// Writes a backup and verifies it.
+    private func writeVerified(_ settings: Settings, at unverified: String) async throws -> BackupVerification {
+        _ = try await options.perform(BackUpStore(path: unverified, isRecorded: false), "Backing up")
+        let found = try options.verifyBackup(settings, at: unverified)
+        guard found.isSound else {
+            let reasons = BackupVerify.findings(found).joined(separator: "; ")
+            throw StoreAccess.Failure(
+                """
+                the backup cannot be restored (\(reasons)). It stays as \(unverified) until the next one, and earlier backups \
+                stay as they are; token-cache verify tells whether the store itself is damaged
+                """
+            )
+        }
+        return found
     }
 
     /// Runs the operator's command.

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,32 @@ def test_the_file_is_the_servers_and_nobody_elses(lineage, tmp_path):
     for path, mode in ((data / "tls", 0o40700), (data / "tls" / f"{NAME}.pem", 0o100600)):
         status = path.stat()
         assert (status.st_mode, status.st_uid, status.st_gid) == (mode, USER, USER)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has more than the server's user")
+def test_the_servers_user_gets_nothing_of_roots(lineage):
+    # Other users cannot enter pytest's folders.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        data = folder / "data"
+        data.mkdir(mode=0o700)
+        os.chown(data, USER, USER)
+        # In the place of a program that runs with this user's rights.
+        program = folder / "mktemp"
+        program.write_text(f'#!/bin/sh\n{{ env; cat /proc/$$/stat; }} >{data}/seen\nexec {shutil.which("mktemp")} "$@"\n')
+        program.chmod(0o755)
+        done = subprocess.run(
+            [str(HOOK)], capture_output=True, text=True, timeout=30, check=False, cwd="/", env={
+                "PATH": f"{folder}:{os.environ['PATH']}", "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data),
+                "DNS_API_TOKEN": "canary"})
+        assert done.returncode == 0, done
+        *variables, status = (data / "seen").read_text().splitlines()
+        assert (data / "seen").stat().st_uid == USER and (data / "tls" / f"{NAME}.pem").exists()
+    assert "PATH" in {variable.split("=")[0] for variable in variables}
+    assert not [variable for variable in variables if "canary" in variable or "RENEWED_LINEAGE" in variable]
+    # As in `4711 (mktemp) R 4710 4710 4710 0 …`: the session is another one than ours.
+    assert int(status.rpartition(")")[2].split()[3]) != os.getsid(0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root could follow it")

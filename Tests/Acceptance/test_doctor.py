@@ -4,8 +4,11 @@ import os
 import pty
 import re
 import shutil
+import select
 import socket
+import struct
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -172,6 +175,14 @@ def test_a_running_server_that_is_elsewhere_has_to_be_restarted(serve):
         port = free.getsockname()[1]
     report = of(server, environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{port}"})
     assert f"the running server does not listen on 127.0.0.1:{port}" in said(report, "Listeners", "warning")
+
+
+def test_an_address_of_another_machine_is_a_problem(tmp_path):
+    # From a range that is for documents only (RFC 5737).
+    report = examine("--data-directory", str(tmp_path / "data"), environment={"TOKEN_CACHE_LISTEN": "192.0.2.1:8080"})
+    only_problem(report, "Listeners", "listening on 192.0.2.1:8080 fails")
+    (advice,) = [finding["advice"] for finding in report["findings"] if finding["state"] == "problem"]
+    assert advice == "set listen to an address that `ip address` shows"
 
 
 def test_a_unix_socket_is_looked_at(stopped, tmp_path):
@@ -433,6 +444,24 @@ def test_a_file_for_an_access_log_that_is_off_is_a_warning(tmp_path):
     assert warnings("combined") == ""
 
 
+@pytest.mark.parametrize("name", ("doctor", "check-config"))
+def test_a_pipe_for_the_access_log_does_not_end_for_its_reader(tmp_path, name):
+    pipe = tmp_path / "access.pipe"
+    os.mkfifo(pipe)
+    file = tmp_path / "token-cache.yaml"
+    file.write_text(json.dumps({"access_log": "combined", "access_log_file": str(pipe), "data_directory": str(tmp_path / "data")}))
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done = run(name, "--config", str(file), environment=NOWHERE)
+        assert done.returncode == 0, done
+        # The kernel tells of a hang-up as soon as the last writer has gone, and of none before the first has come.
+        poll = select.poll()
+        poll.register(reader, select.POLLIN)
+        assert poll.poll(0) == []
+    finally:
+        os.close(reader)
+
+
 # The server's user
 
 def unit_folder(folder, settings, *lines):
@@ -554,6 +583,71 @@ def test_the_user_of_a_running_server_decides(public_folder):
         only_problem(report, "Data folder", "may not read and write .*/tokens.db")
     finally:
         server.kill()
+
+
+@needs_root
+def test_the_user_of_a_process_that_cannot_have_locked_the_folder_does_not_decide(public_folder):
+    data = public_folder / "data"
+    data.mkdir(mode=0o700)
+    (data / "lock").touch(mode=0o600)
+    for path in data, data / "lock":
+        os.chown(path, 65534, 65534)
+    with open(data / "lock", "r+b") as lock:
+        script = f"import fcntl; fcntl.flock({lock.fileno()}, fcntl.LOCK_EX); print('locked', flush=True); input()"
+        # "serve" is there as if it were a server's command line.
+        stranger = subprocess.Popen([sys.executable, "-c", script, "serve"], user=1, group=1, extra_groups=[], cwd="/",
+                                    pass_fds=[lock.fileno()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with stranger:
+        assert stranger.stdout.readline() == "locked\n"
+        report = examine("--data-directory", str(data))
+        stranger.stdin.close()
+    assert f"rights of nobody, the owner of {data}" in said(report, "User")
+
+
+@needs_root
+def test_root_who_may_not_look_into_the_data_folder_is_told_to_name_the_user(public_folder):
+    closed = public_folder / "closed"
+    (closed / "data").mkdir(parents=True)
+    closed.chmod(0o700)
+    os.chown(closed, 65534, 65534)
+    # As on a network file system that takes root for nobody.
+    report = examine("--data-directory", str(closed / "data"), folder="/",
+                     prefix=["setpriv", "--bounding-set=-dac_override,-dac_read_search"])
+    (finding,) = [finding for finding in report["findings"] if finding["topic"] == "User"]
+    assert "a user that root may not find out" in finding["text"] and "--user" in finding["advice"]
+
+
+@needs_root
+def test_the_process_with_the_rights_of_the_servers_user_gets_nothing_of_roots(public_folder):
+    data = public_folder / "data"
+    data.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(data / "control.sock"))
+        listener.listen()
+        listener.settimeout(30)
+        for path in data, data / "control.sock":
+            os.chown(path, 65534, 65534)
+        secrets = {"PGPASSWORD": "canary", "AWS_SECRET_ACCESS_KEY": "canary"}
+        doctor = subprocess.Popen(
+            [binary(), "doctor", "--json", "--data-directory", str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/",
+            env=clean_environment({**NOWHERE, **secrets, "PGHOST": "/nowhere", "LC_ALL": "C.UTF-8"}))
+        try:
+            # It waits for the answer of what it takes for the server.
+            connection, _ = listener.accept()
+            with connection:
+                credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+                process, user, _ = struct.unpack("3i", credentials)
+                variables = Path(f"/proc/{process}/environ").read_text().split("\0")
+                assert user == 65534 and process != doctor.pid
+                assert os.getsid(process) == process and os.readlink(f"/proc/{process}/fd/0") == "/dev/null"
+            listener.close()
+            assert json.loads(doctor.communicate(timeout=60)[0])["findings"]
+        finally:
+            doctor.kill()
+            doctor.wait()
+    names = {variable.split("=")[0] for variable in variables}
+    assert {"PATH", "LC_ALL", "PGHOST", "TOKEN_CACHE_LISTEN"} <= names
+    assert not names & {*secrets, "HOME"}
 
 
 def test_what_needs_no_action_is_for_those_who_ask(tmp_path):

@@ -445,6 +445,12 @@ def _(world):
     world.prefix = ["prlimit", "--nofile=16:16"]
 
 
+@case("few descriptors, but enough to start", "", "")
+def _(world):
+    world.set(loops=2)
+    world.prefix = ["prlimit", "--nofile=40:40"]
+
+
 # The commands
 
 def serve(world):

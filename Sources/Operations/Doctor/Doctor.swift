@@ -30,7 +30,9 @@ package struct Doctor: Sendable {
         return .warning(
             "User",
             "the server runs as \(user.text), and everything was tried with the rights of \(UserAccount.present.name)",
-            "run token-cache doctor as root, which tries it with the rights of the server's user"
+            geteuid() == 0
+                ? "name the user that the server runs as with --user"
+                : "run token-cache doctor as root, which tries it with the rights of the server's user"
         )
     }
 

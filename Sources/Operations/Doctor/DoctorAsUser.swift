@@ -13,7 +13,10 @@ package enum DoctorAsUser {
     private static let longestReport = 16 << 20
 
     /// Whether this process has more rights than the server's user.
-    package static func isNeeded(_ user: ServerUser) -> Bool { geteuid() == 0 && !user.isPresent }
+    package static func isNeeded(_ user: ServerUser) -> Bool { geteuid() == 0 && !hasBecome(user) }
+
+    /// Whether this process runs as the user, who need not be the server's if that one is not known.
+    package static func hasBecome(_ user: ServerUser) -> Bool { user.account.id == geteuid() }
 
     /// Runs the other process; nil if this program cannot be run as that user.
     ///
@@ -23,8 +26,25 @@ package enum DoctorAsUser {
     package static func report(_ user: ServerUser, _ arguments: [String]) -> DoctorReport? {
         guard let text = try? OperationsJSON.encode(user) else { return nil }
         let all = arguments.filter { $0 != "--json" } + ["--json", option, String(decoding: text, as: UTF8.self)]
-        guard let outcome = try? ChildProcess.run(all, outputLimit: longestReport) else { return nil }
+        let variables = ProcessInfo.processInfo.environment.filter { isPassedOn($0.key) }
+        guard let outcome = try? ChildProcess.run(all, environment: variables, outputLimit: longestReport) else {
+            return nil
+        }
         return try? OperationsJSON.decode(DoctorReport.self, from: Data(outcome.output))
+    }
+
+    /// Variables that decide what a server finds, and how this program runs.
+    private static let passedOn: Set = [
+        "PATH", "LANG", "LD_LIBRARY_PATH", "LIBDISPATCH_LOG", "CREDENTIALS_DIRECTORY", "KUBERNETES_SERVICE_HOST",
+        "SYSTEMD_UNIT_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    ]
+
+    /// Whether the server's user may read a variable of root's: no secret that the server has not been given.
+    ///
+    /// All processes of a user can read the environment of each other (proc(5), `/proc/pid/environ`).
+    private static func isPassedOn(_ name: String) -> Bool {
+        passedOn.contains(name)
+            || ["LC_", "TOKEN_CACHE_", "PG"].contains { name.hasPrefix($0) } && name != "PGPASSWORD"
     }
 
     /// The finding in the place of a report.

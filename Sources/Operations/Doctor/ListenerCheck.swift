@@ -92,6 +92,8 @@ struct ListenerCheck {
             return user.refusal(Self.topic, "listen on \(name), as \(key) says", advice)
         }
         return .problem(
-            Self.topic, "\(key): listening on \(name) fails: \(error.reason)", "name an address of this machine")
+            Self.topic, "\(key): listening on \(name) fails: \(error.reason)",
+            error.code == EADDRNOTAVAIL
+                ? "set \(key) to an address that `ip address` shows" : "name an address of this machine")
     }
 }

@@ -12,18 +12,17 @@ enum MachineCheck {
         [descriptors(settings, server), coreDumps(server)] + clock(now: Int64(time(nil)))
     }
 
-    /// A server with one loop opens about twenty files, and keeps some free for its administration.
-    private static let leastDescriptors = 64
-
     private static func descriptors(_ settings: Settings, _ server: RunningServer) -> Finding {
         // A server raises its soft limit to the hard one.
         let limit = server.facts?.descriptorLimit ?? DescriptorLimit.highest
         let whose = server.facts == nil ? "a server that is started here" : "the server"
         let text = "\(whose) can have \(limit) files open, limits.connections is \(settings.connectionLimit)"
-        guard limit >= leastDescriptors else {
+        guard limit >= DescriptorLimit.lowest(forLoops: settings.loops) else {
             return .problem(topic, "\(text): too few to start", "raise it with ulimit -n or LimitNOFILE=")
         }
-        guard limit < settings.connectionLimit + 64 else { return .ok(topic, text) }
+        guard !DescriptorLimit.suffices(limit, forConnections: settings.connectionLimit) else {
+            return .ok(topic, text)
+        }
         return .warning(topic, text, "raise it with ulimit -n or LimitNOFILE=, or lower limits.connections")
     }
 

@@ -58,8 +58,8 @@ package struct ServerUser: Codable, Hashable, Sendable {
             }
             return (account, .option)
         }
-        if let process = directory.flatMap(DataDirectory.holder), isServer(process),
-            let account = UserAccount(process: process)
+        if let directory, let process = DataDirectory.holder(of: directory), isServer(process),
+            let account = UserAccount(process: process), mayHold(account, directory)
         {
             return (account, .process(process))
         }
@@ -87,6 +87,15 @@ package struct ServerUser: Codable, Hashable, Sendable {
     private static func isServer(_ process: Int) -> Bool {
         let words = (TextFile.contents(of: "/proc/\(process)/cmdline") ?? "").split(separator: "\0")
         return words.contains("serve")
+    }
+
+    /// Whether a process of this user can have locked the folder as its server does.
+    ///
+    /// Otherwise a process of any user that has come by the open file could choose the user that root's doctor becomes.
+    private static func mayHold(_ account: UserAccount, _ directory: String) -> Bool {
+        let file = "\(directory)/\(DataDirectory.lockName)"
+        // A file that root has made belongs to the folder's owner.
+        return account.id == 0 || account.id == FileStatus(file, followingLinks: false)?.user
     }
 
     // MARK: - What this process can know

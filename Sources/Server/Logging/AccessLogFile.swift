@@ -4,7 +4,14 @@ package import System
 /// The file of the access log before the server opens it.
 package enum AccessLogFile {
     /// Fails if the server could not open the file; creates nothing.
+    ///
+    /// Whether a pipe has a reader, without which the server cannot open it, only an attempt would tell.
     package static func examine(_ path: String) throws(SystemError) {
+        guard FileStatus(path)?.kind != .other else {
+            // For the reader of a pipe, the end of the last writer is the end of the log.
+            guard unsafe access(path, W_OK) == 0 else { throw SystemError.last("open") }
+            return
+        }
         do throws(SystemError) {
             _ = try FileDescriptor(opening: path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK)
         } catch {

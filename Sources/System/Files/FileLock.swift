@@ -63,16 +63,8 @@ package struct FileLock: ~Copyable, Sendable {
     ///
     /// - Returns: Nil if there is none, or it cannot be told.
     package static func process(_ kind: Kind, _ path: String) -> Int? {
-        guard let status = FileStatus(path), let text = TextFile.contents(of: "/proc/locks") else { return nil }
-        for line in text.split(separator: "\n") {
-            // As in `1: FLOCK  ADVISORY  WRITE 4711 08:01:131130 0 EOF`; a process that waits has an arrow behind the number.
-            let words = line.split(separator: " ")
-            guard words.count > 5, words[1] == kind.rawValue, words[5].hasSuffix(":\(status.identity.number)") else {
-                continue
-            }
-            return Int(words[4])
-        }
-        return nil
+        guard let file = LockedFile(path: path), let text = TextFile.contents(of: "/proc/locks") else { return nil }
+        return file.process(kind, in: text)
     }
 
     private static func readNumber(_ descriptor: Int32) -> Int? {

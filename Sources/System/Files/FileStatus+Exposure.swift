@@ -4,7 +4,8 @@ extension FileStatus {
     /// Whether users other than the owner may read or write the file, or enter the folder.
     ///
     /// In a pod of Kubernetes, a group that the pod's processes are in for the sake of their volumes (`fsGroup`) does not count:
-    /// kubelet gives it access to all files of a volume whenever it mounts one, and nobody else on the node is in it.
+    /// kubelet gives it access to all files of a volume whenever it mounts one. The operator sees to it that no other pod has
+    /// this group.
     package var isOpenToOthers: Bool {
         mode & 0o077 != 0 && volumeGroup == nil
     }

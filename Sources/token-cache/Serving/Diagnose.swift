@@ -70,7 +70,7 @@ struct Diagnose: AsyncParsableCommand {
         guard let user = DoctorAsUser.user(text) else {
             throw ValidationError("\(DoctorAsUser.option) is only for the doctor itself; use --user")
         }
-        guard !user.isPresent else { return user }
+        guard !DoctorAsUser.hasBecome(user) else { return user }
         throw options.fault("\(DoctorAsUser.become(user, arguments))")
     }
 }

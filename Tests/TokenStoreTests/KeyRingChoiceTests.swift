@@ -22,4 +22,31 @@ import Testing
             #expect(outcomes.count(where: \.isNew) == 1)
         }
     }
+
+    @Test func `making a ring beforehand never replaces one that a server makes at the same moment`() async throws {
+        for _ in 0..<50 {
+            let folder = try TemporaryDirectory()
+            let file = KeyRingFile(path: folder.path + "/shared", credentials: nil, directory: folder.path)
+            let identities = try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
+                for _ in 0..<4 {
+                    group.addTask { try KeyRingChoice(file, isSealed: true).ring(fitting: [], isEmpty: true).identity }
+                    group.addTask {
+                        do throws(KeyRingError) {
+                            try file.create()
+                        } catch {
+                            guard case .exists = error else { throw error }
+                        }
+                        return nil
+                    }
+                }
+                var identities: [[UInt8]] = []
+                for try await identity in group {
+                    if let identity { identities.append(identity) }
+                }
+                return identities
+            }
+            let kept = try #require(try file.load()).identity()
+            #expect(identities == [[UInt8]](repeating: kept, count: 4))
+        }
+    }
 }

@@ -13,13 +13,16 @@ extension KeyRingFile {
 
     /// Makes a new ring at the path, durably; an existing file stays as it is.
     package func create() throws(KeyRingError) {
-        guard FileStatus(path, followingLinks: false) == nil else { throw .exists(path: path) }
         let ring: KeyRing
         do throws(SealingError) {
             ring = try KeyRing.random(createdAt: Int64(time(nil)))
         } catch {
             throw .library(error)
         }
-        try save(ring)
+        try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
+            // Only now: a server that starts may just have made its own ring here, under the same lock.
+            guard FileStatus(path, followingLinks: false) == nil else { throw .exists(path: path) }
+            try save(ring)
+        }
     }
 }

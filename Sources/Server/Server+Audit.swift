@@ -23,14 +23,16 @@ extension Server {
         while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.keepUp() }
     }
 
-    /// Records an act that concerns the server as a whole.
+    /// Begins to record an act that concerns the server as a whole.
     ///
-    /// Unlike what commands do with users, it is carried out even if it cannot be recorded, as it may be what mends the log; the
-    /// server's log tells that events are missing.
+    /// Reload and stop are carried out even if they cannot be recorded, because they may repair the log.
+    ///
+    /// - Returns: Ends when the act is recorded. Not on the caller's loop, which must not wait for a disk.
     func record(
         _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor, at address: String?
-    ) {
-        try? audit?.append([AuditEvent(action, outcome, by: actor, address: address)])
+    ) -> Task<Void, Never> {
+        let event = AuditEvent(action, outcome, by: actor, address: address)
+        return Task { [audit] in _ = try? audit?.append([event]) }
     }
 
     /// Why requests are refused for lack of the audit log; nil if they are not.

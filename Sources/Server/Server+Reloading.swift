@@ -19,9 +19,9 @@ extension Server {
     ) async -> ReloadOutcome {
         notifier.send(.reloading(since: .now))
         let outcome = await reloader.reload(reason)
-        record(.reload, outcome.isReloaded ? .ok : .failed, by: actor, at: address)
         // `stopping` has to stay the last message that the service manager receives.
         if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
+        await record(.reload, outcome.isReloaded ? .ok : .failed, by: actor, at: address).value
         return outcome
     }
 
@@ -31,10 +31,17 @@ extension Server {
 
     /// Logs what a command did with a key, and takes it over at once.
     ///
-    /// - Parameter act: Who did it and what, for the log.
-    package func noteKeyChange(_ act: String) {
+    /// - Parameters:
+    ///   - act: Who did it and what, for the log.
+    ///   - file: Where the key was added or removed.
+    /// - Returns: Why the server cannot use the file; nil if it can.
+    package func noteKeyChange(_ act: String, in file: AccessResources.KeyFile) async -> String? {
         logger.notice("\(act)")
-        access.reloadChangedFiles(logger)
+        // In a separate task, because the caller's loop must not wait for files. The file is read even if it was read since
+        // the change, so that the command learns of a fault too.
+        return await Task { [access, logger] in
+            access.reloadChangedFiles(logger, [file], rereads: true).first
+        }.value
     }
 
     /// Reads the files of keys again when they change; which files there are, a reload can change.

@@ -38,7 +38,8 @@ extension Server {
         guard !isDraining.exchange(true, ordering: .relaxed) else { return }
         stopReason.withLock { $0 = reason }
         logger.debug("\(reason), finishing requests under way")
-        record(.drain, .ok, by: actor, at: address)
+        // Not waited for: the server ends even if the audit log's disk hangs.
+        drainRecord.withLock { $0 = record(.drain, .ok, by: actor, at: address) }
         let timeout = reloader.settings.drainTimeout
         notifier.send(.stopping(within: timeout + Self.abandonTime * 2), .status("finishing requests under way"))
         for loop in loops { loop.beginDraining() }

@@ -43,6 +43,8 @@ package final class Server: Sendable {
     let isDraining = Atomic<Bool>(false)
     /// Why the server stops, such as `SIGTERM received`; empty before.
     let stopReason = Mutex("")
+    /// Ends when the audit log has the stop; nil before.
+    let drainRecord = Mutex<Task<Void, Never>?>(nil)
 
     /// Creates the loops; connections are not accepted before `run`.
     ///
@@ -151,6 +153,7 @@ package final class Server: Sendable {
         for task in periodicTasks { task.cancel() }
         for loop in loops { loop.stop() }
         store.close()
+        if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
         audit?.close()
         accessLog.close()
         logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from access import (
-    API, DENIED, INVALID_TOKEN, Outcome, api_request, bearer, fetch, session_settings, store, token_of, unknown_session,
+    API, DENIED, INVALID_TOKEN, Outcome, api_request, bearer, fetch, make_key, session_settings, store, token_of, unknown_session,
 )
 from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
 from http_client import Connection, exchange
@@ -140,6 +140,36 @@ def test_what_cannot_be_recorded_is_not_answered(start, tmp_path):
 
     until(is_listed)
     assert listings[-1].body.count(b'"id"') == 1
+
+
+def test_changes_of_keys_are_recorded_once_that_is_possible_again(start, tmp_path):
+    server, api, log = start(file_size=LIMIT)
+    session = api.session("anna")
+    assert exchange(server.address, store("x", bearer(session))).body == STORED
+    names = [f"key{number}" for number in range(9)]
+    for name in names:
+        make_key(tmp_path / "more", name)
+    fill(server, session, log)
+    # All at once: their lines are longer than what may be left of the file.
+    keys = tmp_path / "keys" / "api-keys"
+    with open(keys, "a", encoding="utf-8") as file:
+        file.write((tmp_path / "more").read_text())
+    until(lambda: f"the API keys have changed: added {', '.join(names)}; there are 10 now" in server.log())
+    assert "add_api_key" not in log.read_text()
+    # A new file has room again.
+    log.rename(tmp_path / "audit.ndjson.1")
+    server.process.send_signal(signal.SIGHUP)
+
+    def recorded():
+        added = [event for event in events(log) if event["action"] == "add_api_key"] if log.exists() else []
+        return [event["key"] for event in added]
+
+    until(lambda: recorded() == names)
+    assert server.stop() == 0
+    files = [str(tmp_path / "audit.ndjson.1"), str(log)]
+    done = run("audit", "verify", *files, "--key", str(tmp_path / "first.key"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert recorded() == names
 
 
 def test_without_the_requirement_requests_go_on_and_the_gap_is_recorded(start, tmp_path):

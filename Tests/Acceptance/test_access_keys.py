@@ -100,6 +100,7 @@ def test_a_key_that_cannot_be_shown_is_not_kept(keys, tmp_path):
 def test_mistakes_in_the_file_and_its_place_are_named(keys, tmp_path):
     done = run("access", "keys", "list")
     assert done.returncode == 1 and "access.api.keys_file is not set" in done.stderr
+    assert "/var/lib/token-cache/api-keys" in done.stderr
     keys.file.write_text("# a comment\n{}\n")
     os.chmod(keys.file, 0o600)
     assert f"{keys.file}, line 2: a key needs name, scopes, sha256 and created" in keys("list").stderr

@@ -144,6 +144,23 @@ def test_a_key_that_is_added_or_removed_is_in_both_logs(world, group, kind, scop
         assert event.items() >= {"action": f"{action}_{kind}_key", "outcome": "ok", "actor": "operator", "key": "ben"}.items()
 
 
+def test_keys_that_come_and_go_with_the_setting_are_in_both_logs(world, tmp_path):
+    configuration, other = world.server.folder / "token-cache.yaml", tmp_path / "other-keys"
+    settings = json.loads(configuration.read_text())
+    make_admin_key(other, "ben", "read")
+    for file, added, removed, line in [
+        (str(other), ["ben"], ["anna"], "added ben; removed anna; there are 1 now"),
+        ("", [], ["ben"], "removed ben; there are 0 now"),
+        (str(world.files["admin"]), ["anna"], [], "added anna; there are 1 now"),
+    ]:
+        before = len(world.events())
+        configuration.write_text(json.dumps({**settings, "admin": {**settings["admin"], "keys_file": file}}))
+        world.run("reload")
+        expected = [("add_admin_key", name) for name in added] + [("remove_admin_key", name) for name in removed]
+        assert [(event["action"], event.get("key")) for event in world.events()[before:]] == [*expected, ("reload", None)]
+        assert f"notice: the admin keys have changed: {line}\n" in world.server.log()
+
+
 def test_many_requests_of_one_command_are_few_lines(serve, tmp_path):
     server = serve()
     folder = tmp_path / "tokens"

@@ -90,7 +90,7 @@ def test_api_keys_are_taken_and_refused_as_their_file_changes(serve, tmp_path):
     until(lambda: status(first) == 401)
     # A file that cannot be used leaves the keys as they are, and is reported once.
     file.write_text("nonsense\n")
-    until(lambda: "the API keys in use stay" in server.log())
+    until(lambda: "the file of API keys cannot be used, so the previous keys stay in use" in server.log())
     assert status(second) != 401
     assert first not in server.log() and second not in server.log()
 

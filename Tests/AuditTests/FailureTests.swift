@@ -40,6 +40,28 @@ import Testing
         }
     }
 
+    @Test("events that are appended again later do not count as lost")
+    func retrying() async {
+        // In a process of its own: the limit and the signal are the process's.
+        await #expect(processExitsWith: .success) {
+            let fixture = try LogFixture()
+            let log = try fixture.open()
+            signal(SIGXFSZ, SIG_IGN)
+            var limit = rlimit()
+            unsafe getrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
+            let most = limit.rlim_cur
+            limit.rlim_cur = rlim_t(LogFixture.contents(fixture.path).utf8.count + 1)
+            unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
+            #expect(throws: AuditError.self) { try log.append([.stored, .stored, .stored], retrying: 2) }
+            limit.rlim_cur = most
+            unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
+            try log.append([.stored, .stored], retrying: 2)
+            #expect(fixture.lines().filter { $0.contains(#""lost_events":1"#) }.count == 1)
+            #expect(fixture.lines().filter { $0.contains(#""lost_events":"#) }.count == 1)
+            exit(try fixture.verify().isSound ? EXIT_SUCCESS : EXIT_FAILURE)
+        }
+    }
+
     @Test("lines from several threads are in the order of their numbers, and none is lost")
     func threads() throws {
         let fixture = try LogFixture()

@@ -207,6 +207,16 @@ import Testing
         #expect(try APIKeyFile.load(path)?.all.count == 1)
     }
 
+    @Test func `a change leaves the file to those who could read it`() throws {
+        try add("a")
+        let modes: [(mode_t, String)] = [(0o644, "0644"), (0o640, "0640"), (0o400, "0400"), (0o755, "0644")]
+        for (before, after) in modes {
+            chmod(path, before)
+            try add("key\(before)")
+            #expect(try FileStatus.read(path).permissions == after)
+        }
+    }
+
     @Test func `keys that are made at once are all there`() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<20 { group.addTask { try self.add("key\(number)") } }

@@ -65,7 +65,7 @@ package final class AuditLog: Sendable {
     /// - Parameters:
     ///   - path: Of the file, which need not exist.
     ///   - keyPath: Of the running key.
-    ///   - isAlone: Whether a process that has the log open is another one than the server that it is for.
+    ///   - isAlone: True if no server runs in the data folder, so that a process that holds the log's lock is a foreign one.
     package static func examine(path: String, keyPath: String, isAlone: Bool) throws(AuditError) {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
         guard let file = try AuditFile(examining: path) else { return }
@@ -94,9 +94,12 @@ package final class AuditLog: Sendable {
     /// Records events: all of them or, with an error, none.
     ///
     /// An answer that is sent after this has returned is in the log for certain.
-    package func append(_ events: [AuditEvent]) throws(AuditError) {
+    ///
+    /// - Parameter retried: How many of the events the caller appends again if they cannot be written; these do not count as
+    ///   lost.
+    package func append(_ events: [AuditEvent], retrying retried: Int = 0) throws(AuditError) {
         guard !events.isEmpty else { return }
-        try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now) }
+        try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now, retrying: retried) }
     }
 
     // MARK: - Upkeep

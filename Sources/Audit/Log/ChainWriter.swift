@@ -41,7 +41,10 @@ struct ChainWriter: ~Copyable {
     ///   - events: Of clients and operators.
     ///   - own: An event of the log itself; before the others if a file begins with it, otherwise behind them.
     ///   - microseconds: The present time, since 1970.
-    mutating func write(_ events: [AuditEvent], _ own: LogEvent? = nil, at microseconds: Int64) throws(AuditError) {
+    ///   - retried: How many of the events are written later if they cannot be written now.
+    mutating func write(
+        _ events: [AuditEvent], _ own: LogEvent? = nil, at microseconds: Int64, retrying retried: Int = 0
+    ) throws(AuditError) {
         let before = encoder.head
         do throws(AuditError) {
             guard !isClosed else { throw .closed }
@@ -50,7 +53,7 @@ struct ChainWriter: ~Copyable {
         } catch {
             encoder.revert(to: before)
             figures.failures += 1
-            lostEvents += UInt64(events.count)
+            lostEvents += UInt64(events.count - retried)
             if !figures.isFailing && !isClosed { notices.append(.failing(error)) }
             figures.isFailing = true
             throw error

@@ -40,7 +40,7 @@ enum AdministrationConnection {
         _ request: AdministrationStream.Received, from requester: Requester,
         on connection: AdministrationConnections.Connection, _ endpoints: AdministrationEndpoints
     ) async -> AdministrationAnswer? {
-        // Who has something changed is told the outcome; a connection that only reads may be evicted during the answer.
+        // A client that changes something always gets its answer; a read may be cut off to make room.
         if request.method == "POST" { return await endpoints.answer(request, from: requester) }
         return await connection.waiting(for: .answer) { await endpoints.answer(request, from: requester) }
     }

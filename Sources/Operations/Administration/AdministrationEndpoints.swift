@@ -68,8 +68,9 @@ struct AdministrationEndpoints: Sendable {
     }
 
     /// Logs a change of a file of keys, and takes it over.
-    func note(_ change: KeyChange, by requester: Requester) {
-        server.noteKeyChange(change.text(by: "\(requester)"))
+    func note(_ change: KeyChange, by requester: Requester) async -> KeyChangeReply {
+        let file: AccessResources.KeyFile = change.isOfAdminKeys ? .adminKeys : .apiKeys
+        return KeyChangeReply(fault: await server.noteKeyChange(change.text(by: "\(requester)"), in: file))
     }
 
     /// The answer for a path without an endpoint.

@@ -53,7 +53,7 @@ enum AdministrationRefusals {
             "the header Authorization has to be Bearer and one admin key, as token-cache admin keys add prints it"
         case .unknown:
             """
-            no admin key of this server has this text; it may have been removed, or be of another server: \
+            the server does not know this admin key; it may have been removed or belong to another server: \
             token-cache admin keys list shows the names of those there are
             """
         case .expired: "the admin key has expired; make a new one with token-cache admin keys add"

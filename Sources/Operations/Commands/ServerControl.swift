@@ -19,13 +19,19 @@ package enum ServerControl {
     /// Tells the server, if one runs in the data folder, that a key was added to or removed from a file of keys.
     ///
     /// Without an error: a server that is not told finds the change itself.
-    package static func report(_ change: KeyChange, _ settings: Settings) {
+    ///
+    /// - Returns: Why the server cannot use its file, so that its previous keys stay in use; nil if it can, or is not known to
+    ///   run.
+    package static func report(_ change: KeyChange, _ settings: Settings) -> String? {
         let place = ServerClient.Place.unix(path: ControlSocketAddress.path(in: settings.dataDirectoryPath))
-        guard let body = try? OperationsJSON.encode(change) else { return }
-        try? ServerClient(place: place, timeoutInSeconds: HealthProbe.timeoutInSeconds).post(KeyChange.path, body) {
-            _ in
-            true
+        guard let body = try? OperationsJSON.encode(change) else { return nil }
+        let client = ServerClient(place: place, timeoutInSeconds: HealthProbe.timeoutInSeconds)
+        var fault: String?
+        try? client.post(KeyChange.path, body) { (line) throws(ServerClient.Failure) in
+            fault = (try? OperationsJSON.decode(ControlLine<KeyChangeReply>.self, from: line))?.reply?.fault
+            return false
         }
+        return fault
     }
 
     private static func ask<Answer: Decodable>(_ path: String, _ settings: Settings) throws(Failure) -> Answer {

@@ -152,15 +152,15 @@ struct ControlConnection: ~Copyable {
         await work.value
     }
 
-    /// Logs that a command has changed a file of keys.
+    /// Logs that a command has changed a file of keys, and takes it over.
     private mutating func noteKeyChange() async {
         guard let change = try? OperationsJSON.decode(KeyChange.self, from: Data(stream.takeBody())), change.isValid
         else {
             return await refuse(.badRequest, "the body is not the JSON of this request")
         }
-        endpoints.note(change, by: requester)
+        let reply = await endpoints.note(change, by: requester)
         guard await send(Self.head(.ok)) else { return }
-        _ = await send(Self.text(ControlLine<NoReply>(reply: NoReply())))
+        _ = await send(Self.text(ControlLine(reply: reply)))
     }
 
     private mutating func decode<Request: StoreRequest>(

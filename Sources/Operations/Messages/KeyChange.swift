@@ -21,10 +21,19 @@ package struct KeyChange: Codable, Sendable {
         [APIScope.kind.command, AdminScope.kind.command].contains(command) && APIKey.isName(name)
     }
 
+    /// Whether the file has admin keys; otherwise it has API keys.
+    var isOfAdminKeys: Bool { command == AdminScope.kind.command }
+
     /// For the log.
     ///
     /// - Parameter requester: Who did it.
     func text(by requester: String) -> String {
         "\(command) \(isAddition ? "add" : "remove") requested by \(requester): \(name) \(isAddition ? "added" : "removed")"
     }
+}
+
+/// The reply to a `KeyChange`.
+struct KeyChangeReply: Codable, Sendable {
+    /// Why the server cannot use the changed file, so that its previous keys stay in use; nil if it can.
+    let fault: String?
 }

@@ -1,65 +1,116 @@
 internal import Audit
 internal import JWT
 internal import Logging
+internal import Synchronization
 internal import TokenService
 
 extension AccessResources {
-    /// Reads the files of keys again that have changed; those that cannot be used leave the present keys in use.
-    ///
-    /// Blocks for as long as reading takes.
-    ///
-    /// - Parameter rereads: Whether files are read that have not changed either, so that a fault is reported again.
-    /// - Returns: What is wrong with the files, as it was logged.
-    @discardableResult
-    func reloadChangedFiles(_ logger: Logger, rereads: Bool = false) -> [String] {
-        var faults: [String] = []
-        do throws(APIKeyFileError) {
-            try reload(apiKeys, rereads: rereads, logger)
-        } catch {
-            faults.append("the API keys in use stay: \(error)")
-        }
-        do throws(AdminKeyFileError) {
-            try reload(admin.present, rereads: rereads, logger)
-        } catch {
-            faults.append("the admin keys in use stay: \(error)")
-        }
-        do throws(JWTKeyFileError) {
-            if let keys = try jwtKeys?.reloadIfChanged() {
-                logger.notice("the keys for JWTs have changed, there are \(keys.count) now")
-                // Keys for encryption are usual in such files.
-                for skipped in keys.skipped where skipped.reason.isFault {
-                    logger.warning("a key for JWTs is not used: \(skipped)")
-                }
-            }
-        } catch {
-            faults.append("the keys for JWTs in use stay: \(error)")
-        }
-        for fault in faults { logger.error("\(fault)") }
-        return faults
+    /// A file of keys, by what it has.
+    package enum KeyFile: String, CaseIterable, Sendable {
+        case apiKeys = "API keys"
+        case adminKeys = "admin keys"
+        case jwtKeys = "keys for JWTs"
     }
 
-    /// Reads a file again, and logs and records the names of the keys that were added and removed.
+    /// Reads the files of keys again that have changed; those that cannot be used leave the present keys in use.
+    ///
+    /// Blocks for as long as reading takes; one call waits for the other, so that what is read last is used last.
+    ///
+    /// - Parameters:
+    ///   - files: Those to look at.
+    ///   - rereads: Whether files are read that have not changed either, so that a fault is reported again.
+    /// - Returns: What is wrong with the files, as it was logged.
+    @discardableResult
+    func reloadChangedFiles(
+        _ logger: Logger, _ files: [KeyFile] = KeyFile.allCases, rereads: Bool = false
+    ) -> [String] {
+        unrecorded.withLock { unrecorded in
+            record([], &unrecorded)
+            var faults: [String] = []
+            for file in files {
+                do {
+                    switch file {
+                    case .apiKeys: try reload(apiKeys, rereads: rereads, &unrecorded, logger)
+                    case .adminKeys: try reload(admin.present, rereads: rereads, &unrecorded, logger)
+                    case .jwtKeys: try reloadJWTKeys(logger)
+                    }
+                } catch {
+                    let kind = file.rawValue
+                    let fault = "the file of \(kind) cannot be used, so the previous keys stay in use: \(error)"
+                    logger.error("\(fault)")
+                    faults.append(fault)
+                }
+            }
+            return faults
+        }
+    }
+
+    /// Uses another file of admin keys, or none, from now on; logs and records how its keys differ from those before.
+    func use(_ adminKeys: AdminKeyFile?, _ logger: Logger) {
+        unrecorded.withLock { unrecorded in
+            let before = admin.present
+            guard adminKeys !== before else { return }
+            admin.use(adminKeys)
+            report(adminKeys?.keys ?? AdminKeys(), since: before?.keys ?? AdminKeys(), &unrecorded, logger)
+        }
+    }
+
+    private func reloadJWTKeys(_ logger: Logger) throws(JWTKeyFileError) {
+        guard let keys = try jwtKeys?.reloadIfChanged() else { return }
+        logger.notice("the keys for JWTs have changed, there are \(keys.count) now")
+        // Keys for encryption are usual in such files.
+        for skipped in keys.skipped where skipped.reason.isFault {
+            logger.warning("a key for JWTs is not used: \(skipped)")
+        }
+    }
+
     private func reload<Scope>(
-        _ file: BearerKeyFile<Scope>?, rereads: Bool, _ logger: Logger
+        _ file: BearerKeyFile<Scope>?, rereads: Bool, _ unrecorded: inout [AuditEvent], _ logger: Logger
     ) throws(BearerKeyFileError<Scope>) {
         guard let file, rereads || file.hasChanged else { return }
         let before = file.keys
         try file.reload()
-        let (added, removed) = file.keys.changes(since: before)
+        report(file.keys, since: before, &unrecorded, logger)
+    }
+
+    // MARK: - Reporting
+
+    /// Logs and records the names of the keys that were added and removed.
+    private func report<Scope>(
+        _ keys: BearerKeys<Scope>, since before: BearerKeys<Scope>, _ unrecorded: inout [AuditEvent], _ logger: Logger
+    ) {
+        let (added, removed) = keys.changes(since: before)
         if added.isEmpty && removed.isEmpty { return }
         let changes = [("added", added), ("removed", removed)].compactMap { word, names in
             names.isEmpty ? nil : "\(word) \(Self.shortened(names))"
         }
         logger.notice(
             """
-            the \(Scope.kind.plural) have changed: \(changes.joined(separator: "; ")); there are \(file.keys.all.count) now
+            the \(Scope.kind.plural) have changed: \(changes.joined(separator: "; ")); there are \(keys.all.count) now
             """
         )
         // Who has changed the file cannot be seen from it.
         let events = [(Scope.kind.addition, added), (Scope.kind.removal, removed)].flatMap { action, names in
             names.map { AuditEvent(action, .ok, by: .operator(uid: nil), key: $0) }
         }
-        try? audit?.append(events)
+        record(events, &unrecorded)
+    }
+
+    /// The most events that are kept while the audit log cannot be written.
+    private static let unrecordedLimit = 4_000
+
+    /// Records events after those that could not be recorded before; what cannot be recorded now is kept for the next time.
+    private func record(_ events: [AuditEvent], _ unrecorded: inout [AuditEvent]) {
+        guard let audit else { return }
+        let events = unrecorded + events
+        let kept = events.suffix(Self.unrecordedLimit)
+        do throws(AuditError) {
+            try audit.append(events, retrying: kept.count)
+            unrecorded = []
+        } catch {
+            // The audit log itself reports that it cannot be written, and how many events it has lost.
+            unrecorded = Array(kept)
+        }
     }
 
     /// The largest number of names in a line of the log.

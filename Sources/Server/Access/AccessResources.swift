@@ -2,6 +2,7 @@ internal import Audit
 package import JWT
 internal import Logging
 internal import Settings
+internal import Synchronization
 package import TokenService
 internal import TokenStore
 
@@ -21,6 +22,8 @@ package final class AccessResources: Sendable {
     package let jwtKeys: JWTKeyFile?
     /// Nil without `audit.file`.
     let audit: AuditLog?
+    /// Changes of keys that could not be recorded yet; locked while the files of keys are read again.
+    let unrecorded = Mutex<[AuditEvent]>([])
 
     /// - Parameters:
     ///   - settings: Those of the start.

@@ -19,7 +19,8 @@ package final class AdminAccess: Sendable {
     /// - Parameter path: `admin.keys_file`; if empty, there are no keys.
     init(path: String, _ logger: Logger) throws(AdminKeyFileError) {
         file = Mutex(path.isEmpty ? nil : try AdminKeyFile(path: path))
-        log = RateLimitedLog(logger, .warning)
+        // Below a warning: anybody who reaches the address could otherwise drive real warnings out of those that are kept.
+        log = RateLimitedLog(logger, .notice)
     }
 
     /// The keys in use; nil without `admin.keys_file`.
@@ -33,8 +34,7 @@ package final class AdminAccess: Sendable {
             refusals.add(refusal)
             return nil
         }
-        log.log(
-            "\(address.map { "\($0)" } ?? "a program") has shown an admin key that does not count: \(refusal.rawValue)")
+        log.log("\(address.map { "\($0)" } ?? "a program") sent an admin key that was refused: \(refusal.rawValue)")
         let wait = failures.noteFailure(from: address, at: .now)
         refusals.add(wait == nil ? refusal : .limited)
         return wait

@@ -100,7 +100,7 @@ final class SettingsReloader: Sendable {
             try await parts.store.change(settings.storeRetention)
             if let certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
-            parts.access.admin.use(adminKeys)
+            parts.access.use(adminKeys, logger)
             let faults = parts.access.reloadChangedFiles(logger, rereads: true)
             apply(settings)
             sources.withLock { $0.update(from: loaded, inForce: settings) }

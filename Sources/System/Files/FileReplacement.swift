@@ -10,13 +10,17 @@ package enum FileReplacement {
     /// - Parameters:
     ///   - path: Not a symbolic link, which would be replaced itself.
     ///   - bytes: The new contents.
-    package static func replace(_ path: String, with bytes: [UInt8]) throws(SystemError) {
+    ///   - permissions: Those that the new file has if the one that it replaces has them; otherwise its mode is 0600.
+    package static func replace(
+        _ path: String, with bytes: [UInt8], keeping permissions: UInt32 = 0
+    ) throws(SystemError) {
         let temporary = path + ".new"
         // One that an earlier attempt has left.
         _ = unsafe unlink(temporary)
         let descriptor = try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         descriptor.adoptOwner(of: path)
         do throws(SystemError) {
+            if permissions != 0 { try keep(permissions, of: path, descriptor) }
             try BlockingIO.write(bytes, to: descriptor.number)
             guard fsync(descriptor.number) == 0 else { throw SystemError.last("fsync") }
             guard unsafe rename(temporary, path) == 0 else { throw SystemError.last("rename") }
@@ -25,6 +29,16 @@ package enum FileReplacement {
             throw error
         }
         try Folder.synchronize(Path.folder(of: path))
+    }
+
+    /// Gives a new file those of `permissions` that the file at a path has, and its group if this user is in that group.
+    private static func keep(
+        _ permissions: UInt32, of path: String, _ descriptor: borrowing FileDescriptor
+    ) throws(SystemError) {
+        guard let former = FileStatus(path, followingLinks: false), former.isFile else { return }
+        // First, as the permissions are those of the former group.
+        _ = fchown(descriptor.number, uid_t.max, former.group)
+        guard fchmod(descriptor.number, former.mode & permissions) == 0 else { throw SystemError.last("fchmod") }
     }
 
     /// Locks the folder of a file while `body` reads and replaces the file (flock(2)), so that no change of another process

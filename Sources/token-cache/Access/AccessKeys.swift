@@ -23,7 +23,7 @@ struct AccessKeys: AsyncParsableCommand {
 
 extension APIScope: CommandKeyScope {
     static func path(_ settings: Settings) -> String { settings.access.apiKeysFile }
-    static var examplePath: String { "/etc/token-cache/api-keys" }
+    static var examplePath: String { "/var/lib/token-cache/api-keys" }
     static var examplesOfAdding: String {
         """
           token-cache access keys add backend --scope sessions > backend.key

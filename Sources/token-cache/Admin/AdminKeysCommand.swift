@@ -11,8 +11,8 @@ struct AdminKeysCommand: AsyncParsableCommand {
             They are in the file that admin.keys_file names, as hashes. A running server reads the file again within two \
             seconds of a change; none needs to run.
 
-            With the scope read, a key is good for what admin.read: key guards (/status, /metrics and the data of the page); \
-            with the scope steer also for /reload, /drain, and to look up and delete tokens.
+            With the scope read, a key is good for what admin.read: key guards (/status, /history, /log, /settings and \
+            /metrics); with the scope steer also for /reload, /drain, and to look up and delete tokens.
 
             EXAMPLES
               token-cache admin keys add anna --scope steer
@@ -28,7 +28,7 @@ struct AdminKeysCommand: AsyncParsableCommand {
 
 extension AdminScope: CommandKeyScope {
     static func path(_ settings: Settings) -> String { settings.admin.keysFile }
-    static var examplePath: String { "/etc/token-cache/admin-keys" }
+    static var examplePath: String { "/var/lib/token-cache/admin-keys" }
     static var examplesOfAdding: String {
         """
           token-cache admin keys add anna --scope steer

@@ -69,12 +69,12 @@ struct AddBearerKey<Scope: CommandKeyScope>: AsyncParsableCommand {
             _ = try? options.change { $0.remove(named: name) }
             throw error
         }
-        try options.report(isAddition: true, name)
         StandardError.print(
             """
             the key \(name) is for \(BearerKey<Scope>.names(key.scopes).joined(separator: ", "))\
             \(key.expiresAt.map { " until \(Text.time($0))" } ?? ""); it is not shown again
             """
         )
+        try options.report(isAddition: true, name)
     }
 }

@@ -20,9 +20,15 @@ struct BearerKeyOptions<Scope: CommandKeyScope>: ParsableArguments {
         )
     }
 
-    /// Tells a running server what was changed.
+    /// Tells a running server what was changed; if it cannot use the file, prints why and ends the command with status 1.
     func report(isAddition: Bool, _ name: String) throws {
-        ServerControl.report(KeyChange(Scope.self, isAddition: isAddition, name: name), try configuration.load())
+        let change = KeyChange(Scope.self, isAddition: isAddition, name: name)
+        guard let fault = ServerControl.report(change, try configuration.load()) else { return }
+        let state =
+            isAddition
+            ? "added to the file, but the running server does not accept it yet"
+            : "removed from the file, but the running server still accepts it"
+        throw configuration.fault("the key \(name) is \(state): \(fault)")
     }
 
     /// Reads and replaces the file; on an error, prints it and ends the command with status 1.

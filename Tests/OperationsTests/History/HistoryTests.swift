@@ -118,6 +118,10 @@ struct HistoryTests {
                 ServerSituation(backup: BackupRecord(isSuccessful: false, endTime: 7, successTime: nil)),
                 ["backup: a backup has failed"]
             ),
+            (
+                ServerSituation(backup: BackupRecord(isSuccessful: true, endTime: 7, successTime: 7)),
+                ["backup: a backup has succeeded"]
+            ),
         ] as [(ServerSituation, [String])])
     func `what changes between two situations is an event, and only once`(situation: ServerSituation, events: [String])
     {

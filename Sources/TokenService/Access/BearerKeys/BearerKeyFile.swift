@@ -80,7 +80,9 @@ package final class BearerKeyFile<Scope: BearerKeyScope>: Sendable {
         }
         guard status.isFile else { throw .unreadable(path: path, reason: "it is no regular file") }
         // Whoever may write to it could give himself a key. Others may read it: nobody guesses a secret from its digest.
-        guard status.mode & 0o022 == 0 else { throw .writable(path: path) }
+        guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else {
+            throw .writable(path: path)
+        }
         guard bytes.count <= largestInBytes else { throw .malformed(path: path, line: 0, reason: "it is too long") }
         do throws(BearerKeysText<Scope>.Malformed) {
             return try BearerKeysText<Scope>.keys(of: bytes)
@@ -91,6 +93,8 @@ package final class BearerKeyFile<Scope: BearerKeyScope>: Sendable {
 
     /// Changes the keys of a file, which is replaced as a whole and created with mode 0600 if it is missing.
     ///
+    /// Whoever could read the file can read the new one: otherwise a server of another user would not learn of the change.
+    ///
     /// If `body` throws, the file stays as it is. A link at the path is followed, and its target replaced.
     package static func change<Result>(
         _ path: String, _ body: (inout BearerKeys<Scope>) throws -> Result
@@ -100,7 +104,7 @@ package final class BearerKeyFile<Scope: BearerKeyScope>: Sendable {
             var keys = try load(target) ?? BearerKeys<Scope>()
             let result = try body(&keys)
             do throws(SystemError) {
-                try FileReplacement.replace(target, with: BearerKeysText<Scope>.bytes(of: keys))
+                try FileReplacement.replace(target, with: BearerKeysText<Scope>.bytes(of: keys), keeping: 0o644)
             } catch {
                 throw BearerKeyFileError<Scope>.unwritable(path: path, reason: error.reason)
             }

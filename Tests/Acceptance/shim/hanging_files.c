@@ -1,0 +1,69 @@
+/* Simulates a network file system whose server does not answer; preloaded into a server with LD_PRELOAD.
+ *
+ *   HANGING_FOLDER  the folder, as an absolute path without symbolic links
+ *   HANGING_SWITCH  a path; while PATH.open exists, opening a file of the folder takes for ever, and while PATH.write exists,
+ *                   writing to one; the first call that hangs makes the folder PATH.open.reached or PATH.write.reached
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The C library's function of this name. */
+#define REAL(name) \
+    ({ \
+        static __typeof__(&name) real; \
+        if (!real) real = dlsym(RTLD_NEXT, #name); \
+        real; \
+    })
+
+static int is_below_folder(const char *path)
+{
+    const char *folder = getenv("HANGING_FOLDER");
+    return folder && strncmp(path, folder, strlen(folder)) == 0;
+}
+
+static void wait_for(const char *call, const char *path)
+{
+    const char *prefix = getenv("HANGING_SWITCH");
+    char name[PATH_MAX], reached[PATH_MAX];
+    if (!prefix || !is_below_folder(path)) return;
+    snprintf(name, sizeof name, "%s.%s", prefix, call);
+    snprintf(reached, sizeof reached, "%s.%s.reached", prefix, call);
+    while (access(name, F_OK) == 0) {
+        mkdir(reached, 0700);
+        usleep(10000);
+    }
+}
+
+#define DEFINE_OPEN(name) \
+    int name(const char *path, int flags, ...) \
+    { \
+        va_list arguments; \
+        va_start(arguments, flags); \
+        mode_t mode = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0; \
+        va_end(arguments); \
+        wait_for("open", path); \
+        return REAL(name)(path, flags, mode); \
+    }
+
+DEFINE_OPEN(open)
+DEFINE_OPEN(open64)
+
+ssize_t write(int descriptor, const void *data, size_t length)
+{
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t count = readlink(link, path, sizeof path - 1);
+    if (count > 0) {
+        path[count] = 0;
+        wait_for("write", path);
+    }
+    return REAL(write)(descriptor, data, length);
+}

@@ -1,0 +1,203 @@
+"""Files of keys of other users, files that a server may not read, and files on a disk that hangs."""
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from access import bearer
+from http_client import Connection, exchange, lines
+from server_process import Server, run, until
+from test_admin import HOST
+from test_admin_keys import SECRET, make_admin_key
+from test_audit_log import command
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
+USER, GROUP = 65534, 20001
+AS_SOMEBODY = ["setpriv", f"--reuid={USER}", f"--regid={USER}"]
+
+
+@pytest.fixture(name="public_folder")
+def folder_that_all_users_may_enter():
+    """Other users cannot enter pytest's folders."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def status_of(server, key):
+    return exchange(server.administration[0], lines("GET /key HTTP/1.1", HOST, bearer(key))).status
+
+
+class World:
+    """A server that runs as somebody, and a file of admin keys in a folder of root's."""
+
+    def __init__(self, folder, mode, group):
+        self.file = folder / "etc" / "admin-keys"
+        self.file.parent.mkdir()
+        self.keys = {name: make_admin_key(self.file, name, "steer") for name in ("anna", "ben")}
+        os.chown(self.file, 0, group)
+        self.file.chmod(mode)
+        (folder / "var").mkdir()
+        os.chown(folder / "var", USER, USER)
+        settings = {"admin": {"listen": "127.0.0.1:0", "keys_file": str(self.file)}}
+        prefix = [*AS_SOMEBODY, f"--groups={GROUP}"]
+        self.server = Server(folder / "server", settings, prefix=prefix, data=folder / "var" / "data")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.kill()
+
+    def change(self, *arguments):
+        """Runs `token-cache admin keys` as root."""
+        return run("admin", "keys", *arguments, "--data-directory", str(self.server.data),
+                   environment={"TOKEN_CACHE_ADMIN_KEYS_FILE": str(self.file)})
+
+
+@needs_root
+@pytest.mark.parametrize("mode, group", [(0o644, 0), (0o640, GROUP)], ids=["of everybody", "of a group"])
+def test_a_changed_file_can_be_read_by_those_who_could_read_it_before(public_folder, mode, group):
+    with World(public_folder, mode, group) as world:
+        done = world.change("remove", "anna")
+        assert done.returncode == 0, done
+        status = world.file.stat()
+        assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (0, group, mode)
+        # Without a wait: the command has told the server.
+        assert (status_of(world.server, world.keys["anna"]), status_of(world.server, world.keys["ben"])) == (401, 200)
+        added = world.change("add", "carla", "--scope", "read")
+        assert status_of(world.server, added.stdout.strip()) == 200, added
+
+
+@needs_root
+def test_a_command_fails_if_the_server_cannot_read_what_it_has_changed(public_folder):
+    with World(public_folder, 0o644, 0) as world:
+        world.file.chmod(0o600)
+        fault = "the file of admin keys cannot be used, so the previous keys stay in use: the admin keys in"
+        removed = world.change("remove", "anna")
+        assert (removed.returncode, removed.stdout) == (1, ""), removed
+        assert f"removed from the file, but the running server still accepts it: {fault}" in removed.stderr, removed
+        assert status_of(world.server, world.keys["anna"]) == 200
+        added = world.change("add", "carla", "--scope", "read")
+        # The key is shown all the same: it is good once the server can read the file.
+        assert added.returncode == 1 and SECRET.fullmatch(added.stdout.strip()), added
+        assert f"added to the file, but the running server does not accept it yet: {fault}" in added.stderr, added
+        world.file.chmod(0o644)
+        assert world.change("remove", "ben").returncode == 0
+        assert status_of(world.server, added.stdout.strip()) == 200
+        assert [status_of(world.server, world.keys[name]) for name in ("anna", "ben")] == [401, 401]
+
+
+IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
+
+@needs_root
+@pytest.mark.parametrize("variables, groups, mode, is_taken", [
+    (IN_POD, [GROUP], 0o660, True), (IN_POD, [], 0o660, False), (IN_POD, [GROUP], 0o662, False), ({}, [GROUP], 0o660, False),
+], ids=["in a pod", "of another group", "for everybody", "outside a pod"])
+def test_keys_that_kubelet_has_opened_to_the_volumes_group_are_taken_in_a_pod(public_folder, variables, groups, mode, is_taken):
+    """As fsGroup leaves a volume: the folder 02770, files 0660, and the process in the group."""
+    folder = public_folder / "volume"
+    folder.mkdir()
+    file = folder / "admin-keys"
+    make_admin_key(file, "anna", "steer")
+    for path, bits in ((folder, 0o2770), (file, mode)):
+        os.chown(path, USER, GROUP)
+        path.chmod(bits)
+    as_pod = [*AS_SOMEBODY, f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"]
+
+    def keys(*arguments):
+        return run("admin", "keys", *arguments, "--data-directory", str(folder), prefix=as_pod, folder="/",
+                   environment={**variables, "TOKEN_CACHE_ADMIN_KEYS_FILE": str(file)})
+
+    listed = keys("list")
+    if not is_taken:
+        assert listed.returncode == 1 and "can be changed by other users" in listed.stderr, listed
+        return
+    assert listed.returncode == 0 and "anna" in listed.stdout, listed
+    assert keys("add", "ben", "--scope", "read").returncode == 0
+    status = file.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (USER, GROUP, 0o640)
+
+
+# A disk that hangs
+
+@pytest.fixture(name="hanging_library", scope="module")
+def compiled_library(tmp_path_factory):
+    """The library in shim/hanging_files.c."""
+    library = tmp_path_factory.mktemp("hanging") / "hanging_files.so"
+    source = Path(__file__).parent / "shim" / "hanging_files.c"
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(library), str(source), "-ldl"], check=True)
+    return library
+
+
+class Remote:
+    """A server whose file of admin keys and audit log are in a folder that can be made to hang."""
+
+    def __init__(self, serve, folder, library):
+        folder = Path(os.path.realpath(folder))
+        self.folder, data, first_key = folder / "remote", folder / "data", folder / "first.key"
+        self.folder.mkdir()
+        self.file, self.audit = self.folder / "admin-keys", self.folder / "audit.ndjson"
+        self.key = make_admin_key(self.file, "anna", "steer")
+        assert command("audit", "key", first_key, "--data-directory", data).returncode == 0
+        self.switch = folder / "hangs"
+        settings = {"admin": {"listen": "127.0.0.1:0", "keys_file": str(self.file)}, "audit": {"file": str(self.audit)}}
+        environment = {
+            "LD_PRELOAD": str(library), "HANGING_FOLDER": str(self.folder) + "/", "HANGING_SWITCH": str(self.switch)}
+        self.server = serve(settings, data=data, environment=environment)
+        self.address = self.server.administration[0]
+
+    def hang(self, call):
+        """Lets a call take for ever; removing the file that this returns ends that."""
+        switch = Path(f"{self.switch}.{call}")
+        switch.touch()
+        return switch
+
+    def hangs(self, call):
+        """Whether the server is in such a call."""
+        return Path(f"{self.switch}.{call}.reached").exists()
+
+    def post(self, path):
+        return lines(f"POST {path} HTTP/1.1", HOST, bearer(self.key))
+
+    def is_alive(self):
+        return exchange(self.address, lines("GET /healthz HTTP/1.1", HOST)).status == 200
+
+
+def test_a_file_of_keys_that_cannot_be_opened_leaves_the_administration_alive(serve, tmp_path, hanging_library):
+    remote = Remote(serve, tmp_path, hanging_library)
+    switch = remote.hang("open")
+    try:
+        # The command waits for the server for a while only.
+        done = run("admin", "keys", "add", "ben", "--scope", "read", "--data-directory", str(remote.server.data),
+                   environment={"TOKEN_CACHE_ADMIN_KEYS_FILE": str(remote.file)})
+        assert done.returncode == 0, done
+        until(lambda: remote.hangs("open"))
+        assert "admin keys add requested by" in remote.server.log()
+        assert remote.is_alive() and status_of(remote.server, remote.key) == 200
+        assert "the admin keys have changed" not in remote.server.log()
+    finally:
+        switch.unlink()
+    until(lambda: status_of(remote.server, done.stdout.strip()) == 200)
+
+
+def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(serve, tmp_path, hanging_library):
+    remote = Remote(serve, tmp_path, hanging_library)
+    switch = remote.hang("write")
+    try:
+        with Connection(remote.address) as reloader:
+            reloader.send(remote.post("/reload"))
+            until(lambda: remote.hangs("write"))
+            assert remote.is_alive()
+            assert exchange(remote.address, remote.post("/drain")).status == 200
+            assert "drain" not in remote.audit.read_text()
+    finally:
+        switch.unlink()
+    assert remote.server.wait() == 0
+    remote.server.was_ended = True
+    text = remote.audit.read_text()
+    assert text.index('"reload"') < text.index('"drain"') < text.index('"close_log"')

@@ -1,0 +1,68 @@
+import Dispatch
+import Logging
+import Settings
+import Synchronization
+import TestSupport
+import Testing
+import TokenService
+
+@testable import Server
+
+struct KeyReloadingTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    /// Keeps the lines of a log.
+    private final class Lines: Sendable {
+        let texts = Mutex<[String]>([])
+    }
+
+    private struct Handler: LogHandler {
+        let lines: Lines
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.trace
+
+        init(_ lines: Lines) {
+            self.lines = lines
+        }
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            lines.texts.withLock { $0.append("\(event.message)") }
+        }
+    }
+
+    /// Adds a key to a file.
+    private func add(_ number: Int, to path: String) throws {
+        try APIKeyFile.change(path) { keys in
+            let key = APIKey(name: "key\(number)", scopes: [.sessions], createdAt: 5, expiresAt: nil)
+            try keys.add(key, digest: [UInt8](repeating: UInt8(number), count: 32))
+        }
+    }
+
+    @Test func `threads that read a changed file at once tell of each change once`() throws {
+        let path = folder.path + "/api-keys"
+        try add(0, to: path)
+        var settings = Settings()
+        settings.access.apiKeysFile = path
+        let lines = Lines()
+        let logger = Logger(label: "test") { _ in Handler(lines) }
+        let access = try AccessResources(settings, logger)
+        for number in 1...100 {
+            try add(number, to: path)
+            DispatchQueue.concurrentPerform(iterations: 4) { _ in
+                access.reloadChangedFiles(logger, rereads: true)
+            }
+        }
+        let expected = (1...100).map { "the API keys have changed: added key\($0); there are \($0 + 1) now" }
+        let told = lines.texts.withLock(\.self)
+        #expect(told == expected)
+    }
+}

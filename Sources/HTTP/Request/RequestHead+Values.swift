@@ -28,7 +28,7 @@ extension RequestHead {
         return values
     }
 
-    /// Whether a browser says that a page had it send the request which is not one of this host with its port.
+    /// Whether the browser's headers say that a page of another origin caused the request.
     ///
     /// `null`, the origin of a page in a sandbox or of a file, is another one. Programs say nothing of pages.
     ///

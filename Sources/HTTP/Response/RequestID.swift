@@ -5,14 +5,14 @@ package enum RequestID: Sendable {
     case made(UInt64)
     /// Given by a trusted proxy; see `init(taking:in:)`.
     case given([UInt8])
-    /// One of the others, or none, of a request that belongs to a trace. Rare, so that all others need no room for it.
+    /// An id (or none) together with a trace. Indirect, because traces are rare and would enlarge every request.
     indirect case traced(RequestID, TraceID)
 
     /// The longest id that is accepted from others, in bytes.
     private static let limit = 64
 
-    /// An id from a proxy, which goes into logs and answers: letters, digits, hyphens, underscores and dots; nil if it has any
-    /// other byte.
+    /// An id from a proxy, which goes into logs and answers: letters, digits and the signs `-`, `_`, `.` and `@`; nil if it has
+    /// any other byte.
     package init?(taking value: ByteRange, in bytes: Span<UInt8>) {
         guard !value.isEmpty, value.count <= Self.limit else { return nil }
         let name = [UInt8](value, in: bytes)

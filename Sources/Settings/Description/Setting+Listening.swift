@@ -39,10 +39,10 @@ extension Setting {
             """
             The addresses for operators, in plain HTTP: GET / (a page with charts), /status (the same figures as JSON),
             /metrics (for Prometheus), /healthz (the process is alive), /readyz (it can answer and store tokens, or why it
-            cannot). Let nobody else reach them, as they show how much is stored.
+            cannot) and what the page is made of. Let nobody else reach them, as they show how much is stored.
 
-            off leaves the same to control.sock in the data folder. That also takes POST /reload (as SIGHUP) and POST /drain
-            (as SIGTERM); here they need an admin key (admin.keys_file).
+            With off, operators use control.sock in the data folder, which answers the same. There, POST /reload (as SIGHUP),
+            /drain (as SIGTERM), /token and /token/delete need no key; here they need an admin key (admin.keys_file).
             """
         ),
         Setting(
@@ -68,9 +68,9 @@ extension Setting {
         Setting(
             "admin.read", \.admin.read, .choice,
             """
-            Who may read /status, /metrics and the data of the page at admin.listen: open is whoever can connect, key only
-            who shows an admin key. /healthz and /readyz stay open for probes, but then /readyz gives the reasons only with
-            a key.
+            Who may read /status, /history, /log, /settings and /metrics at admin.listen: open is whoever can connect, key
+            only who shows an admin key. /healthz and /readyz stay open for probes, but then /readyz gives the reasons only
+            with a key.
             """
         ),
     ]

@@ -6,7 +6,7 @@ package enum LogFormat: String, Sendable, CaseIterable {
     case json
 }
 
-/// Which answers that are no failures the access log has: one of so many.
+/// All failures and every Nth other request.
 package struct AccessLogSample: Hashable, Sendable, CustomStringConvertible {
     /// 1 for all of them.
     package let interval: Int

@@ -176,7 +176,8 @@ let package = Package(
         .testTarget(
             name: "SQLiteStoreTests",
             dependencies: [
-                "Cryptography", "Metrics", "SQLiteStore", "StoreConformance", "System", "TokenStore", "TestSupport",
+                "CSQLite", "Cryptography", "Metrics", "SQLiteStore", "StoreConformance", "System", "TokenStore",
+                "TestSupport",
             ],
             swiftSettings: tested
         ),

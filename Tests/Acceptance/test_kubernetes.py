@@ -260,7 +260,7 @@ def test_the_key_ring_is_a_secret_from_the_first_start_on(pod, job):
         secret = next(volume["secret"] for volume in spec["volumes"] if volume["name"] == "keys")
         assert "optional" not in secret
     instructions = (KUBERNETES / "kustomization.yaml").read_text()
-    assert f"keys create - > {CREDENTIAL}\n" in instructions
+    assert f"keys create - > {CREDENTIAL})\n" in instructions
     assert f"secret generic {secret['secretName']} --from-file={CREDENTIAL}\n" in instructions
 
 

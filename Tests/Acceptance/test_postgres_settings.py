@@ -77,7 +77,7 @@ def test_a_file_with_all_defaults_goes_with_either_store(tmp_path):
 def test_a_trait_that_there_is_not_is_named(script, arguments):
     done = subprocess.run([str(DEPLOY / script), *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the only one is --traits PostgreSQL" in done.stderr
+    assert "there are --reproducible and --traits PostgreSQL" in done.stderr
 
 
 def test_the_two_programs_are_built_in_folders_of_their_own(tmp_path):

@@ -9,8 +9,8 @@ from certificates import make_certificate
 from contract import STORED
 from http_client import Connection, exchange, get, lines, post
 from server_process import run
-from store_files import opened
 from test_reload import reload
+from test_request_ids import serve_unreadable_token
 
 HOST = "Host: localhost"
 JSON = {"access_log": "json"}
@@ -197,12 +197,7 @@ def test_the_combined_log_ends_with_the_trace(serve):
 
 
 def test_a_fault_of_the_store_is_logged_with_the_trace(serve):
-    first = serve()
-    assert exchange(first.address, post("a", "b")).body == STORED
-    assert first.stop() == 0
-    with opened(first.data) as database:
-        database.execute("UPDATE token SET value = x''")
-    server = serve({"log_format": "json"}, data=first.data)
+    server = serve_unreadable_token(serve, {"log_format": "json"})
     exchange(server.address, get("a", "X-Request-Id: mine", f"traceparent: {PARENT}"))
     assert server.stop() == 0
     fault, = (entry for entry in map(json.loads, server.log().splitlines()) if entry["level"] == "error")

@@ -119,13 +119,18 @@ def test_each_of_several_requests_in_one_packet_has_its_own(plain_ids):
     assert (first, third) == ("one", "three") and MADE.fullmatch(second)
 
 
-def test_a_fault_of_the_store_is_logged_with_the_requests_id(serve):
+def serve_unreadable_token(serve, settings):
+    """A server whose only token, that of the id `a`, cannot be decrypted."""
     first = serve()
     assert exchange(first.address, post("a", "b")).body == STORED
     assert first.stop() == 0
     with opened(first.data) as database:
         database.execute("UPDATE token SET value = x''")
-    server = serve({"log_format": "json"}, data=first.data)
+    return serve(settings, data=first.data)
+
+
+def test_a_fault_of_the_store_is_logged_with_the_requests_id(serve):
+    server = serve_unreadable_token(serve, {"log_format": "json"})
     assert exchange(server.address, get("a", "X-Request-Id: mine")).body == NOT_FOUND
     assert server.stop() == 0
     fault, = (entry for entry in map(json.loads, server.log().splitlines()) if entry["level"] == "error")

@@ -26,7 +26,7 @@ int statx(int directory, const char *restrict path, int flags, unsigned int mask
 // Also only with _GNU_SOURCE. Returns 0 or -1.
 int unshare(int flags);
 
-// Declared here for lack of sys/mount.h in the Glibc module (mount(2)). Returns 0 or -1.
+// Declared here because Swift's Glibc module lacks sys/mount.h (mount(2)). Returns 0 or -1.
 int mount(const char *source, const char *target, const char *type, unsigned long flags, const void *data);
 
 // The device and inode number that identify the file at a path, and its size. Returns 0, or -1 on an error.

@@ -12,7 +12,7 @@ package final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable
         counts = Key.allCases.map { _ in Single() }
     }
 
-    /// Adds one, on the thread that they belong to.
+    /// Adds one; called on the thread that owns the counters.
     package func add(_ key: Key) {
         for (index, candidate) in keys.enumerated() where candidate == key { counts[index].count.add() }
     }

@@ -6,7 +6,7 @@ package struct Exemplar: Sendable {
     package let value: UInt64
     /// Seconds since 1970.
     package let time: Double
-    /// Characters of all labels' names and values, as the standard demands.
+    /// How many characters the names and values of all labels may have together, by the standard.
     private static let limit = 128
 
     /// Nil without labels, and if they are longer than the standard allows.

@@ -10,7 +10,7 @@ package final class Histogram: Sendable {
     package let scale: Double
     private let buckets: [Bucket]
     private let sum = Counter()
-    /// The latest of each bucket.
+    /// The latest exemplar of each bucket.
     private let exemplars: Mutex<[Exemplar?]>
 
     /// A class, because an array cannot contain counters, which are not copyable.

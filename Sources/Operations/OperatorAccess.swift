@@ -46,7 +46,7 @@ struct OperatorAccess: Administration {
     }
 
     func serve(on loop: EventLoop) async {
-        // Not a child of this task, which would run on its loop.
+        // An unstructured task, because a child of this task would run on its loop.
         let sampling = Task { [sampler] in await sampler.run() }
         defer { sampling.cancel() }
         let (reserve, administrators, acts) = (server.reserve, administrators, ActLog(logger))

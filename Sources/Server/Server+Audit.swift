@@ -27,7 +27,8 @@ extension Server {
     ///
     /// Reload and stop are carried out even if they cannot be recorded, because they may repair the log.
     ///
-    /// - Returns: Ends when the act is recorded. Not on the caller's loop, which must not wait for a disk.
+    /// - Returns: A task that ends when the act is recorded. It runs apart from the caller's loop, which must not wait for a
+    ///   disk.
     func record(
         _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor, at address: String?
     ) -> Task<Void, Never> {

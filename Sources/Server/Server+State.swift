@@ -32,7 +32,7 @@ extension Server {
     /// The addresses that clients connect to, for the log: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
     package var listenerNames: [String] { listeners.all.map(\.name) }
 
-    /// The requests of each listener, by its name; those behind the last that has a counter of its own are `others`.
+    /// The number of requests by listener; listeners without a counter of their own are together under `others`.
     package var listenerRequests: [(name: String, count: UInt64)] {
         var names = listenerNames.prefix(ListenerCounts.limit).map(\.self)
         if listenerNames.count > ListenerCounts.limit { names.append("others") }

@@ -43,7 +43,7 @@ package final class Server: Sendable {
     let isDraining = Atomic<Bool>(false)
     /// Why the server stops, such as `SIGTERM received`; empty before.
     let stopReason = Mutex("")
-    /// Ends when the audit log has the stop; nil before.
+    /// The task that records the stop in the audit log; nil before the stop.
     let drainRecord = Mutex<Task<Void, Never>?>(nil)
 
     /// Creates the loops; connections are not accepted before `run`.

@@ -14,7 +14,7 @@ package struct ServiceReadiness: Codable, Sendable {
         reasons = []
     }
 
-    /// The same for those who may not know the reasons.
+    /// The same without the reasons, for requesters who may not know them.
     package var withoutReasons: ServiceReadiness { ServiceReadiness(isReady: isReady) }
 
     private enum CodingKeys: String, CodingKey {

@@ -27,7 +27,7 @@ enum CommandSuggestion {
             }
             let names = known.map { $0._commandName }
             let meant = (path.isEmpty ? otherNames[word] : nil) ?? Suggestion.nearest(to: word, among: names)
-            // It may be an argument of the command that does not have to be named.
+            // The word may be an argument of the default command, whose name can be left out.
             guard meant != nil || command.configuration.defaultSubcommand == nil else { return nil }
             let name = (path + [word]).joined(separator: " ")
             let suggestion = meant.map { "did you mean \((path + [$0]).joined(separator: " "))? " } ?? ""

@@ -86,7 +86,7 @@ package struct AuditEvent: Sendable {
     /// The user whose token or sessions are concerned.
     package var user: AuditPseudonym?
     package var session: AuditPseudonym?
-    /// The key that is concerned: its name or its number.
+    /// The key that the event is about: its name or its number.
     package var key: String?
     /// The client's address.
     package var address: String?

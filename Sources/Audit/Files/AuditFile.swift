@@ -37,7 +37,7 @@ final class AuditFile: Sendable {
         guard let status = try? FileStatus.read(descriptor.number), status.isFile else { throw .notAFile(path: path) }
     }
 
-    /// O_NONBLOCK makes opening a pipe fail at once, which is no file for this anyway.
+    /// O_NONBLOCK makes it fail at once for a pipe, which cannot be an audit log anyway.
     private static let flags = O_RDWR | O_APPEND | O_NOCTTY | O_NONBLOCK
 
     private static func open(_ path: String, _ flags: Int32) throws(SystemError) -> FileDescriptor {

@@ -63,8 +63,8 @@ package final class AuditLog: Sendable {
     /// Fails if a log could not be opened; changes nothing.
     ///
     /// - Parameters:
-    ///   - path: Of the file, which need not exist.
-    ///   - keyPath: Of the running key.
+    ///   - path: The log's path; the file need not exist.
+    ///   - keyPath: The path of the running key.
     ///   - isAlone: True if no server runs in the data folder, so that a process that holds the log's lock is a foreign one.
     package static func examine(path: String, keyPath: String, isAlone: Bool) throws(AuditError) {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }

@@ -14,7 +14,7 @@ package struct Forwarding: Sendable {
     ///
     /// Says nothing about the request's way.
     package internal(set) var requestID: ByteRange
-    /// traceparent, of which none counts if there are several; see `TraceID`.
+    /// The header traceparent, see `TraceID`; if a request has several, all are ignored.
     package internal(set) var traceParents: FieldLines
 
     /// The value of each X-Forwarded-Proto, in order.

@@ -1,4 +1,4 @@
-/// The trace that a request belongs to, as a proxy in front of the server says it (W3C Trace Context, section 3.2).
+/// The trace that a request belongs to, according to a proxy in front of the server (W3C Trace Context, section 3.2).
 package struct TraceID: Hashable, Sendable {
     /// The first and the last eight bytes.
     private let first: UInt64
@@ -23,7 +23,7 @@ package struct TraceID: Hashable, Sendable {
     }
 
     private static let length = 55
-    /// The longest value of a later version that is read.
+    /// The longest value that is read; those of later versions of the standard may be longer than today's.
     private static let limit = 256
     private static let hyphen = UInt8(ascii: "-")
 

@@ -16,9 +16,9 @@ enum AdministrationEndpoint: String, CaseIterable {
     case token = "/token"
     case tokenDeletion = "/token/delete"
 
-    /// What a request over TCP has to show.
+    /// What a request over TCP needs in order to be answered.
     enum Requirement: Hashable {
-        /// Nothing, always: it has no data, or is for probes.
+        /// Nothing in any case: the endpoint shows no data, or it is for probes.
         case nothing
         /// With `admin.read: key` an admin key of any scope, otherwise nothing.
         case reading

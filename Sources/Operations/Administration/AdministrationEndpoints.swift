@@ -21,7 +21,7 @@ struct AdministrationEndpoints: Sendable {
     /// - Parameters:
     ///   - server: The server to report on.
     ///   - administrators: Look up and delete single tokens.
-    ///   - acts: Logs that.
+    ///   - acts: Logs what they do.
     ///   - listenerNames: The addresses of `admin.listen`.
     ///   - warnings: The present warnings about those listeners.
     ///   - version: This program's version.

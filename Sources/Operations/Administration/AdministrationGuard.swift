@@ -28,7 +28,7 @@ struct AdministrationGuard: Sendable {
         /// The key that was shown over TCP.
         var key: AdminKey?
 
-        /// The answer to `/key`; who needs no key may do everything.
+        /// The answer to `/key`; a requester who needs no key may do everything.
         var reply: KeyReply {
             guard let key else { return KeyReply(name: "\(requester)", scope: AdminScope.steer.rawValue) }
             return KeyReply(name: key.name, scope: (key.permits(.steer) ? AdminScope.steer : .read).rawValue)
@@ -77,7 +77,7 @@ struct AdministrationGuard: Sendable {
         case .failure(let found): refusal = found.refusal
         }
         if requirement == .nothing {
-            // A probe goes on when its key is removed, but finds out nothing by which keys could be guessed.
+            // A probe with a removed key is still answered, but the answer tells nothing that would help to guess keys.
             if refusal != .missing { _ = server.access.admin.note(refusal, from: address) }
             return .admitted(Admission(requester: .network(address), mayRead: false))
         }

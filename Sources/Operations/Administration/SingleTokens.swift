@@ -24,7 +24,7 @@ struct SingleTokens: Sendable {
         }
     }
 
-    /// Performs a request to the store with the id of the body, on a thread of its own, as it waits for the store.
+    /// Sends the store a request about the id in the body, on a thread of its own, because it waits for the store.
     func answer<Request: StoreRequest, Reply: Encodable & Sendable>(
         _ request: AdministrationStream.Received, from requester: Requester, _ makeRequest: (_ id: String) -> Request,
         _ makeReply: @escaping @Sendable (Request.Reply) -> Reply

@@ -10,7 +10,7 @@ internal import TokenStore
 package struct BackupFolder: ~Copyable {
     package let path: String
     private let verifier: any BackupVerifier
-    /// Carries the lock.
+    /// The open folder; the lock lasts as long as it is open.
     private let descriptor: FileDescriptor
 
     /// Why something cannot be done in the folder; says what to do about it.
@@ -60,7 +60,7 @@ package struct BackupFolder: ~Copyable {
     /// - Returns: Its time, in seconds since 1970, and its path.
     package func accept() throws(Failure) -> (time: Int64, path: String) {
         var now = Int64(Glibc.time(nil))
-        // Not the name of another backup of the same second.
+        // Another backup of the same second may have the name already.
         while FileStatus(path(of: now), followingLinks: false) != nil {
             sleep(1)
             now = max(now + 1, Int64(Glibc.time(nil)))
@@ -131,7 +131,7 @@ package struct BackupFolder: ~Copyable {
             return nil
         }
         let time = Int64(date.timeIntervalSince1970)
-        // A time can be written in more ways than one.
+        // A calendar also accepts other spellings of the same time; those are not names made here.
         return Self.name(at: time) == name ? time : nil
     }
 }

@@ -2,7 +2,7 @@
 ///
 /// Hours, days and weeks are those of UTC; weeks begin on Monday.
 package struct BackupRetention: Hashable, Sendable {
-    /// For how many of each there is a backup.
+    /// How many of the last backups are kept, and how many of the last hours, days and weeks keep one.
     private var counts: [Period: Int] = [:]
 
     enum Period: String, CaseIterable {
@@ -29,7 +29,7 @@ package struct BackupRetention: Hashable, Sendable {
         package let description: String
     }
 
-    /// More would never be counted up to.
+    /// The largest number that makes sense; nobody keeps more backups than this.
     private static let limit = 100_000
 
     /// Reads a rule such as `hourly=24,daily=7,weekly=4`.

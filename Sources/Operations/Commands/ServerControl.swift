@@ -18,10 +18,10 @@ package enum ServerControl {
 
     /// Tells the server, if one runs in the data folder, that a key was added to or removed from a file of keys.
     ///
-    /// Without an error: a server that is not told finds the change itself.
+    /// It throws nothing: a server that could not be told finds the change itself.
     ///
-    /// - Returns: Why the server cannot use its file, so that its previous keys stay in use; nil if it can, or is not known to
-    ///   run.
+    /// - Returns: Why the server cannot use the changed file, in which case its previous keys stay in use. Nil if it can use
+    ///   the file, or if no server answers.
     package static func report(_ change: KeyChange, _ settings: Settings) -> String? {
         let place = ServerClient.Place.unix(path: ControlSocketAddress.path(in: settings.dataDirectoryPath))
         guard let body = try? OperationsJSON.encode(change) else { return nil }

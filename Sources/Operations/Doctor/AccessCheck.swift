@@ -39,7 +39,9 @@ enum AccessCheck {
         return findings
     }
 
-    /// The keys of a file, and what is to be said of them; nil and nothing without a file, nil and why if it cannot be used.
+    /// The keys of a file, and the findings about it.
+    ///
+    /// The keys are nil if there is no file, or if it cannot be used, which a finding then explains.
     private static func keys<Scope: BearerKeyScope>(
         _ scope: Scope.Type, _ path: String, _ user: ServerUser, now: Int64
     ) -> ([BearerKey<Scope>]?, [Finding]) {

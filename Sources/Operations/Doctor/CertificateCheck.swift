@@ -19,7 +19,7 @@ enum CertificateCheck {
         }
     }
 
-    /// What this user may not read, and what is there only while the service runs; nil if the pair can be examined.
+    /// A finding if this user may not read the pair, or if it exists only while the service runs; nil if it can be examined.
     private static func unreadable(
         _ pair: TLSFiles.Pair, _ authorities: String?, _ user: ServerUser
     ) -> [Finding]? {

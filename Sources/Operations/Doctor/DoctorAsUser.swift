@@ -2,9 +2,9 @@ internal import FoundationEssentials
 internal import Glibc
 package import System
 
-/// Has the doctor look with the rights of the server's user, in another process: only trying tells what that user may do.
+/// Runs the doctor in another process with the rights of the server's user, because only trying shows what that user may do.
 ///
-/// Root may do everything, so that root's own attempts tell nothing. The other process runs this program again, which
+/// Root may do everything, so root's own attempts show nothing. The other process runs this program again, which
 /// gives up root's rights, executes itself once more, and prints its report as JSON.
 package enum DoctorAsUser {
     /// Names the user of the other process, in JSON; no option for operators.
@@ -15,7 +15,7 @@ package enum DoctorAsUser {
     /// Whether this process has more rights than the server's user.
     package static func isNeeded(_ user: ServerUser) -> Bool { geteuid() == 0 && !hasBecome(user) }
 
-    /// Whether this process runs as the user, who need not be the server's if that one is not known.
+    /// Whether this process already runs as the user that the other process is to become.
     package static func hasBecome(_ user: ServerUser) -> Bool { user.account.id == geteuid() }
 
     /// Runs the other process; nil if this program cannot be run as that user.
@@ -39,7 +39,7 @@ package enum DoctorAsUser {
         "SYSTEMD_UNIT_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
     ]
 
-    /// Whether the server's user may read a variable of root's: no secret that the server has not been given.
+    /// Whether a variable of root's environment is passed on; none that may hold a secret the server does not have itself.
     ///
     /// All processes of a user can read the environment of each other (proc(5), `/proc/pid/environ`).
     private static func isPassedOn(_ name: String) -> Bool {

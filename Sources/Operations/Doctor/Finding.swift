@@ -14,7 +14,7 @@ package struct Finding: Hashable, Codable, Sendable {
     package let text: String
     /// What to do; empty when the state is `ok`.
     package let advice: String
-    /// What is worth knowing and nothing has to be done about; nil for most findings.
+    /// What is worth knowing although nothing has to be done about it; nil for most findings.
     package var detail: String?
 
     static func ok(_ topic: String, _ text: String, detail: String? = nil) -> Finding {

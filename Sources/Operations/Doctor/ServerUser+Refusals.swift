@@ -1,7 +1,7 @@
 internal import Glibc
 internal import System
 
-/// What the doctor finds by trying it with the rights of this process.
+/// Findings that the doctor makes by trying, with the rights of this process.
 extension ServerUser {
     /// Reports what this user may not do.
     ///

@@ -11,7 +11,7 @@ final class History: Sendable {
     enum Resolution: String, CaseIterable, Sendable {
         case second, minute
 
-        /// The seconds that a row is about.
+        /// How many seconds a row covers.
         var step: UInt32 { self == .second ? 1 : 60 }
         /// How many rows are kept.
         var capacity: Int { self == .second ? 3_600 : 1_440 }

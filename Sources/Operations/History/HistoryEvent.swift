@@ -1,4 +1,4 @@
-/// Something that happened to the server and that explains what the figures did.
+/// Something that happened to the server and may explain why the figures changed.
 struct HistoryEvent: Sendable, Equatable {
     enum Kind: String, Sendable {
         case start, reload, fault, recovery, failover, backup, drain
@@ -8,7 +8,7 @@ struct HistoryEvent: Sendable, Equatable {
     /// For operators, without secrets.
     let text: String
 
-    /// An event in its place between others.
+    /// An event and its place in the order of all events.
     struct Placed: Sendable, Equatable {
         /// 1 for the first event since the start.
         let number: UInt64

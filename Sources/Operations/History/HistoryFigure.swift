@@ -1,6 +1,6 @@
 /// A figure whose course over time is kept; its raw value is its name in the answer of `/history`.
 enum HistoryFigure: String, CaseIterable, Sendable {
-    // In a second:
+    // Rates, in a second:
     case get, post, other
     /// Answers with a status from 400 on, or an error code other than 50002.
     case errors
@@ -13,7 +13,7 @@ enum HistoryFigure: String, CaseIterable, Sendable {
     /// Requests that were sent to a database again.
     case retries
 
-    // In seconds:
+    // Times, in seconds:
     case getMedian = "get_p50"
     case getSlow = "get_p99"
     case postMedian = "post_p50"
@@ -29,7 +29,7 @@ enum HistoryFigure: String, CaseIterable, Sendable {
     /// Of one core.
     case processor
 
-    // At the time:
+    // States at the end of the row:
     case connections
     /// Resident bytes of the process.
     case memory

@@ -68,7 +68,7 @@ struct HistoryRing: Sendable {
         return rows
     }
 
-    /// Where the row is that `index` older ones precede.
+    /// Where a row is stored, by the number of older rows that are kept.
     private func place(_ index: Int) -> Int { (start + index) % positions.count }
 
     /// The index of the first row that is not before a position, by binary search.

@@ -19,7 +19,7 @@ struct HistorySampler: Sendable {
     /// Runs until its task is cancelled, on one of Swift's shared threads, as it reads files.
     func run() async {
         var events = [HistoryEvent(.start, "token-cache \(version) has started")]
-        // A store that fails from the start is an event, a backup before the start is none.
+        // A store that fails from the start is an event. A backup that was made before the start is not.
         var before = ServerSituation(of: server)
         before.reasons = []
         while (try? await Task.sleep(for: Self.pause(at: SystemUptime.now))) != nil {

@@ -1,7 +1,7 @@
 internal import Glibc
 internal import System
 
-/// What the process uses, read with less work than `ProcessMetrics` as it is read every second.
+/// What the process uses, read with less work than `ProcessMetrics`, because it is read every second.
 struct ResourceUsage {
     /// In user and kernel mode.
     let processorSeconds: Double

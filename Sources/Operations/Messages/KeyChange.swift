@@ -16,7 +16,7 @@ package struct KeyChange: Codable, Sendable {
         self.name = name
     }
 
-    /// Whether it may be logged as it is.
+    /// Whether the values are such as a command sends, so that they may be logged.
     var isValid: Bool {
         [APIScope.kind.command, AdminScope.kind.command].contains(command) && APIKey.isName(name)
     }

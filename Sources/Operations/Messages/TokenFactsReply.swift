@@ -21,14 +21,14 @@ struct TokenFactsReply: Encodable, Sendable {
         try container.encode(facts.isFound, forKey: .found)
         guard let size = facts.size, let writtenAt = facts.writtenAt else { return }
         try container.encode(size, forKey: .size)
-        // The token may have a time of its own, of an import from a machine whose clock is ahead.
+        // The time may lie in the future: an import keeps the times of a machine whose clock was ahead.
         try container.encode(max(0, ((now - Double(writtenAt)) * 1000).rounded() / 1000), forKey: .ageSeconds)
         try container.encode(Self.text(writtenAt), forKey: .storedAt)
         // Null rather than missing: it was looked for.
         try container.encode(facts.expiresAt.map(Self.text), forKey: .expiresAt)
     }
 
-    /// A time in UTC; those that cannot be meant are the nearest that can.
+    /// A time in UTC; one that is out of range becomes the nearest that is in range.
     private static func text(_ unixTime: Int64) -> String { LogTime.text(min(max(0, unixTime), 253_402_300_799)) }
 }
 

@@ -35,7 +35,7 @@ private struct MediaRange {
             let value = Self.trimmed(parameter[parameter.index(after: equals)...], of: " \t\"")
             switch Self.trimmed(parameter[..<equals]) {
             case "version": version = String(value)
-            // A number that is none, or out of range, asks for nothing.
+            // Without a valid number from 0 to 1, the element is ignored.
             case "q": quality = Double(value).flatMap { 0...1 ~= $0 ? $0 : nil } ?? 0
             default: break
             }

@@ -16,7 +16,7 @@ final class ActLog: Sendable {
     }
 
     private let logger: Logger
-    /// What was not logged yet of the series under way.
+    /// The series under way, with the requests that were not logged yet.
     private let counts = Mutex<[Series: Int]>([:])
 
     private static let interval = Duration.seconds(10)

@@ -13,7 +13,7 @@ package struct ServerUser: Codable, Hashable, Sendable {
         case unit(String)
         case folder(String)
         case present
-        /// Nobody is named, and this user may not see whose the data folder is.
+        /// It is not known: nobody was named, and this user may not see who owns the data folder.
         case unknown
     }
 
@@ -94,7 +94,7 @@ package struct ServerUser: Codable, Hashable, Sendable {
     /// Otherwise a process of any user that has come by the open file could choose the user that root's doctor becomes.
     private static func mayHold(_ account: UserAccount, _ directory: String) -> Bool {
         let file = "\(directory)/\(DataDirectory.lockName)"
-        // A file that root has made belongs to the folder's owner.
+        // Root gives the lock file that it creates to the folder's owner.
         return account.id == 0 || account.id == FileStatus(file, followingLinks: false)?.user
     }
 

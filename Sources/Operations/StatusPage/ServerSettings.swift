@@ -3,7 +3,7 @@ internal import Settings
 
 /// The settings in force and where each of them comes from, as `/settings` returns them.
 ///
-/// No setting has a secret for its value: keys and passwords are in files, and a URL with a password is refused.
+/// No setting has a secret as its value: keys and passwords are in files, and a URL with a password is refused.
 struct ServerSettings: Encodable, Sendable {
     let settings: [Entry]
 
@@ -14,7 +14,7 @@ struct ServerSettings: Encodable, Sendable {
         let `default`: String
         /// Such as `environment`, `command line` or `/etc/token-cache.yaml, line 3`; `default` without any.
         let source: String
-        /// The value from the next start on; nil if it is that in force.
+        /// The value that takes effect at the next start; nil if it is the one in force.
         let afterRestart: String?
     }
 

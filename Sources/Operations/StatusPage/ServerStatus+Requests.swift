@@ -22,7 +22,7 @@ extension ServerStatus.Requests {
         )
     }
 
-    /// The errors of all methods, the most frequent first.
+    /// How often each error was answered, whatever the method of the request; the most frequent error comes first.
     private static func errors(in table: [UInt64]) -> [Code] {
         let columns = RequestCounts.outcomes.count
         return RequestCounts.outcomes.enumerated().compactMap { column, outcome in

@@ -11,7 +11,7 @@ package struct FindToken: StoreRequest {
         package var size: Int?
         /// Seconds since 1970.
         package var writtenAt: Int64?
-        /// When it expires by its own account, in seconds since 1970.
+        /// The expiration date in the token info, in seconds since 1970; nil without one.
         package var expiresAt: Int64?
 
         private enum CodingKeys: String, CodingKey {

@@ -5,7 +5,8 @@ package struct OperatorAct: Hashable, Sendable {
     /// What came of it.
     package enum Outcome: Hashable, Sendable {
         case done(String)
-        /// A command may send many such requests, whose counts are added up: how many, and of what.
+        /// How many things the request was about, and what they are. A command may send many requests, whose numbers are
+        /// added up.
         case counted(Int, String)
     }
 

@@ -9,7 +9,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// An extended result code (sqlite.org/rescode.html).
     package let code: Int32
     package let message: String
-    /// The statement, with its parameters unbound, or a few words for a step that is none; for debuggers.
+    /// The statement without the values of its parameters, or a few words for a step that is no statement; for debuggers.
     package let sql: String
 
     init(code: Int32, message: String, sql: String) {

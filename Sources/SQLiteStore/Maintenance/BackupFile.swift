@@ -25,7 +25,7 @@ enum BackupFile {
     /// Refuses what cannot be a backup, whatever is in its pages.
     ///
     /// - Parameters:
-    ///   - path: Of the file.
+    ///   - path: The file's path.
     ///   - consequence: The end of the message, such as "; nothing was replaced".
     static func check(_ path: String, _ consequence: String = "") throws(StoreError) {
         switch FileStatus(path)?.kind {

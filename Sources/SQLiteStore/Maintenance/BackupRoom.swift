@@ -7,8 +7,8 @@ enum BackupRoom {
     private static let reserve = 16 << 20
 
     /// - Parameters:
-    ///   - bytes: Of the backup.
-    ///   - path: Of the backup.
+    ///   - bytes: The size of the backup.
+    ///   - path: The path of the backup.
     ///   - store: The path of the store's database.
     static func check(for bytes: Int, at path: String, besides store: String) throws(StoreError) {
         let folder = Path.folder(of: path)
@@ -18,7 +18,7 @@ enum BackupRoom {
         guard free < needed else { return }
         let mebibyte = 1 << 20
         let keptFree = ", and \(reserve / mebibyte) MiB must stay free for the store on the same disk"
-        // Rounded so that what is free is less than what is needed.
+        // Rounded in opposite directions, so that the message never says that more is free than is needed.
         throw .refused(
             """
             the backup needs \((bytes + mebibyte - 1) / mebibyte) MiB\(isStoreDisk ? keptFree : ""), \

@@ -7,7 +7,7 @@ package struct SQLiteBackupVerifier: BackupVerifier {
     private let isSealed: Bool
 
     /// - Parameters:
-    ///   - keyRing: With the keys that the rows were sealed with.
+    ///   - keyRing: The key ring with the keys that sealed the rows.
     ///   - isSealed: Whether the settings ask for sealing.
     package init(keyRing: KeyRingFile, isSealed: Bool) {
         self.keyRing = keyRing
@@ -54,7 +54,7 @@ package struct SQLiteBackupVerifier: BackupVerifier {
                 try Schema.slotKey(of: connection)
             )
         }
-        // No key is needed, and the choice below would make a missing ring.
+        // Here no key is needed. Choosing a ring as below would create one if it is missing.
         if isEmpty && identity.isEmpty { return nil }
         do throws(KeyRingChoice.Refusal) {
             let ring = try KeyRingChoice(keyRing, isSealed: isSealed).ring(fitting: identity, isEmpty: false).ring

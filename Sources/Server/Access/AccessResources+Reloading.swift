@@ -5,7 +5,7 @@ internal import Synchronization
 internal import TokenService
 
 extension AccessResources {
-    /// A file of keys, by what it has.
+    /// The kinds of files with keys.
     package enum KeyFile: String, CaseIterable, Sendable {
         case apiKeys = "API keys"
         case adminKeys = "admin keys"
@@ -89,7 +89,7 @@ extension AccessResources {
             the \(Scope.kind.plural) have changed: \(changes.joined(separator: "; ")); there are \(keys.all.count) now
             """
         )
-        // Who has changed the file cannot be seen from it.
+        // The file itself does not show who has changed it.
         let events = [(Scope.kind.addition, added), (Scope.kind.removal, removed)].flatMap { action, names in
             names.map { AuditEvent(action, .ok, by: .operator(uid: nil), key: $0) }
         }

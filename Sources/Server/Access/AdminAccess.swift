@@ -6,7 +6,7 @@ internal import Synchronization
 internal import System
 package import TokenService
 
-/// Who may use the administration over TCP: the admin keys, and the failures of those who show none that counts.
+/// Who may use the administration over TCP: the admin keys, and the failures of clients without a valid one.
 ///
 /// Any thread, except for `note`.
 package final class AdminAccess: Sendable {
@@ -19,7 +19,7 @@ package final class AdminAccess: Sendable {
     /// - Parameter path: `admin.keys_file`; if empty, there are no keys.
     init(path: String, _ logger: Logger) throws(AdminKeyFileError) {
         file = Mutex(path.isEmpty ? nil : try AdminKeyFile(path: path))
-        // Below a warning: anybody who reaches the address could otherwise drive real warnings out of those that are kept.
+        // No warning, because anybody who reaches the address could otherwise fill the list of recent warnings with these.
         log = RateLimitedLog(logger, .notice)
     }
 
@@ -42,7 +42,7 @@ package final class AdminAccess: Sendable {
 
     // MARK: - Reloading
 
-    /// The file of a path, which is read if it is another one than before; nil for an empty path.
+    /// The file at a path, which is read unless it is the present one; nil for an empty path.
     func file(at path: String) throws(AdminKeyFileError) -> AdminKeyFile? {
         if path.isEmpty { return nil }
         if let present, present.path == path { return present }
@@ -66,7 +66,7 @@ package enum AdminRefusal: String, Sendable, CaseIterable {
     case malformed
     case unknown
     case expired
-    /// The key is for less.
+    /// The key has too small a scope.
     case scope
     /// The address has shown too many wrong keys.
     case limited

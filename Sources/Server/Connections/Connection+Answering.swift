@@ -107,7 +107,7 @@ extension Connection {
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
         worker.metrics.note(response, to: summary.method, through: listener)
-        // The others are measured with the time of their wait.
+        // Other answers are measured when they come, together with their wait.
         if case .get = summary.method, !hasDroppedRequest || worker.loop.now == waitBegan {
             worker.latestGet.requestID = requestID
         }

@@ -37,7 +37,7 @@ final class ConnectionSettings {
         certificateName = settings.access.certificateName
     }
 
-    /// Whether an answer is written to the access log: every failure is, and each so many-th of the rest, by counting.
+    /// Whether an answer is written to the access log: every failure is, and of the others every Nth, by counting.
     ///
     /// An id without a token is no failure.
     func logs(_ response: borrowing Response) -> Bool {

@@ -46,7 +46,7 @@ package final class LoopMetrics: Sendable {
     ///
     /// - Parameters:
     ///   - response: The answer.
-    ///   - method: The request's.
+    ///   - method: The method of the request.
     ///   - listener: The number of the listener that accepted the connection.
     @inline(__always)
     func note(_ response: borrowing Response, to method: Method, through listener: UInt16) {
@@ -59,7 +59,7 @@ package final class LoopMetrics: Sendable {
     /// - Parameters:
     ///   - duration: The time of the wait; 0 if the answer came in the same turn.
     ///   - method: The request's.
-    ///   - requestID: The request's.
+    ///   - requestID: The id of the request.
     func noteWait(_ duration: Nanoseconds, of method: Method, _ requestID: RequestID) {
         switch method {
         case .post: add(duration, to: postTime, requestID)

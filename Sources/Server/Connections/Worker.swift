@@ -229,7 +229,7 @@ package final class Worker: @unchecked Sendable {
 
 /// The last GET that `LoopMetrics.endTurn` will measure.
 ///
-/// Belongs to its loop's thread. Apart from the worker, as the end of a turn must not refer to that.
+/// Belongs to its loop's thread. It is not part of the worker, to which the end of a turn must not refer.
 final class LatestGet {
     var requestID = RequestID.none
 }

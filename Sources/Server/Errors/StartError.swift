@@ -37,7 +37,7 @@ package enum StartError: Error, CustomStringConvertible {
         }
     }
 
-    /// The same error, of an address of `admin.listen`.
+    /// The same error for an address of `admin.listen`.
     package var ofAdministration: StartError {
         switch self {
         case .listen(let address, let isInUse, _, let reason):

@@ -4,7 +4,7 @@ package import Settings
 internal import System
 
 extension ClientListeners {
-    /// Fails if listening would fail whatever other programs do; listens nowhere.
+    /// Fails if listening is bound to fail, whatever other programs do; does not listen anywhere itself.
     ///
     /// Looks at addresses that exclude each other or that this machine does not have, folders of Unix sockets, and certificates.
     package static func examine(_ settings: Settings) throws(StartError) {
@@ -19,7 +19,7 @@ extension ClientListeners {
                 throw error.ofAdministration
             }
         }
-        // Without an entry for TLS they may be for a socket that systemd passes.
+        // Even if no entry of `listen` uses TLS: systemd may pass a socket that does.
         if !settings.tls.certificates.isEmpty { _ = try tlsContext(settings) }
     }
 
@@ -27,7 +27,7 @@ extension ClientListeners {
         switch address.place {
         case .systemd: return
         case .tcp(let host, _):
-            // Without the port, which another program or the server itself may have.
+            // Without its port, which another program or the running server may be using.
             for resolved in try ClientListener.resolve(host, 0, address) { try examine(resolved, named: "\(address)") }
         case .unix(let path):
             if let owner = address.owner { _ = try ClientListener.owner(owner, path) }

@@ -28,7 +28,7 @@ struct AccessLog: Sendable {
     }
 
     private let format: AccessLogFormat
-    /// Of how many answers that are no failures one is logged.
+    /// N, if every Nth answer that is no failure is logged.
     let interval: Int
     private let writer: LineWriter
     /// The listeners' names as they stand in a line, by their numbers.

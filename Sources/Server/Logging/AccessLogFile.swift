@@ -5,10 +5,10 @@ package import System
 package enum AccessLogFile {
     /// Fails if the server could not open the file; creates nothing.
     ///
-    /// Whether a pipe has a reader, without which the server cannot open it, only an attempt would tell.
+    /// It does not find out whether a pipe has a reader, without which the server cannot open it: only opening it would.
     package static func examine(_ path: String) throws(SystemError) {
         guard FileStatus(path)?.kind != .other else {
-            // For the reader of a pipe, the end of the last writer is the end of the log.
+            // Opening and closing a pipe would tell its reader that the log has ended.
             guard unsafe access(path, W_OK) == 0 else { throw SystemError.last("open") }
             return
         }
@@ -20,7 +20,7 @@ package enum AccessLogFile {
         }
     }
 
-    /// What the server says of an error.
+    /// The server's message for an error.
     package static func fault(_ path: String, _ error: SystemError) -> StartError {
         .accessLog(path: path, reason: error.reason)
     }

@@ -2,7 +2,7 @@ internal import Dispatch
 internal import Synchronization
 package import System
 
-/// Looks from time to time how much room the data folder's file system has.
+/// Finds out from time to time how much room the data folder's file system has.
 ///
 /// On a queue of its own: a file system that does not answer holds up this queue and nothing else. The figures are then those
 /// of its last answer.

@@ -24,7 +24,7 @@ extension SettingsFile {
 }
 
 extension SettingsFile {
-    /// What is said of a key that no setting has: a similar one, or else those of its section.
+    /// The advice about a key that no setting has: a similar key, or else the keys of its section.
     private func unknown(_ entry: YAMLEntries.Entry) -> SettingsError {
         let keys = Setting.all.map(\.key)
         let suggestion = Suggestion.nearest(to: entry.key, among: keys)

@@ -20,12 +20,12 @@ package struct SettingsSources: Sendable {
         }
     }
 
-    /// Whether the operator has set a setting, be it to its default.
+    /// Whether the operator has given a setting a value, even if that is its default.
     package func isSet(_ key: String) -> Bool { origins[key] != nil }
 
     /// Such as `environment`, `command line` or `/etc/token-cache.yaml, line 3`; nil for a default.
     package func origin(of setting: Setting) -> String? { origins[setting.key] }
 
-    /// The value from the next start on, as `Setting.show` writes it; nil if it is that in force.
+    /// The value that takes effect at the next start, as `Setting.show` writes it; nil if it is the one in force.
     package func postponedValue(of setting: Setting) -> String? { postponed[setting.key] }
 }

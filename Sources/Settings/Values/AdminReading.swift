@@ -1,7 +1,7 @@
-/// Who reads the server's state at `admin.listen`.
+/// Who may read the server's state at `admin.listen`.
 package enum AdminReading: String, Sendable, CaseIterable {
     /// Whoever can connect.
     case open
-    /// Only who shows an admin key.
+    /// Only requesters with an admin key.
     case key
 }

@@ -36,7 +36,7 @@ package enum FileReplacement {
         _ permissions: UInt32, of path: String, _ descriptor: borrowing FileDescriptor
     ) throws(SystemError) {
         guard let former = FileStatus(path, followingLinks: false), former.isFile else { return }
-        // First, as the permissions are those of the former group.
+        // The group comes first, because the permissions are meant for it.
         _ = fchown(descriptor.number, uid_t.max, former.group)
         guard fchmod(descriptor.number, former.mode & permissions) == 0 else { throw SystemError.last("fchmod") }
     }

@@ -43,7 +43,7 @@ package enum ChildProcess {
         var attributes = posix_spawnattr_t()
         unsafe posix_spawnattr_init(&attributes)
         defer { unsafe posix_spawnattr_destroy(&attributes) }
-        // A process with fewer rights could otherwise put input into the terminal (ioctl_tty(2), TIOCSTI).
+        // Otherwise a process with fewer rights could type into root's terminal (ioctl_tty(2), TIOCSTI).
         unsafe posix_spawnattr_setflags(&attributes, newSession)
         var actions = unsafe posix_spawn_file_actions_t()
         unsafe posix_spawn_file_actions_init(&actions)

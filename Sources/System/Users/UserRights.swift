@@ -26,15 +26,15 @@ package enum UserRights {
         return error
     }
 
-    /// The folders with those of services whose user exists only while they run (systemd.exec(5), DynamicUser=).
+    /// Where systemd keeps the folders of services whose user exists only while they run (systemd.exec(5), DynamicUser=).
     ///
     /// Only root may enter them; the service sees them through mounts of its own.
     private static let privateFolders = ["/var/lib/private", "/var/log/private", "/var/cache/private", "/run/private"]
 
-    /// Lets this thread enter the private folders of services as the services themselves do, and nobody else.
+    /// Gives this thread, and no other, access to the private folders of services, as the services themselves have it.
     ///
-    /// A namespace of mounts of its own has an open folder in the place of each closed one, with the same folders in it. Call
-    /// it as root, and execute a program on the same thread.
+    /// The thread gets a mount namespace of its own, in which an open folder with the same contents takes the place of each
+    /// closed one. Call this as root, and then execute a program on the same thread.
     package static func openPrivateFolders() throws(SystemError) {
         let present = privateFolders.filter { FileStatus($0)?.isFolder == true }
         guard !present.isEmpty else { return }

@@ -33,8 +33,8 @@ package struct ErasuresFile: Hashable, Sendable {
 
     /// The files that a restore follows: the one beside the key ring, and one in the data folder.
     ///
-    /// A server that has the ring as a credential writes the latter, while a command of root reads the ring from where the
-    /// credential comes from.
+    /// A server that has its ring as a credential writes the one in the data folder. Root's commands read the ring at the
+    /// credential's source instead, beside which there is no such file.
     ///
     /// - Parameters:
     ///   - keyRing: The store's.

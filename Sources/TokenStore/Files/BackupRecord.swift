@@ -24,11 +24,11 @@ package struct BackupRecord: Sendable, Equatable {
         self.successTime = successTime
     }
 
-    /// The record as a backup ends now.
+    /// The record of a backup that ends now.
     ///
     /// - Parameters:
     ///   - isSuccessful: Whether it succeeds.
-    ///   - before: The record up to now; nil for none.
+    ///   - before: The record before this backup; nil for none.
     package init(endingNow isSuccessful: Bool, after before: BackupRecord?) {
         let now = Int64(time(nil))
         self.init(

@@ -4,7 +4,7 @@ package struct TokenFacts: Hashable, Sendable {
     package let size: Int
     /// Seconds since 1970.
     package let writtenAt: Int64
-    /// When it expires by its own account, in seconds since 1970.
+    /// The expiration date in the token info, in seconds since 1970; nil without one.
     package let expiresAt: Int64?
 
     package init(size: Int, writtenAt: Int64, expiresAt: Int64?) {

@@ -65,7 +65,7 @@ struct AddBearerKey<Scope: CommandKeyScope>: AsyncParsableCommand {
         do {
             try StandardOutput.print(secret)
         } catch {
-            // Nobody has seen it.
+            // The key is of no use: its secret was not printed, so nobody knows it.
             _ = try? options.change { $0.remove(named: name) }
             throw error
         }

@@ -8,7 +8,7 @@ enum KeyExpiry: ExpressibleByArgument {
     case at(Int64)
 
     init?(argument: String) {
-        // A number alone might be meant in days, and a year.
+        // A number without a unit could be meant as days or as a year.
         if let time = Quantities.duration(argument), time >= .seconds(1), Int(argument) == nil {
             self = .after(time.components.seconds)
         } else if let date = Self.seconds(argument) ?? Self.seconds(argument + "T00:00:00Z") {

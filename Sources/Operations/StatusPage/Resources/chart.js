@@ -16,7 +16,7 @@ function element(parent, name, attributes = {}, text = "") {
   return made;
 }
 
-// Sets a text or attribute only if it differs: even equal ones make the browser work.
+// Sets a text or an attribute only if it differs, because the browser does the work of a change even for an equal value.
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -26,7 +26,7 @@ function setAttribute(node, name, value) {
 }
 
 class Chart {
-  // series: { label, name, combine, format }; one with a format of its own is shown as a number but not drawn.
+  // series: { label, name, combine, format }; a series with a format of its own is shown as a number and not drawn.
   // kind: "linear", "bytes", "times" or "share"; least: the smallest top of the axis.
   // concerns: whether the chart is shown for a server with this status; always without it.
   // select: called with the position that the pointer or the keyboard has moved to, or null.
@@ -74,7 +74,7 @@ class Chart {
 
   // Shows the newest figures; rows: those by the second.
   show(rows) {
-    // A few seconds together, as in a single one there may be no request to measure.
+    // The last few seconds together, because there may have been no request in a single one.
     const window = { first: rows.last - 4, count: 5, width: 1 };
     for (const { name, value, format, combine } of this.series) {
       const values = rows.parts(name, window, combine).filter(one => !Number.isNaN(one));
@@ -193,7 +193,7 @@ class Chart {
     this.events.forEach((line, index) => setAttribute(line, "d", path(index === 1)));
   }
 
-  // What was at a moment, as text; the values of its part.
+  // The values at a moment, as text.
   at(position) {
     let part = Math.max(0, Math.min(this.values[0].length - 1, Math.ceil(position / this.view.width) - this.first));
     // The newest part may have no row yet.
@@ -207,7 +207,8 @@ class Chart {
     setAttribute(this.cursor, "d", x < LEFT ? "" : `M${x.toFixed(1)} ${TOP}V${HEIGHT - BOTTOM}`);
   }
 
-  // The text alternative. While the chart has the focus it changes only on a key, as a screen reader speaks each change.
+  // Describes the chart in words, for screen readers. While the chart has the focus, the words change only when a key is
+  // pressed, because a screen reader speaks every change.
   summarize() {
     const now = this.series.map(({ label, value }) => `${label} ${value.textContent}`).join(", ");
     const peaks = this.drawn.map(({ label, format }, index) => {

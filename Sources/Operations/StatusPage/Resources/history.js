@@ -1,4 +1,5 @@
-// The server's history in this page: rows of figures in memory of fixed size, however long the page stays open.
+// The part of the server's history that this page keeps: rows of figures, in a fixed amount of memory however long the page
+// stays open.
 
 class Rows {
   // capacity: how many rows are kept; step: the seconds that a row is about.
@@ -40,7 +41,7 @@ class Rows {
     }
   }
 
-  // A figure in equal parts of the time, combined from the rows of each part; NaN where there is none.
+  // A figure for equal parts of the time, each combined from its rows; NaN for a part without rows.
   // Parts begin at multiples of their width, so that a row stays in its part while time moves on.
   // combine: "mean", "largest" or "last".
   parts(name, { first, count, width }, combine) {

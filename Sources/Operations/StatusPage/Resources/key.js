@@ -1,9 +1,9 @@
-// The admin key of whoever looks at this page, and the questions to the server, which show it.
+// The admin key of the person who uses this page, and the requests to the server, which carry it.
 
 // Milliseconds without an answer after which the server counts as unreachable.
 const REQUEST_TIMEOUT = 3000;
 
-// The server refuses a request: { status, message }.
+// The server has answered a request with an error: status is that of HTTP, message says why.
 class Refusal extends Error {
   constructor(status, message) {
     super(message);
@@ -11,7 +11,7 @@ class Refusal extends Error {
   }
 }
 
-// Kept until this tab is closed, never in an address, and never longer.
+// Kept until this tab is closed and no longer, and never put into an address.
 const key = {
   get secret() {
     try { return sessionStorage.getItem("admin-key"); } catch { return this.unkept ?? null; }

@@ -12,7 +12,7 @@ class LogCard {
     this.number = -1;
   }
 
-  // Asks for the lines if there are new ones; number: how many there were since the start.
+  // Requests the lines if there are new ones. number: how many lines there have been since the start.
   async update(number) {
     if (number === this.number) return;
     const { lines } = await ask("/log");

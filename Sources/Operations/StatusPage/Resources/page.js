@@ -1,6 +1,6 @@
 // Asks the server for its status and its history once a second, and shows them.
 
-// Milliseconds between two rounds of questions; in a page that is in the background, only its title is to be kept true.
+// Milliseconds between two rounds of requests. While the page is in the background, only its title has to stay up to date.
 const [PAUSE, BACKGROUND_PAUSE] = [1000, 10000];
 // For users who prefer reduced motion, the charts are redrawn only every ten seconds; the figures still change every second.
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -22,7 +22,7 @@ function setState(state, text) {
   document.title = `${state === "ready" ? "" : "! "}${hostName || "token-cache"}: ${text}`;
 }
 
-// What the operator should know or change; rebuilt only if it has changed.
+// The list of what the operator should know or change. It is rebuilt only when that has changed.
 class Notes {
   constructor(list) {
     Object.assign(this, { list, shown: "" });
@@ -57,7 +57,7 @@ const IDENTITY = [
 let hostName = "";
 let startedAt = null;
 
-// What is shown of another server is forgotten, such as behind an address that moves from one to another.
+// Forgets the figures of another server, for example when an address has moved from one server to another.
 function recognize(status) {
   if (status.host !== hostName) {
     hostName = status.host;
@@ -146,7 +146,7 @@ async function poll() {
 
 let timer = null;
 let round = 0;
-// Begins at once; a round that was under way then has no successor of its own.
+// Starts a round at once. A round that was under way then does not schedule another one.
 async function keepPolling() {
   const own = ++round;
   clearTimeout(timer);

@@ -13,7 +13,7 @@ function announce(text, isProblem = false) {
   setText(steering.result, text);
 }
 
-// Asks before something that cannot be undone; whether the operator agrees.
+// Asks the operator to confirm what cannot be undone, and returns whether the operator does.
 function confirmed(question, action) {
   const dialog = byID("confirm");
   setText(byID("confirm-question"), question);
@@ -71,7 +71,7 @@ async function act(work) {
   steering.card.removeAttribute("aria-busy");
 }
 
-// As long as the server may take, for example to read many files.
+// The server may take this long, for example to read many files.
 const ACTION_TIMEOUT = 30000;
 
 steering.keyForm.addEventListener("submit", event => {

@@ -1,6 +1,6 @@
 // The cards below the charts: facts, and tables with a row for each code, loop or listener.
 
-// What the last status polls have counted, to tell how much each count has grown in a minute.
+// The counts of the last answers of /status, which show how much each count has grown in a minute.
 class Growth {
   constructor() {
     this.earlier = [];

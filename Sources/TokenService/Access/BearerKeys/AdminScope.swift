@@ -22,7 +22,7 @@ package typealias AdminKeyFile = BearerKeyFile<AdminScope>
 package typealias AdminKeyFileError = BearerKeyFileError<AdminScope>
 
 extension AdminKey {
-    /// Whether the key is good for something; who may steer may read too.
+    /// Whether a key with these scopes may do something; a key that may steer may read too.
     package func permits(_ scope: AdminScope) -> Bool {
         scopes.contains(scope) || scopes.contains(.steer)
     }

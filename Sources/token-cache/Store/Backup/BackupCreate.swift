@@ -83,7 +83,7 @@ struct BackupCreate: AsyncParsableCommand {
         await record(isSuccessful: true)
     }
 
-    /// Without an error: whatever keeps the store from being opened was said before.
+    /// It reports no error: what keeps the store from being opened has been reported before.
     private func record(isSuccessful: Bool) async {
         guard let settings = try? options.configuration.loader().load() else { return }
         guard let store = try? StoreAccess.open(settings, creates: false, logger: options.logger) else { return }

@@ -266,7 +266,7 @@ class HAProxyForSeveral(HAProxy):
 class Apache(Proxy):
     configuration = "apache/token-cache.conf"
     patience = (" timeout=60 ", " timeout=1 ")
-    request_id = r" [A-Za-z0-9@-]{27}$"
+    request_id = r" [A-Za-z0-9@_-]{27}$"
     # The modules that Debian enables, and those that the configuration needs.
     enabled = ["access_compat", "alias", "authz_core", "authz_host", "deflate", "dir", "env", "filter", "mime",
                "mpm_event", "negotiation", "reqtimeout", "setenvif", "status"]

@@ -111,24 +111,55 @@ package enum StoreSelection {
     ///
     /// - Parameters:
     ///   - settings: Name the folder and the key ring.
-    ///   - locks: Whether to lock the folder, without which only a shared store may be opened.
     ///   - waitsForDatabase: Whether the store is opened although its database cannot be reached, as a server does.
     ///   - logger: Receives the store's events.
     ///   - observe: Receives the events as well.
     /// - Returns: The store, and the folder, which stays locked as long as it is referenced or until the store is closed.
     static func open(
-        _ settings: Settings, locks: Bool = true, waitsForDatabase: Bool = false, logger: Logger,
-        observe: @escaping @Sendable (StoreEvent) -> Void = { _ in }
+        _ settings: Settings, waitsForDatabase: Bool, logger: Logger,
+        observe: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
+        let (provider, directory): (any StoreProvider, DataDirectory)
         do throws(StoreOpenError) {
-            let provider = try provider(settings, waitsForDatabase: waitsForDatabase)
-            try checkLimits(settings, provider)
-            let directory = locks ? try lock(settings) : DataDirectory(withoutLock: settings.dataDirectoryPath)
-            let store = try provider.open(in: directory) { event in
+            // Before the folder is locked, which creates it.
+            provider = try checkedProvider(settings, waitsForDatabase: waitsForDatabase)
+            directory = try lock(settings)
+        } catch {
+            throw .store(error)
+        }
+        return (try open(provider, in: directory, logger, observe), directory)
+    }
+
+    /// Opens the store in this process, in a folder that the caller has locked unless the store may be shared.
+    static func open(
+        _ settings: Settings, in directory: DataDirectory, logger: Logger
+    ) throws(StartError) -> any TokenStore {
+        let provider: any StoreProvider
+        do throws(StoreOpenError) {
+            provider = try checkedProvider(settings, waitsForDatabase: false)
+        } catch {
+            throw .store(error)
+        }
+        return try open(provider, in: directory, logger) { _ in }
+    }
+
+    private static func checkedProvider(
+        _ settings: Settings, waitsForDatabase: Bool
+    ) throws(StoreOpenError) -> any StoreProvider {
+        let provider = try provider(settings, waitsForDatabase: waitsForDatabase)
+        try checkLimits(settings, provider)
+        return provider
+    }
+
+    private static func open(
+        _ provider: any StoreProvider, in directory: DataDirectory, _ logger: Logger,
+        _ observe: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StartError) -> any TokenStore {
+        do throws(StoreOpenError) {
+            return try provider.open(in: directory) { event in
                 logger.log(level: event.severity.level, "\(event)")
                 observe(event)
             }
-            return (store, directory)
         } catch {
             throw .store(error)
         }

@@ -75,6 +75,7 @@ def test_each_act_of_a_command_is_a_line_in_both_logs(world, tmp_path):
         if arguments[0] == "import":
             log, _ = world.act("export", str(export))
             assert log == ["tokens read: 1"]
+            check_event(world.events()[-1], "export_tokens")
         log, events = world.act(*arguments, text=text)
         assert len(log) == 1 and re.fullmatch(line, log[0]), (arguments, log)
         assert len(events) == 1, (arguments, events)

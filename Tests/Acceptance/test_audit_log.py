@@ -171,7 +171,7 @@ def test_what_operators_do_with_users_is_recorded_before_they_see_it(audited, tm
     assert recorded("access", "sessions", "remove", identifier)[0] == [("end_session", "not_found")]
     assert recorded("access", "sessions", "remove", "--user", "ann")[0] == [("end_sessions", "not_found")]
 
-    assert recorded("export", export)[0] == [("list_tokens", "ok")]
+    assert recorded("export", export)[0] == [("export_tokens", "ok")]
     assert recorded("import", export)[0] == [("store_token", "ok")]
     assert recorded("delete", "ann")[0] == [("remove_token", "ok")]
     assert recorded("delete", "ann")[0] == [("remove_token", "not_found")]
@@ -183,12 +183,13 @@ def test_what_operators_do_with_users_is_recorded_before_they_see_it(audited, tm
     assert '"ann"' not in log.read_text() and session.split()[0] not in log.read_text()
 
 
-def test_changes_alone_leave_out_what_operators_read(audited):
+def test_changes_alone_leave_out_what_operators_read_but_an_export(audited, tmp_path):
     server, log, _ = audited()
     before = len(events(log))
     assert operate(server, "put", "ann", stdin="{}").returncode == 0
     assert operate(server, "get", "ann").returncode == 0 and operate(server, "list").returncode == 0
-    assert [line["action"] for line in events(log)[before:]] == ["store_token"]
+    assert operate(server, "export", tmp_path / "exported").returncode == 0
+    assert [line["action"] for line in events(log)[before:]] == ["store_token", "export_tokens"]
 
 
 @pytest.mark.parametrize("required", ["on", "off"])

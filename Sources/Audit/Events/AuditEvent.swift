@@ -25,6 +25,12 @@ package struct AuditEvent: Sendable {
         case find = "find_token"
         /// Some of all tokens, whoever's they are.
         case list = "list_tokens"
+        /// Of all users, with the tokens themselves.
+        case export = "export_tokens"
+        /// Rows of this store, for another one.
+        case copyFrom = "copy_from_store"
+        /// Rows of another store; and the removal of rows that the other one does not have.
+        case copyTo = "copy_to_store"
         case createSession = "create_session"
         case listSessions = "list_sessions"
         case endSession = "end_session"
@@ -50,17 +56,17 @@ package struct AuditEvent: Sendable {
         /// Whether the action changes what is stored.
         package var isChange: Bool {
             switch self {
-            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .restore, .seal, .unseal, .addKey,
-                .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
+            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .seal, .unseal,
+                .addKey, .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
                 true
-            case .read, .find, .list, .listSessions, .authenticate, .backUp, .reload, .drain: false
+            case .read, .find, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false
             }
         }
 
         /// Whether the action is recorded even where only changes are.
         var isAlwaysRecorded: Bool {
             switch self {
-            case .backUp, .reload, .drain: true
+            case .export, .copyFrom, .backUp, .reload, .drain: true
             default: isChange
             }
         }

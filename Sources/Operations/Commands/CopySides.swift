@@ -1,3 +1,4 @@
+internal import Audit
 internal import FoundationEssentials
 package import Logging
 package import Settings
@@ -85,7 +86,9 @@ extension StoreCopy {
         case .folder(let path):
             own.store.url = ""
             own.dataDirectory = path
-            return try StoreAccess.open(own, creates: creates, logger: logger)
+            // The audit log of the settings belongs to their own folder.
+            if path != settings.dataDirectoryPath { own.audit.file = "" }
+            return try StoreAccess.open(own, for: creates ? .copyTo : .copyFrom, creates: creates, logger: logger)
         case .database(let url):
             do throws(StoreURL.Fault) {
                 _ = try StoreURL(url)

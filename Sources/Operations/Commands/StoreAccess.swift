@@ -1,4 +1,4 @@
-internal import Audit
+package import Audit
 internal import Glibc
 package import Logging
 internal import Server
@@ -18,7 +18,7 @@ package enum StoreAccess: Sendable {
         let directory: DataDirectory
         let administrator: any StoreAdministrator
         /// Nil if nothing is recorded.
-        let audit: AuditLog?
+        let audit: CommandAuditLog?
     }
 
     /// A running server, reached over its control socket.
@@ -39,7 +39,7 @@ package enum StoreAccess: Sendable {
         /// Describes an error of opening the store.
         ///
         /// For a command, unlike for the server, missing permissions mean that it runs as the wrong user.
-        fileprivate init(_ error: StoreOpenError) {
+        init(_ error: StoreOpenError) {
             let advice = "run this as root or as the server's user"
             switch error {
             case .directory(.unusable(let path, let call, let code)) where Self.isRefusal(code):
@@ -66,9 +66,12 @@ package enum StoreAccess: Sendable {
     ///
     /// - Parameters:
     ///   - settings: Name the store's folder and key ring.
+    ///   - action: What is about to be done, as the audit log calls it; nil if that is never recorded.
     ///   - creates: Whether to create a missing store.
     ///   - logger: Receives the store's events.
-    package static func open(_ settings: Settings, creates: Bool, logger: Logger) throws(Failure) -> StoreAccess {
+    package static func open(
+        _ settings: Settings, for action: AuditEvent.Action?, creates: Bool, logger: Logger
+    ) throws(Failure) -> StoreAccess {
         let isShared: Bool
         do throws(StoreOpenError) {
             let provider = try StoreSelection.provider(settings)
@@ -78,7 +81,7 @@ package enum StoreAccess: Sendable {
             throw Failure("\(error)")
         }
         do throws(StartError) {
-            return .own(isShared ? try openShared(settings, logger) : try openAlone(settings, logger))
+            return .own(try isShared ? openShared(settings, action, logger) : openAlone(settings, action, logger))
         } catch {
             guard case .store(let error) = error else { throw Failure("\(error)") }
             guard case .directory(.inUse(_, let processID)) = error else { throw Failure(error) }
@@ -88,34 +91,47 @@ package enum StoreAccess: Sendable {
         }
     }
 
-    /// Opens a store that only one process may use.
-    ///
-    /// Nothing is recorded: the audit log itself shows that no server has run meanwhile.
-    private static func openAlone(_ settings: Settings, _ logger: Logger) throws(StartError) -> OwnStore {
-        let (store, directory) = try StoreSelection.open(settings, logger: logger)
-        return OwnStore(store: store, directory: directory, administrator: store.administrator, audit: nil)
+    /// Opens a store that only one process may use, and the audit log before it.
+    private static func openAlone(
+        _ settings: Settings, _ action: AuditEvent.Action?, _ logger: Logger
+    ) throws(StartError) -> OwnStore {
+        let directory: DataDirectory
+        do throws(StoreOpenError) {
+            directory = try StoreSelection.lock(settings)
+        } catch {
+            throw .store(error)
+        }
+        return try open(settings, in: directory, action, logger)
     }
 
     /// Opens a store that servers elsewhere may be using.
     ///
     /// If a server runs in the data folder, the command is left to it, as its audit log can have one writer only. Otherwise the
     /// audit log is opened here.
-    private static func openShared(_ settings: Settings, _ logger: Logger) throws(StartError) -> OwnStore {
+    private static func openShared(
+        _ settings: Settings, _ action: AuditEvent.Action?, _ logger: Logger
+    ) throws(StartError) -> OwnStore {
         if let holder = DataDirectory.holder(of: settings.dataDirectoryPath) {
             throw .store(.directory(.inUse(path: settings.dataDirectoryPath, processID: holder)))
         }
-        let isRecorded = !settings.audit.file.isEmpty
-        let (store, directory) = try StoreSelection.open(settings, locks: isRecorded, logger: logger)
+        if !settings.audit.file.isEmpty { return try openAlone(settings, action, logger) }
+        return try open(settings, in: DataDirectory(withoutLock: settings.dataDirectoryPath), action, logger)
+    }
+
+    /// Opens a store in a folder that may be locked; lets other processes have the folder if that fails.
+    private static func open(
+        _ settings: Settings, in directory: DataDirectory, _ action: AuditEvent.Action?, _ logger: Logger
+    ) throws(StartError) -> OwnStore {
+        var audit: CommandAuditLog?
         do throws(StartError) {
-            guard let audit = try Server.openAuditLog(settings, logger) else {
-                return OwnStore(store: store, directory: directory, administrator: store.administrator, audit: nil)
-            }
-            let trail = OperatorTrail(audit, by: .operator(uid: getuid())) { settings.audit }
+            audit = try CommandAuditLog.open(settings, for: action, logger)
+            let store = try StoreSelection.open(settings, in: directory, logger: logger)
             return OwnStore(
-                store: store, directory: directory, administrator: AuditedAdministrator(store.administrator, trail),
+                store: store, directory: directory,
+                administrator: audit.map { AuditedAdministrator(store.administrator, $0.trail) } ?? store.administrator,
                 audit: audit)
         } catch {
-            store.close()
+            audit?.close()
             directory.unlock()
             throw error
         }
@@ -124,8 +140,8 @@ package enum StoreAccess: Sendable {
     /// Opens a shared store in this process, whatever runs in the data folder; what is done with it is in no audit log.
     static func openUnrecorded(_ settings: Settings, logger: Logger) throws(Failure) -> StoreAccess {
         do throws(StartError) {
-            let (store, directory) = try StoreSelection.open(settings, locks: false, logger: logger)
-            return .own(OwnStore(store: store, directory: directory, administrator: store.administrator, audit: nil))
+            let directory = DataDirectory(withoutLock: settings.dataDirectoryPath)
+            return .own(try open(settings, in: directory, nil, logger))
         } catch {
             guard case .store(let error) = error else { throw Failure("\(error)") }
             throw Failure(error)
@@ -138,6 +154,7 @@ package enum StoreAccess: Sendable {
     ) async throws(Failure) -> Request.Reply {
         switch self {
         case .own(let own):
+            own.audit?.keepUp()
             do throws(StoreError) {
                 return try await request.answer(own.administrator, progress)
             } catch {
@@ -178,76 +195,5 @@ package enum StoreAccess: Sendable {
         own.store.close()
         own.audit?.close()
         own.directory.unlock()
-    }
-
-    // MARK: - Migrating
-
-    /// Makes or changes the tables of a store that several servers share.
-    ///
-    /// - Parameters:
-    ///   - settings: Name the servers' database and role.
-    ///   - url: The database and the role that owns the tables; nil for those of the settings.
-    ///   - contracts: Whether what only earlier versions need is removed.
-    ///   - serverRole: The role that is granted what servers need; nil for that of the settings, if it is another one.
-    package static func migrate(
-        _ settings: Settings, url: String?, contracts: Bool, serverRole: String?
-    ) throws(Failure) -> SchemaMigration {
-        var (own, role) = (settings, serverRole)
-        if let url {
-            do throws(StoreURL.Fault) {
-                let owner = try StoreURL(url).user
-                if role == nil, let server = settings.storeURL?.user, server != owner { role = server }
-            } catch {
-                throw Failure("the URL of --url \(error)")
-            }
-            own.store.url = url
-        }
-        do throws(StoreOpenError) {
-            let provider = try StoreSelection.provider(own, ignoresCredential: url != nil)
-            guard let migrator = provider.migrator else { throw .store(StoreFault(StoreCapability.migration.absence)) }
-            return try migrator.migrate(contracts: contracts, serverRole: role)
-        } catch {
-            throw Failure("\(error)")
-        }
-    }
-
-    // MARK: - Replacing
-
-    /// Replaces the store by a backup; refused while a server runs.
-    package static func restore(
-        _ settings: Settings, from path: String, keepsSessions: Bool, logger: Logger,
-        _ progress: (StoreProgress) -> Void
-    ) throws(Failure) -> StoreReplacement {
-        try replace(settings, .restore, logger) { (store) throws(StoreError) in
-            try store.restore(path, keepsSessions: keepsSessions, progress)
-        }
-    }
-
-    /// Encrypts or decrypts the whole store; refused while a server runs.
-    package static func convert(
-        _ settings: Settings, isSealed: Bool, logger: Logger, _ progress: (StoreProgress) -> Void
-    ) throws(Failure) -> StoreReplacement {
-        try replace(settings, .conversion, logger) { (store) throws(StoreError) in
-            try store.convert(isSealed: isSealed, progress)
-        }
-    }
-
-    private static func replace(
-        _ settings: Settings, _ capability: StoreCapability, _ logger: Logger,
-        _ body: (any OfflineStore) throws(StoreError) -> StoreReplacement
-    ) throws(Failure) -> StoreReplacement {
-        do {
-            let directory = try StoreSelection.lock(settings)
-            defer { directory.unlock() }
-            let store = try StoreSelection.provider(settings).takeOffline(in: directory) { event in
-                logger.log(level: event.severity.level, "\(event)")
-            }
-            guard let store else { throw Failure(capability.absence) }
-            return try body(store)
-        } catch let error as StoreOpenError {
-            throw Failure(error)
-        } catch {
-            throw Failure("\(error)")
-        }
     }
 }

@@ -1,3 +1,4 @@
+internal import Audit
 package import TokenService
 
 /// Tells a running server that a command has added or removed a key in a file of keys, so that it is known who did it.
@@ -8,7 +9,7 @@ package struct KeyChange: Codable, Sendable {
     private let command: String
     private let isAddition: Bool
     /// The key's name.
-    private let name: String
+    let name: String
 
     package init<Scope: BearerKeyScope>(_ scope: Scope.Type, isAddition: Bool, name: String) {
         command = Scope.kind.command
@@ -23,6 +24,12 @@ package struct KeyChange: Codable, Sendable {
 
     /// Whether the file has admin keys; otherwise it has API keys.
     var isOfAdminKeys: Bool { command == AdminScope.kind.command }
+
+    /// As the audit log calls it.
+    var action: AuditEvent.Action {
+        let kind = isOfAdminKeys ? AdminScope.kind : APIScope.kind
+        return isAddition ? kind.addition : kind.removal
+    }
 
     /// For the log.
     ///

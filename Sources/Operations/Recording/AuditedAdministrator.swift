@@ -3,8 +3,6 @@ internal import TokenStore
 
 /// Another administrator, each of whose actions on users' tokens and sessions, and on the store as a whole, is in the audit log
 /// before it returns.
-///
-/// A transfer to or from another store is not recorded: what it reads is encrypted, or stays in the two stores.
 struct AuditedAdministrator: StoreAdministrator {
     private let base: any StoreAdministrator
     private let trail: OperatorTrail
@@ -17,7 +15,7 @@ struct AuditedAdministrator: StoreAdministrator {
     var backups: (any StoreBackups)? { base.backups.map { AuditedBackups($0, trail) } }
     var keyRing: (any KeyRingAdministrator)? { base.keyRing.map { AuditedKeyRing($0, trail) } }
     var verifier: (any StoreVerifier)? { base.verifier }
-    var transfer: (any StoreTransfer)? { base.transfer }
+    var transfer: (any StoreTransfer)? { base.transfer.map { AuditedTransfer($0, trail) } }
     var users: (any UserAdministrator)? { base.users.map { AuditedUserAdministrator($0, trail) } }
 
     func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
@@ -78,6 +76,12 @@ struct AuditedAdministrator: StoreAdministrator {
     func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
         try await trail.recording(.list) { () async throws(StoreError) in
             try await base.page(after: cursor, limit: limit)
+        }
+    }
+
+    func exportPage(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
+        try await trail.recording(.export) { () async throws(StoreError) in
+            try await base.exportPage(after: cursor, limit: limit)
         }
     }
 

@@ -175,7 +175,9 @@ package struct ListTokens: StoreRequest {
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
-        let page = try await administrator.page(after: after, limit: limit)
+        let page =
+            try await showsTokenInfos
+            ? administrator.exportPage(after: after, limit: limit) : administrator.page(after: after, limit: limit)
         return Reply(tokens: page.entries.map(entry), next: page.next)
     }
 

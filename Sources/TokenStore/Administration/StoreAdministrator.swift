@@ -41,11 +41,18 @@ package protocol StoreAdministrator: Sendable {
     ///   - limit: How many rows to return at most; fewer are returned when they are large.
     func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
 
+    /// As `page`, for an operator who takes the tokens along; told apart because it is recorded as such.
+    func exportPage(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
+
     /// - Parameter exactly: Whether the tokens are counted where that takes a while, as in a large database of another program.
     func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics
 }
 
 extension StoreAdministrator {
+    package func exportPage(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
+        try await page(after: cursor, limit: limit)
+    }
+
     package func statistics() async throws(StoreError) -> StoreStatistics { try await statistics(exactly: false) }
 }
 

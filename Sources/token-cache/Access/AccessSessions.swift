@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Operations
 import Settings
 import TokenStore
@@ -36,7 +37,9 @@ struct AccessSessions: AsyncParsableCommand {
             let request = AddSession(
                 user: try options.text(user, of: "the user"), maxAge: session.maxAge.components.seconds,
                 perUser: session.perUser)
-            let reply = try await options.withStore(creates: true) { try await $0.perform(request) }
+            let reply = try await options.withStore(for: .createSession, creates: true) {
+                try await $0.perform(request)
+            }
             try options.output.print(reply, reply.session)
             StandardError.print(
                 """
@@ -59,7 +62,7 @@ struct AccessSessions: AsyncParsableCommand {
 
         func run() async throws {
             let request = ListSessions(user: try options.text(user, of: "the user"))
-            let reply = try await options.withStore { try await $0.perform(request) }
+            let reply = try await options.withStore(for: .listSessions) { try await $0.perform(request) }
             let lines = reply.sessions.map {
                 """
                 \($0.id)  created \(Text.time($0.createdAt))  last used \(Text.time($0.lastUsedAt))  \
@@ -97,7 +100,7 @@ struct AccessSessions: AsyncParsableCommand {
             } else {
                 request = RemoveSessions(id: id ?? "")
             }
-            let reply = try await options.withStore { try await $0.perform(request) }
+            let reply = try await options.withStore(for: .endSessions) { try await $0.perform(request) }
             try options.output.print(reply, "ended \(Text.count(reply.removed, "session"))")
             if reply.removed == 0 { throw ExitCode.failure }
         }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Operations
 import Settings
 import TokenStore
@@ -29,7 +30,7 @@ struct Erase: AsyncParsableCommand {
 
     func run() async throws {
         let request = EraseUser(user: try options.text(user, of: "the user"))
-        let reply = try await options.withStore { try await $0.perform(request) }
+        let reply = try await options.withStore(for: .erase) { try await $0.perform(request) }
         let rest =
             try options.load().store.url.isEmpty
             ? "nothing of the user is left in the data folder"

@@ -51,6 +51,10 @@ struct AddBearerKey<Scope: CommandKeyScope>: AsyncParsableCommand {
         guard let digest = try BearerKeySecret<Scope>.digest(of: Array(secret.utf8).span) else {
             preconditionFailure("a new secret has the form of one")
         }
+        try options.recordingChange(isAddition: true, name) { try add(key, secret, digest) }
+    }
+
+    private func add(_ key: BearerKey<Scope>, _ secret: String, _ digest: [UInt8]) throws {
         try options.change { keys in
             do throws(BearerKeys<Scope>.AdditionError) {
                 try keys.add(key, digest: digest)
@@ -75,6 +79,5 @@ struct AddBearerKey<Scope: CommandKeyScope>: AsyncParsableCommand {
             \(key.expiresAt.map { " until \(Text.time($0))" } ?? ""); it is not shown again
             """
         )
-        try options.report(isAddition: true, name)
     }
 }

@@ -1,5 +1,7 @@
 import ArgumentParser
+import Logging
 import Operations
+import Server
 import Settings
 import System
 import TokenService
@@ -20,10 +22,28 @@ struct BearerKeyOptions<Scope: CommandKeyScope>: ParsableArguments {
         )
     }
 
-    /// Tells a running server what was changed; if it cannot use the file, prints why and ends the command with status 1.
-    func report(isAddition: Bool, _ name: String) throws {
+    /// Runs `body`, which changes the file; then records that in the audit log, or has a running server do so.
+    ///
+    /// If the change could not be recorded or the server cannot use the file, prints why and ends the command with status 1.
+    func recordingChange(isAddition: Bool, _ name: String, _ body: () throws -> Void) throws {
+        let settings = try configuration.load()
         let change = KeyChange(Scope.self, isAddition: isAddition, name: name)
-        guard let fault = ServerControl.report(change, try configuration.load()) else { return }
+        do {
+            let logger = LogOutput(level: .warning, format: .text).logger
+            guard let record = try KeyChangeRecord.open(change, settings, logger: logger) else {
+                try body()
+                return try report(change, settings, isAddition: isAddition, name)
+            }
+            defer { record.close() }
+            try body()
+            try record.finish()
+        } catch let failure as StoreAccess.Failure {
+            throw configuration.fault("\(failure)")
+        }
+    }
+
+    private func report(_ change: KeyChange, _ settings: Settings, isAddition: Bool, _ name: String) throws {
+        guard let fault = ServerControl.report(change, settings) else { return }
         let state =
             isAddition
             ? "added to the file, but the running server does not accept it yet"

@@ -15,13 +15,16 @@ struct RemoveBearerKey<Scope: CommandKeyScope>: AsyncParsableCommand {
     @OptionGroup var options: BearerKeyOptions<Scope>
 
     func run() async throws {
-        try options.change { keys in
-            guard keys.remove(named: name) == nil else { return }
-            throw options.configuration.fault(
-                "there is no \(Scope.kind.name) \(Text.visible(name)); token-cache \(Scope.kind.command) list shows them"
-            )
+        try options.recordingChange(isAddition: false, name) {
+            try options.change { keys in
+                guard keys.remove(named: name) == nil else { return }
+                throw options.configuration.fault(
+                    """
+                    there is no \(Scope.kind.name) \(Text.visible(name)); token-cache \(Scope.kind.command) list shows them
+                    """
+                )
+            }
         }
-        try options.report(isAddition: false, name)
         try StandardOutput.print("the key \(name) is removed; a running server refuses it within two seconds")
     }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Operations
 
 /// The command `token-cache delete`.
@@ -29,7 +30,7 @@ struct Delete: AsyncParsableCommand {
             ids = StandardInput.lines(try options.text("-", of: "the ids"))
         }
         let named = ids
-        let reply = try await options.withStore { try await $0.perform(RemoveTokens(ids: named)) }
+        let reply = try await options.withStore(for: .remove) { try await $0.perform(RemoveTokens(ids: named)) }
         try options.output.print(reply, "removed \(Text.count(reply.removed, "token"))")
         if reply.removed == 0 { throw ExitCode.failure }
     }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Operations
 import TokenPHPFiles
 import TokenService
@@ -40,7 +41,7 @@ struct Export: AsyncParsableCommand {
     private static let page = 500
 
     func run() async throws {
-        let summary = try await options.withStore { store in
+        let summary = try await options.withStore(for: .export) { store in
             let bar = ProgressBar("Exporting")
             defer { bar.finish() }
             do {

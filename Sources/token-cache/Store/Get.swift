@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Operations
 
 /// The command `token-cache get`.
@@ -19,7 +20,7 @@ struct Get: AsyncParsableCommand {
 
     func run() async throws {
         let id = try options.text(id, of: "the id")
-        let reply = try await options.withStore { try await $0.perform(FetchToken(id: id)) }
+        let reply = try await options.withStore(for: .read) { try await $0.perform(FetchToken(id: id)) }
         if options.output.json {
             try StandardOutput.print(try OutputOptions.text(reply))
         } else if let tokenInfo = reply.tokenInfo {

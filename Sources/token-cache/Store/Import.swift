@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Operations
 import TokenPHPFiles
 import TokenService
@@ -35,7 +36,7 @@ struct Import: AsyncParsableCommand {
     private static let (batch, batchBytes) = (500, 8 << 20)
 
     func run() async throws {
-        let summary = try await options.withStore(creates: true) { store in
+        let summary = try await options.withStore(for: .store, creates: true) { store in
             let bar = ProgressBar("Importing")
             defer { bar.finish() }
             do {

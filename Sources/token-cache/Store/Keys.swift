@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Operations
 import TokenStore
 
@@ -29,7 +30,7 @@ struct Keys: AsyncParsableCommand {
         @OptionGroup var options: StoreCommandOptions
 
         func run() async throws {
-            let reply = try await options.withStore { try await $0.perform(ListKeys()) }
+            let reply = try await options.withStore(for: nil) { try await $0.perform(ListKeys()) }
             let lines = reply.keys.map { key in
                 """
                 \(key.number)  created \(Text.time(key.createdAt))  has sealed \(key.seals) \(key.seals == 1 ? "time" : "times")\
@@ -56,7 +57,7 @@ struct Keys: AsyncParsableCommand {
         @OptionGroup var options: StoreCommandOptions
 
         func run() async throws {
-            let key = try await options.withStore { try await $0.perform(AddKey()) }
+            let key = try await options.withStore(for: .addKey) { try await $0.perform(AddKey()) }
             try options.output.print(key, Self.text(key))
         }
 
@@ -89,7 +90,9 @@ struct Keys: AsyncParsableCommand {
         @OptionGroup var options: StoreCommandOptions
 
         func run() async throws {
-            let reply = try await options.withStore { try await $0.perform(RetireKey(number: number)) }
+            let reply = try await options.withStore(for: .retireKey) {
+                try await $0.perform(RetireKey(number: number))
+            }
             try options.output.print(
                 reply, "key \(reply.retired) is retired; keep a copy with the backups that were made with it"
             )
@@ -107,7 +110,7 @@ struct Rekey: AsyncParsableCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let result = try await options.perform(RekeyStore(), "Rekeying")
+        let result = try await options.perform(RekeyStore(), for: .rekey, "Rekeying")
         var text =
             "\(Text.count(result.rekeyed, "token")) rekeyed, \(Text.count(result.tokens, "token")) checked"
         if result.unreadable > 0 {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Operations
 
 /// The command `token-cache put`.
@@ -33,7 +34,7 @@ struct Put: AsyncParsableCommand {
             tokenInfo = try options.text(tokenInfo, of: "the token info")
         }
         let entry = StoreTokens.Entry(id: id, tokenInfo: StoredText.tokenInfo(tokenInfo))
-        let reply = try await options.withStore(creates: true) {
+        let reply = try await options.withStore(for: .store, creates: true) {
             try await $0.perform(StoreTokens(tokens: [entry]))
         }
         if let failure = reply.failures.values.first { throw options.configuration.fault(failure) }

@@ -34,7 +34,7 @@ struct Restore: AsyncParsableCommand {
         let outcome: StoreReplacement
         do throws(StoreAccess.Failure) {
             let path = URL(filePath: file).standardizedFileURL.path
-            outcome = try StoreAccess.restore(
+            outcome = try await StoreAccess.restore(
                 settings, from: path, keepsSessions: keepSessions, logger: options.logger
             ) { bar.show($0) }
         } catch {

@@ -40,7 +40,9 @@ private struct Conversion {
         defer { bar.finish() }
         let outcome: StoreReplacement
         do throws(StoreAccess.Failure) {
-            outcome = try StoreAccess.convert(settings, isSealed: isSealed, logger: options.logger) { bar.show($0) }
+            outcome = try await StoreAccess.convert(settings, isSealed: isSealed, logger: options.logger) {
+                bar.show($0)
+            }
         } catch {
             bar.finish()
             throw options.configuration.fault("\(error)")

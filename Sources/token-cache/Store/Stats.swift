@@ -18,7 +18,7 @@ struct Stats: AsyncParsableCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let found = try await options.withStore { [exact] in
+        let found = try await options.withStore(for: nil) { [exact] in
             try await $0.perform(StatisticsOfStore(exactly: exact))
         }
         let sealing = found.newestKey.map { "yes, with key \($0)" } ?? "no"

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import Logging
 import Operations
 import Server
@@ -23,14 +24,15 @@ struct StoreCommandOptions: ParsableArguments {
     /// Opens the store, or connects to the server that uses it, for the duration of the body.
     ///
     /// - Parameters:
+    ///   - action: What is about to be done, as the audit log calls it; nil if that is never recorded.
     ///   - creates: Whether to create a missing store.
     ///   - body: Works with the store.
     func withStore<Result: Sendable>(
-        creates: Bool = false, _ body: (StoreAccess) async throws -> Result
+        for action: AuditEvent.Action?, creates: Bool = false, _ body: (StoreAccess) async throws -> Result
     ) async throws -> Result {
         let settings = try load()
         do {
-            let store = try StoreAccess.open(settings, creates: creates, logger: logger)
+            let store = try StoreAccess.open(settings, for: action, creates: creates, logger: logger)
             defer { store.close() }
             return try await body(store)
         } catch let failure as StoreAccess.Failure {
@@ -39,8 +41,10 @@ struct StoreCommandOptions: ParsableArguments {
     }
 
     /// Performs a request that takes long, with a progress bar.
-    func perform<Request: StoreRequest>(_ request: Request, _ title: String) async throws -> Request.Reply {
-        try await withStore { store in
+    func perform<Request: StoreRequest>(
+        _ request: Request, for action: AuditEvent.Action?, _ title: String
+    ) async throws -> Request.Reply {
+        try await withStore(for: action) { store in
             let bar = ProgressBar(title)
             defer { bar.finish() }
             return try await store.perform(request) { bar.show($0) }

@@ -11,7 +11,7 @@ struct Verify: AsyncParsableCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let found = try await options.perform(VerifyStore(), "Verifying")
+        let found = try await options.perform(VerifyStore(), for: nil, "Verifying")
         var lines = ["\(Text.count(found.tokens, "token")) checked"]
         for (reason, count) in found.unreadable.sorted(by: { $0.key < $1.key }) {
             lines.append("\(Text.count(count, "time")): \(reason)")

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Audit
 import FoundationEssentials
 import Operations
 import Settings
@@ -86,13 +87,15 @@ struct BackupCreate: AsyncParsableCommand {
     /// It reports no error: what keeps the store from being opened has been reported before.
     private func record(isSuccessful: Bool) async {
         guard let settings = try? options.configuration.loader().load() else { return }
-        guard let store = try? StoreAccess.open(settings, creates: false, logger: options.logger) else { return }
+        guard let store = try? StoreAccess.open(settings, for: nil, creates: false, logger: options.logger) else {
+            return
+        }
         defer { store.close() }
         _ = try? await store.perform(RecordBackup(isSuccessful: isSuccessful))
     }
 
     private func backUp(to path: String) async throws {
-        let written = try await options.perform(BackUpStore(path: path, isRecorded: false), "Backing up")
+        let written = try await options.perform(BackUpStore(path: path, isRecorded: false), for: .backUp, "Backing up")
         try copyElsewhere(path)
         try options.output.print(
             written, "\(written.path): \(Text.count(written.tokens, "token")), \(Text.bytes(written.bytes))"
@@ -148,7 +151,7 @@ struct BackupCreate: AsyncParsableCommand {
 
     /// Writes a backup and verifies it.
     private func writeVerified(_ settings: Settings, at unverified: String) async throws -> BackupVerification {
-        _ = try await options.perform(BackUpStore(path: unverified, isRecorded: false), "Backing up")
+        _ = try await options.perform(BackUpStore(path: unverified, isRecorded: false), for: .backUp, "Backing up")
         let found = try options.verifyBackup(settings, at: unverified)
         guard found.isSound else {
             let reasons = BackupVerify.findings(found).joined(separator: "; ")

@@ -3,6 +3,8 @@ import contextlib
 import itertools
 import os
 import resource
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +52,15 @@ def postgres_binary():
 def shim_library(tmp_path_factory):
     """The library that `StorageShim` preloads into servers."""
     return compile_library(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture
+def open_folder():
+    """A new folder that every user can enter; pytest's own are root's alone."""
+    with tempfile.TemporaryDirectory(prefix="token-cache-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 @pytest.fixture

@@ -159,15 +159,17 @@ def troubles(server):
 
 
 def test_a_deadlock_with_others_is_repeated(direct, postgres):
-    # The server's transaction is the one that finds it.
-    postgres.sql(f"ALTER ROLE {postgres.user} SET deadlock_timeout = '50ms'")
+    # A transaction looks for a deadlock once, this long after it began to wait: so the server's must begin to wait first, and the
+    # other one before the time is over.
+    postgres.sql(f"ALTER ROLE {postgres.user} SET deadlock_timeout = '2s'")
     server = direct.serve("server", {"loops": 1})
     for unique_id in ("one", "two"):
         assert store(server, unique_id, "first") == STORED
     # In the order in which the server locks them.
     first, second = [key for key, in postgres.sql("SELECT key FROM token ORDER BY key")]
     with postgres.session() as session, Connection(server.address) as one, Connection(server.address) as two:
-        session.sql(f"BEGIN; UPDATE token SET written_at = written_at WHERE key = '{second}'")
+        # It never looks, so the server's transaction is the one that is ended.
+        session.sql(f"SET deadlock_timeout = '1h'; BEGIN; UPDATE token SET written_at = written_at WHERE key = '{second}'")
         with server.paused():
             # For one transaction.
             one.send(post("one", "second"))

@@ -46,7 +46,10 @@ import Testing
     }
 
     private func eventually(_ isSo: () async throws -> Bool) async throws {
-        for _ in 0..<1_000 where try await !isSo() { try await Task.sleep(for: .milliseconds(10)) }
+        for _ in 0..<1_000 {
+            if try await isSo() { return }
+            try await Task.sleep(for: .milliseconds(10))
+        }
         #expect(try await isSo())
     }
 

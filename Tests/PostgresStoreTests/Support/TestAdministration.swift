@@ -91,7 +91,10 @@ struct TestAdministration {
 
 /// Waits until something is so.
 func eventually(_ isSo: () async throws -> Bool) async throws {
-    for _ in 0..<2_000 where try await !isSo() { try await Task.sleep(for: .milliseconds(30)) }
+    for _ in 0..<2_000 {
+        if try await isSo() { return }
+        try await Task.sleep(for: .milliseconds(30))
+    }
     #expect(try await isSo())
 }
 #endif

@@ -28,6 +28,8 @@ package struct Setting: Sendable {
     package let show: @Sendable (Settings) -> String
     /// As in `SettingFormat`.
     let fault: (@Sendable (_ text: String) -> String)?
+    /// As in `SettingFormat`.
+    let advice: (@Sendable (_ text: String) -> String?)?
 
     /// When a change of a setting takes effect in a running server.
     package enum Effect: Sendable {
@@ -51,6 +53,7 @@ package struct Setting: Sendable {
         isList = format.isList
         allowed = format.allowed
         fault = format.fault
+        advice = format.advice
         paragraphs = Self.paragraphs(text)
         apply = { values, settings in
             guard let value = format.read(values) else { return false }

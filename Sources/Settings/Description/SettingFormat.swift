@@ -16,6 +16,15 @@ struct SettingFormat<Value: Sendable>: Sendable {
     ///
     /// For texts that may contain a secret: nothing of the text is in the answer.
     var fault: (@Sendable (_ text: String) -> String)?
+    /// How to write what a text that is not allowed probably means; nil if that cannot be told.
+    var advice: (@Sendable (_ text: String) -> String?)?
+
+    /// The same format with `advice`.
+    func advising(_ advice: @escaping @Sendable (_ text: String) -> String?) -> SettingFormat {
+        var format = self
+        format.advice = advice
+        return format
+    }
 }
 
 extension SettingFormat {

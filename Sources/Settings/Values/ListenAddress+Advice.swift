@@ -1,0 +1,27 @@
+extension ListenAddress {
+    /// How to write a listener of which a part is missing: a port alone, a host alone, or the path of a socket.
+    ///
+    /// Nil if the text is a listener, or if what it means cannot be told.
+    static func advice(_ text: String) -> String? {
+        guard ListenAddress(text) == nil else { return nil }
+        let scheme = ["http://", "https://"].first { text.hasPrefix($0) } ?? ""
+        let rest = text.dropFirst(scheme.count)
+        guard !rest.hasPrefix("/") else { return scheme.isEmpty ? "a Unix socket is written unix:\(rest)" : nil }
+        // As other programs write it: 80, :80 or *:80.
+        let port = rest.drop { "*:".contains($0) }
+        if !port.isEmpty, ListenAddress("localhost:\(port)") != nil {
+            return """
+                a port needs an address: write \(scheme)127.0.0.1:\(port) for this machine alone, or \(scheme)0.0.0.0:\(port) and \
+                \(scheme)[::]:\(port) for all its IPv4 and IPv6 addresses
+                """
+        }
+        let isHost = rest == "localhost" || rest.contains(".") || rest.hasPrefix("[") && rest.hasSuffix("]")
+        guard isHost, ListenAddress("\(rest):8080") != nil else { return nil }
+        return "an address needs a port: write \(scheme)\(rest):\(scheme == "https://" ? 8443 : 8080), for example"
+    }
+
+    /// `advice` for listeners that are for plain HTTP over TCP alone.
+    static func plainAdvice(_ text: String) -> String? {
+        text.hasPrefix("https://") || text.hasPrefix("/") ? nil : advice(text)
+    }
+}

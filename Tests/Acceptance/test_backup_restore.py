@@ -1,5 +1,6 @@
 """A backup is a copy of the store as of one moment; a restore puts it back completely or changes nothing."""
 import os
+import re
 import shutil
 import socket
 import sqlite3
@@ -79,7 +80,8 @@ def test_a_backup_that_cannot_be_written_leaves_nothing_behind(serve, tmp_path, 
     if not is_running:
         server.stop()
     message = refused(server.data, "backup", str(tmp_path / "none" / "backup.db"))
-    assert "No such file or directory" in message
+    assert re.search(rf"there is no folder {tmp_path / 'none'}; make it, so that the user \S+ can write in it", message)
+    assert f"{server.data / 'keys'} is no folder" in refused(server.data, "backup", str(server.data / "keys" / "backup.db"))
     (tmp_path / "folder").mkdir()
     message = refused(server.data, "backup", str(tmp_path / "folder"))
     assert "is a folder; name a file in it" in message

@@ -76,8 +76,10 @@ package struct BackupFolder: ~Copyable {
 
     /// Removes the backups that a rule does not keep; one that cannot be removed does not keep it from removing the others.
     ///
-    /// - Returns: Their paths, the earliest first.
-    package func removeSuperfluous(_ retention: BackupRetention, newest: Int64) throws(Failure) -> [String] {
+    /// - Returns: The paths of those that are removed, the earliest first, and why others are not.
+    package func removeSuperfluous(
+        _ retention: BackupRetention, newest: Int64
+    ) -> (removed: [String], failure: Failure?) {
         var removed: [String] = []
         var failure: Failure?
         for time in retention.superfluous(of: times, newest: newest).sorted() {
@@ -88,8 +90,7 @@ package struct BackupFolder: ~Copyable {
                 failure = error
             }
         }
-        if let failure { throw failure }
-        return removed
+        return (removed, failure)
     }
 
     /// The times of the backups that are here.

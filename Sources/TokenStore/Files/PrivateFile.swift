@@ -12,7 +12,28 @@ package enum PrivateFile {
             try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
                 .adoptOwner(of: Path.folder(of: path))
         } catch {
-            throw refused("written", path, error)
+            throw refusedCreation(in: Path.folder(of: path), error) ?? refused("written", path, error)
+        }
+    }
+
+    /// What to do about a folder in which no file can be created; nil if the folder is not the reason.
+    private static func refusedCreation(in folder: String, _ error: SystemError) -> StoreError? {
+        let user = UserAccount.present.name
+        switch error.code {
+        case ENOENT: return .refused("there is no folder \(folder); make it, so that the user \(user) can write in it")
+        case ENOTDIR: return .refused("\(folder) is no folder; name a file in a folder")
+        case EACCES, EPERM:
+            return .refused(
+                "the user \(user) may not write in the folder \(folder) (\(error.reason)); let it, or name another folder"
+            )
+        case EROFS:
+            return .refused(
+                """
+                the folder \(folder) cannot be written to (\(error.reason)); name another one or, if systemd keeps the \
+                service from it, add ReadWritePaths=\(folder) to the unit
+                """
+            )
+        default: return nil
         }
     }
 

@@ -20,7 +20,7 @@ struct BackupCreate: AsyncParsableCommand {
             it gets this name. Then the command of --after runs, and after that backups are removed that --keep does not keep, \
             even if the command has failed. last=N keeps the last N, and hourly=N, \
             daily=N and weekly=N keep the last one of each of the last N hours, days and weeks that have one. Files with other \
-            names are never removed.
+            names are never removed. If only the removal fails, the backup counts and the exit status is 2.
 
             EXAMPLES
               token-cache backup /var/backups/tokens.db
@@ -66,22 +66,29 @@ struct BackupCreate: AsyncParsableCommand {
     func run() async throws {
         if let into {
             let folder = URL(filePath: into).standardizedFileURL.path
-            try await recorded { try await backUp(into: folder) }
+            guard let failure = try await recorded({ try await backUp(into: folder) }) else { return }
+            StandardError.print(
+                "the backup is complete, but earlier ones were not all removed and go on filling the disk: \(failure)")
+            throw Self.failedRemoval
         } else if let file {
             let path = URL(filePath: file).standardizedFileURL.path
             try await recorded { try await backUp(to: path) }
         }
     }
 
-    /// Notes for the metrics whether the backup and what follows it have succeeded.
-    private func recorded(_ body: () async throws -> Void) async throws {
+    /// The exit status if only earlier backups could not be removed: the backup itself is as good as any.
+    private static let failedRemoval = ExitCode(2)
+
+    /// Notes for the metrics whether the backup was written, verified and copied elsewhere.
+    private func recorded<Result>(_ body: () async throws -> Result) async throws -> Result {
         do {
-            try await body()
+            let result = try await body()
+            await record(isSuccessful: true)
+            return result
         } catch {
             await record(isSuccessful: false)
             throw error
         }
-        await record(isSuccessful: true)
     }
 
     /// It reports no error: what keeps the store from being opened has been reported before.
@@ -111,7 +118,8 @@ struct BackupCreate: AsyncParsableCommand {
         var removed: [String]
     }
 
-    private func backUp(into folderPath: String) async throws {
+    /// - Returns: Why earlier backups could not be removed; nil if they could.
+    private func backUp(into folderPath: String) async throws -> BackupFolder.Failure? {
         let settings = try options.load()
         do {
             // Locked until the end: another process's backup could otherwise remove the file while it is being copied.
@@ -126,14 +134,13 @@ struct BackupCreate: AsyncParsableCommand {
                 fault = error
             }
             // Also when the copy has failed: until copies succeed again, earlier backups would fill the disk.
-            var removed: [String] = []
-            do throws(BackupFolder.Failure) {
-                if let keep { removed = try folder.removeSuperfluous(keep, newest: time) }
-            } catch {
-                fault = options.configuration.fault("the backup is written to \(path), but \(error)")
+            let (removed, failure) = keep.map { folder.removeSuperfluous($0, newest: time) } ?? ([], nil)
+            if let fault {
+                if let failure { StandardError.print("\(failure)") }
+                throw fault
             }
-            if let fault { throw fault }
             try show(found, path, removed)
+            return failure
         } catch let failure as StoreAccess.Failure {
             throw options.configuration.fault("\(failure)")
         } catch let failure as BackupFolder.Failure {

@@ -462,6 +462,29 @@ def test_a_pipe_for_the_access_log_does_not_end_for_its_reader(tmp_path, name):
         os.close(reader)
 
 
+@pytest.mark.parametrize("mode, state", [(os.O_RDWR, "ok"), (None, "warning")])
+def test_a_pipe_for_the_access_log_that_nothing_reads_is_told_of(tmp_path, mode, state):
+    pipe = tmp_path / "access.pipe"
+    os.mkfifo(pipe)
+    settings = {"TOKEN_CACHE_ACCESS_LOG_FILE": str(pipe), "TOKEN_CACHE_ACCESS_LOG": "json",
+                "TOKEN_CACHE_DATA_DIRECTORY": str(tmp_path / "data")}
+    reader = None if mode is None else os.open(pipe, mode)
+    try:
+        if os.geteuid() == 0:
+            text = said(examine(environment=settings), "Access log", state)
+            assert f"process {os.getpid()} reads it" in text if state == "ok" else "no process is seen to read" in text
+        served = subprocess.Popen([binary(), "serve"], env=clean_environment({**NOWHERE, **settings}), stderr=subprocess.PIPE, text=True)
+        try:
+            line = next(line for line in served.stderr if "serves on" in line or line.startswith("token-cache: "))
+            assert ("serves on" in line) == (state == "ok"), line
+        finally:
+            served.terminate()
+            served.communicate(timeout=60)
+    finally:
+        if reader is not None:
+            os.close(reader)
+
+
 # The server's user
 
 def unit_folder(folder, settings, *lines):
@@ -506,6 +529,31 @@ def test_the_user_of_the_unit_decides(public_folder, lines, by_drop_in):
     # A unit for another data folder says nothing about this one.
     other = examine("--data-directory", str(public_folder), environment=units)
     assert "rights of root, the owner of" in said(other, "User")
+
+
+@pytest.mark.parametrize("lines, setting, path, reason", [
+    (["ProtectHome=yes"], "admin.keys_file", "/home/anna/keys", "read /home/anna/keys (ProtectHome=yes)"),
+    (["ProtectSystem=strict"], "audit.file", "/srv/audit.ndjson", "write /srv/audit.ndjson (ProtectSystem=strict)"),
+    (["ProtectSystem=strict", "ReadWritePaths=/srv"], "audit.file", "/srv/audit.ndjson", None),
+    (["ProtectSystem=strict", "ReadWritePaths=/srv", "ReadOnlyPaths=-/srv/logs"], "audit.file", "/srv/logs/a",
+     "write /srv/logs/a (ReadOnlyPaths=-/srv/logs)"),
+    (["ProtectSystem=strict", "LogsDirectory=token-cache"], "audit.file", "/var/log/token-cache/audit.ndjson", None),
+    (["ProtectSystem=full"], "admin.keys_file", "/etc/token-cache/admin-keys", None),
+    (["PrivateTmp=yes"], "admin.keys_file", "/tmp/keys", "read /tmp/keys (PrivateTmp=yes)"),
+    (["InaccessiblePaths=/srv", "BindPaths=/x:/srv/keys"], "admin.keys_file", "/srv/keys/admin", None),
+    (["InaccessiblePaths=/srv", "RootDirectory=/chroot"], "admin.keys_file", "/srv/keys", None),
+])
+def test_a_path_that_the_unit_keeps_from_the_service_is_a_problem(tmp_path, lines, setting, path, reason):
+    file = tmp_path / "token-cache.yaml"
+    section, key = setting.split(".")
+    file.write_text(json.dumps({"data_directory": "/var/lib/token-cache-test", "listen": "127.0.0.1:0",
+                                "admin": {"listen": "off"}, section: {key: path, **({"listen": "off"} if section == "admin" else {})}}))
+    shown = "ReadWritePaths=/var/lib/token-cache-test", f"BindReadOnlyPaths={tmp_path}"
+    units = unit_folder(tmp_path, file, f"User={os.getuid()}", *shown, *lines)
+    found = [one for one in examine("--config", str(file), environment=units)["findings"] if one["topic"] == "Service"]
+    assert [one["state"] for one in found] == ["problem" if reason else "ok"], found
+    assert not reason or f"does not let the server {reason}, which is {setting}" in found[0]["text"], found
+    assert not reason or "systemctl edit" in found[0]["advice"]
 
 
 @needs_root

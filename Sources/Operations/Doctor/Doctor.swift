@@ -89,6 +89,7 @@ package struct Doctor: Sendable {
         findings += Self.exposure(settings)
         findings += server.findings(version: version, user)
         findings += ListenerCheck(user, server).findings(settings)
+        findings += SandboxCheck.findings(settings, loader.filePath, user)
         findings += AccessCheck.findings(settings, user, now: Int64(time(nil)))
         findings += FolderCheck(user).findings(directory, provider)
         if let provider {

@@ -14,9 +14,24 @@ enum LogCheck {
         guard settings.accessLog != .off, !path.isEmpty else { return [] }
         do throws(SystemError) {
             try AccessLogFile.examine(path)
-            return [.ok(topic, "\(path) can be written")]
+            return [FileStatus(path)?.isPipe == true ? pipe(path, topic) : .ok(topic, "\(path) can be written")]
         } catch {
             return fault(error, topic, path, user) ?? [.problem(topic, AccessLogFile.fault(path, error))]
+        }
+    }
+
+    /// A start fails if no program reads the pipe.
+    private static func pipe(_ path: String, _ topic: String) -> Finding {
+        switch PipeReader.find(path) {
+        case .process(let number): .ok(topic, "\(path) can be written, process \(number) reads it")
+        case .none:
+            .warning(
+                topic, "no process is seen to read \(path), without which the server does not start",
+                "start the program that reads it before the server")
+        case .unknown:
+            .ok(
+                topic,
+                "\(path) can be written as soon as a program reads this pipe, without which the server does not start")
         }
     }
 

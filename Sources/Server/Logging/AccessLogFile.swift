@@ -7,7 +7,7 @@ package enum AccessLogFile {
     ///
     /// It does not find out whether a pipe has a reader, without which the server cannot open it: only opening it would.
     package static func examine(_ path: String) throws(SystemError) {
-        guard FileStatus(path)?.kind != .other else {
+        guard FileStatus(path)?.isPipe != true else {
             // Opening and closing a pipe would tell its reader that the log has ended.
             guard unsafe access(path, W_OK) == 0 else { throw SystemError.last("open") }
             return

@@ -3,8 +3,8 @@ internal import Glibc
 /// What stat(2) tells of a file.
 package struct FileStatus: Sendable {
     package enum Kind: Sendable {
-        case file, folder, link, socket
-        /// A device or a pipe.
+        case file, folder, link, socket, pipe
+        /// A device.
         case other
     }
 
@@ -53,6 +53,7 @@ package struct FileStatus: Sendable {
             case S_IFDIR: .folder
             case S_IFLNK: .link
             case S_IFSOCK: .socket
+            case S_IFIFO: .pipe
             default: .other
             }
         mode = status.st_mode & 0o7777
@@ -68,6 +69,7 @@ package struct FileStatus: Sendable {
     package var isFolder: Bool { kind == .folder }
     package var isLink: Bool { kind == .link }
     package var isSocket: Bool { kind == .socket }
+    package var isPipe: Bool { kind == .pipe }
 
     /// As chmod(1) takes it: `0640`.
     package var permissions: String { "0" + String(mode & 0o777, radix: 8) }

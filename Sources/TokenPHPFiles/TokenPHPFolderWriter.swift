@@ -22,7 +22,7 @@ package struct TokenPHPFolderWriter: ~Copyable {
         if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
             throw TokenPHPFolderError(path: path, call: "mkdir", reason: SystemError.reason(errno))
         }
-        let folder = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let folder = retryingInterrupts { unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         guard folder >= 0 else {
             throw TokenPHPFolderError(path: path, call: "open", reason: SystemError.reason(errno))
         }
@@ -70,7 +70,7 @@ package struct TokenPHPFolderWriter: ~Copyable {
     package func finish() throws(Failure) {
         // One sync for all files: one for each would take about a millisecond per file.
         sync()
-        guard fsync(folder) == 0 else { throw failure() }
+        guard retryingInterrupts({ fsync(folder) }) == 0 else { throw failure() }
     }
 
     /// Creates the temporary file; never opens an existing one, which another program may have open or own.

@@ -1,5 +1,6 @@
 import Glibc
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import System
@@ -44,6 +45,19 @@ import Testing
         #expect(throws: SystemError(call: "pread", code: EBADF)) {
             _ = try BlockingIO.read(from: -1, at: 0, count: 1)
         }
+    }
+
+    @Test func `bytes are written at a place of a file`() throws {
+        let folder = try TemporaryDirectory()
+        let file = try FileDescriptor(opening: folder.path + "/file", O_RDWR | O_CREAT, mode: 0o600)
+        try BlockingIO.write(Array("abcdef".utf8)[...], to: file.number, at: 0)
+        try BlockingIO.write(Array("uvwxyz".utf8)[2..<4], to: file.number, at: 3)
+        try BlockingIO.synchronizeData(file.number)
+        try BlockingIO.truncate(file.number, to: 5)
+        #expect(try BlockingIO.read(from: file.number, at: 0, count: 10) == Array("abcwx".utf8))
+        #expect(throws: SystemError(call: "pwrite", code: EBADF)) { try BlockingIO.write([1], to: -1, at: 0) }
+        #expect(throws: SystemError(call: "fsync", code: EBADF)) { try BlockingIO.synchronize(-1) }
+        #expect(throws: SystemError(call: "ftruncate", code: EBADF)) { try BlockingIO.truncate(-1, to: 0) }
     }
 
     @Test func `an interrupted call is repeated, any other result is returned`() {

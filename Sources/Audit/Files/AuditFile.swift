@@ -96,7 +96,11 @@ final class AuditFile: Sendable {
 
     /// Cuts the file off.
     func truncate(to size: Int) throws(AuditError) {
-        guard ftruncate(descriptor.number, size) == 0 else { throw .file(path: path, SystemError.last("ftruncate")) }
+        do throws(SystemError) {
+            try BlockingIO.truncate(descriptor.number, to: size)
+        } catch {
+            throw .file(path: path, error)
+        }
     }
 
     /// Tries again to cut off what a failed call has left.
@@ -105,14 +109,20 @@ final class AuditFile: Sendable {
         guard count > 0 else { return }
         // By the present size, as the file may have been emptied in between.
         let size = size
-        guard ftruncate(descriptor.number, max(0, size - count)) == 0 else {
-            throw .torn(path: path, SystemError.last("ftruncate"))
+        do throws(SystemError) {
+            try BlockingIO.truncate(descriptor.number, to: max(0, size - count))
+        } catch {
+            throw .torn(path: path, error)
         }
         tornBytes.store(0, ordering: .relaxed)
     }
 
     /// Returns when the lines so far are on the disk.
     func synchronize() throws(AuditError) {
-        guard fdatasync(descriptor.number) == 0 else { throw .file(path: path, SystemError.last("fdatasync")) }
+        do throws(SystemError) {
+            try BlockingIO.synchronizeData(descriptor.number)
+        } catch {
+            throw .file(path: path, error)
+        }
     }
 }

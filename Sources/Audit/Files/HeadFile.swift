@@ -48,7 +48,7 @@ struct HeadFile: ~Copyable, Sendable {
         append(period)
         Base64URL.append(head.mac.span, to: &text)
         text.append(UInt8(ascii: "\n"))
-        _ = unsafe pwrite(descriptor.number, text, text.count, 0)
+        try? BlockingIO.write(text[...], to: descriptor.number, at: 0)
     }
 
     /// Appends a number in as many digits as the largest one has, so that a text replaces all of the one before.

@@ -63,8 +63,8 @@ enum KeyFile {
             }
             try Folder.synchronize(Path.folder(of: path))
             if let former {
-                _ = unsafe pwrite(former.number, [UInt8](repeating: 0x23, count: text.count), text.count, 0)
-                _ = fdatasync(former.number)
+                try? BlockingIO.write([UInt8](repeating: 0x23, count: text.count)[...], to: former.number, at: 0)
+                try? BlockingIO.synchronizeData(former.number)
             }
         } catch {
             throw .file(path: path, error)
@@ -73,7 +73,7 @@ enum KeyFile {
 
     private static func write(_ text: [UInt8], to descriptor: Int32) throws(SystemError) {
         try BlockingIO.write(text, to: descriptor)
-        guard fsync(descriptor) == 0 else { throw SystemError.last("fsync") }
+        try BlockingIO.synchronize(descriptor)
     }
 
     /// A key in base64url.

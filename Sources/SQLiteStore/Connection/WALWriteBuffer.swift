@@ -176,7 +176,7 @@ internal import TokenStore
         } catch {
             throw .system("create", of: "WAL")
         }
-        let target = unsafe Glibc.open(new, O_WRONLY | O_CLOEXEC)
+        let target = retryingInterrupts { unsafe Glibc.open(new, O_WRONLY | O_CLOEXEC) }
         guard target >= 0 else { throw .system("open", of: "WAL") }
         defer { close(target) }
         var bytes = [UInt8](repeating: 0, count: Self.part)
@@ -185,14 +185,24 @@ internal import TokenStore
             let part = min(bytes.count, count - offset)
             try Self.check(
                 unsafe file.pointee.pMethods.pointee.xRead(file, &bytes, Int32(part), sqlite3_int64(offset)), "read")
-            guard unsafe pwrite(target, bytes, part, offset) == part else { throw .system("write", of: "WAL") }
+            try Self.ofWAL { () throws(SystemError) in
+                try BlockingIO.write(bytes[..<part], to: target, at: offset)
+            }
             offset += part
         }
-        guard fsync(target) == 0 else { throw .system("sync", of: "WAL") }
+        try Self.ofWAL { () throws(SystemError) in try BlockingIO.synchronize(target) }
         do throws(StoreError) {
             try PrivateFile.rename(new, to: path)
         } catch {
             throw .system("rename", of: "WAL")
+        }
+    }
+
+    private static func ofWAL(_ body: () throws(SystemError) -> Void) throws(SQLiteError) {
+        do throws(SystemError) {
+            try body()
+        } catch {
+            throw .system(error.call, of: "WAL", code: error.code)
         }
     }
 

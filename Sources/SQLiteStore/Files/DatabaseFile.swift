@@ -44,7 +44,7 @@ struct DatabaseFile {
         // Also if the database itself was moved away.
         for suffix in ["-wal", "-shm", "-journal"] { try PrivateFile.remove(path + suffix) }
         try PrivateFile.synchronizeFolder(of: path)
-        let old = erasing ? unsafe open(path, O_WRONLY | O_CLOEXEC) : -1
+        let old = erasing ? retryingInterrupts { unsafe open(path, O_WRONLY | O_CLOEXEC) } : -1
         defer { if old >= 0 { close(old) } }
         try PrivateFile.rename(new, to: path)
         if old >= 0 { PrivateFile.overwrite(old) }
@@ -72,22 +72,21 @@ struct DatabaseFile {
 
     /// Rewrites the WAL in place and syncs it; see `StoreOpener.settle`.
     func rewriteWAL() throws(SQLiteError) {
-        let descriptor = unsafe Glibc.open(path + "-wal", O_RDWR | O_NOFOLLOW | O_CLOEXEC)
-        guard descriptor >= 0 else {
+        do throws(SystemError) {
+            let descriptor = try FileDescriptor(opening: path + "-wal", O_RDWR | O_NOFOLLOW)
+            var offset = 0
+            while true {
+                let bytes = try BlockingIO.read(from: descriptor.number, at: offset, count: 1 << 20)
+                if bytes.isEmpty { break }
+                try BlockingIO.write(bytes[...], to: descriptor.number, at: offset)
+                offset += bytes.count
+            }
+            if offset > 0 { try BlockingIO.synchronizeData(descriptor.number) }
+        } catch {
             // Without a WAL there is nothing to rewrite.
-            guard errno == ENOENT else { throw .system("open", of: "WAL") }
-            return
+            guard error.call == "open" && error.code == ENOENT else {
+                throw .system(error.call, of: "WAL", code: error.code)
+            }
         }
-        defer { Glibc.close(descriptor) }
-        var bytes = [UInt8](repeating: 0, count: 1 << 20)
-        var offset = 0
-        while true {
-            let count = unsafe pread(descriptor, &bytes, bytes.count, offset)
-            guard count >= 0 else { throw .system("read", of: "WAL") }
-            if count == 0 { break }
-            guard unsafe pwrite(descriptor, bytes, count, offset) == count else { throw .system("write", of: "WAL") }
-            offset += count
-        }
-        guard offset == 0 || fdatasync(descriptor) == 0 else { throw .system("sync", of: "WAL") }
     }
 }

@@ -92,7 +92,7 @@ actor UserEraser {
 
     /// Removes a file and overwrites its content, as far as the disk overwrites in place.
     private static func remove(_ path: String) throws(StoreError) {
-        let descriptor = unsafe open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC)
+        let descriptor = retryingInterrupts { unsafe open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) }
         defer { if descriptor >= 0 { Glibc.close(descriptor) } }
         try PrivateFile.remove(path)
         try PrivateFile.synchronizeFolder(of: path)

@@ -45,19 +45,18 @@ enum DamagedWALCopies {
 
     private static func haveSameContent(_ first: String, _ second: String) -> Bool {
         guard FileStatus.size(of: first) == FileStatus.size(of: second) else { return false }
-        let one = unsafe open(first, O_RDONLY | O_CLOEXEC)
-        guard one >= 0 else { return false }
-        defer { close(one) }
-        let other = unsafe open(second, O_RDONLY | O_CLOEXEC)
-        guard other >= 0 else { return false }
-        defer { close(other) }
-        var bytes = [UInt8](repeating: 0, count: 1 << 20)
-        var others = bytes
-        while true {
-            let count = unsafe read(one, &bytes, bytes.count)
-            guard count >= 0, unsafe read(other, &others, count) == count else { return false }
-            if count == 0 { return true }
-            guard bytes[..<count] == others[..<count] else { return false }
+        do throws(SystemError) {
+            let one = try FileDescriptor(opening: first, O_RDONLY)
+            let other = try FileDescriptor(opening: second, O_RDONLY)
+            var offset = 0
+            while true {
+                let bytes = try BlockingIO.read(from: one.number, at: offset, count: 1 << 20)
+                guard try BlockingIO.read(from: other.number, at: offset, count: 1 << 20) == bytes else { return false }
+                if bytes.isEmpty { return true }
+                offset += bytes.count
+            }
+        } catch {
+            return false
         }
     }
 }

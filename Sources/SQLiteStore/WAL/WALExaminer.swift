@@ -53,7 +53,7 @@ struct WALExaminer {
 
     /// The damage of a WAL; nil if it is sound or does not exist.
     static func damage(of path: String) throws(SQLiteError) -> WALDamage? {
-        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        let descriptor = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
         guard descriptor >= 0 else {
             guard errno == ENOENT || errno == ENOTDIR else { throw .system("open", of: "WAL") }
             return nil

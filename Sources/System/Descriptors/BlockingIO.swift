@@ -30,6 +30,40 @@ package enum BlockingIO {
         }
     }
 
+    /// Writes bytes at a place of a file, without moving the file's position.
+    package static func write(
+        _ bytes: ArraySlice<UInt8>, to descriptor: Int32, at offset: Int
+    ) throws(SystemError) {
+        var written = 0
+        while written < bytes.count {
+            let count = unsafe bytes.withUnsafeBytes { bytes in
+                retryingInterrupts {
+                    unsafe pwrite(
+                        descriptor, bytes.baseAddress?.advanced(by: written), bytes.count - written, offset + written)
+                }
+            }
+            guard count >= 0 else { throw SystemError.last("pwrite") }
+            written += count
+        }
+    }
+
+    /// Returns when what was written to a file is on the disk (fsync(2)).
+    package static func synchronize(_ descriptor: Int32) throws(SystemError) {
+        guard retryingInterrupts({ fsync(descriptor) }) == 0 else { throw SystemError.last("fsync") }
+    }
+
+    /// Returns when a file's content is on the disk, and of the rest as much as reading that takes (fdatasync(2)).
+    package static func synchronizeData(_ descriptor: Int32) throws(SystemError) {
+        guard retryingInterrupts({ fdatasync(descriptor) }) == 0 else { throw SystemError.last("fdatasync") }
+    }
+
+    /// Cuts a file off, or makes it longer.
+    package static func truncate(_ descriptor: Int32, to size: Int) throws(SystemError) {
+        guard retryingInterrupts({ ftruncate(descriptor, off_t(size)) }) == 0 else {
+            throw SystemError.last("ftruncate")
+        }
+    }
+
     private static func waitForRoom(_ descriptor: Int32) {
         var state = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         _ = unsafe poll(&state, 1, -1)

@@ -22,7 +22,7 @@ package enum FileReplacement {
         do throws(SystemError) {
             if permissions != 0 { try keep(permissions, of: path, descriptor) }
             try BlockingIO.write(bytes, to: descriptor.number)
-            guard fsync(descriptor.number) == 0 else { throw SystemError.last("fsync") }
+            try BlockingIO.synchronize(descriptor.number)
             guard unsafe rename(temporary, path) == 0 else { throw SystemError.last("rename") }
         } catch {
             _ = unsafe unlink(temporary)
@@ -47,7 +47,8 @@ package enum FileReplacement {
         onFolderOf path: String, _ body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {
         // A folder that cannot be locked, as on some network file systems, is changed all the same.
-        let descriptor = unsafe open(Path.folder(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let folder = Path.folder(of: path)
+        let descriptor = retryingInterrupts { unsafe open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         defer { close(descriptor) }
         _ = retryingInterrupts { flock(descriptor, LOCK_EX) }
         return try body()

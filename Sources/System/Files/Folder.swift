@@ -21,9 +21,10 @@ package enum Folder {
     package static func synchronize(_ path: String) throws(SystemError) {
         do throws(SystemError) {
             let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_DIRECTORY)
-            // Some file systems have nothing to sync in a folder.
-            guard fsync(descriptor.number) == 0 || errno == EINVAL else { throw SystemError.last("fsync") }
+            try BlockingIO.synchronize(descriptor.number)
         } catch {
+            // Some file systems have nothing to sync in a folder.
+            if error.call == "fsync" && error.code == EINVAL { return }
             // A folder that may be written to but not read cannot be synced.
             guard error.call == "open" && error.code == EACCES else { throw error }
         }

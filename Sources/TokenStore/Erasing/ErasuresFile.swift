@@ -70,11 +70,11 @@ package struct ErasuresFile: Hashable, Sendable {
             // What a crash has left of a line was never acknowledged.
             let end = bytes.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
             if end < bytes.count {
-                guard ftruncate(descriptor.number, off_t(end)) == 0 else { throw SystemError.last("ftruncate") }
+                try BlockingIO.truncate(descriptor.number, to: end)
                 guard lseek(descriptor.number, off_t(end), SEEK_SET) == end else { throw SystemError.last("lseek") }
             }
             try BlockingIO.write(Array(try line(user, version, found.key).utf8), to: descriptor.number)
-            guard fsync(descriptor.number) == 0 else { throw SystemError.last("fsync") }
+            try BlockingIO.synchronize(descriptor.number)
         } catch {
             throw .refused(
                 """

@@ -41,7 +41,7 @@ package enum PrivateFile {
     package static func synchronize(_ path: String) throws(StoreError) {
         do throws(SystemError) {
             let descriptor = try FileDescriptor(opening: path, O_RDONLY)
-            guard fsync(descriptor.number) == 0 else { throw SystemError.last("fsync") }
+            try BlockingIO.synchronize(descriptor.number)
         } catch {
             throw refused("synced", path, error)
         }
@@ -74,15 +74,15 @@ package enum PrivateFile {
 
     /// Copies a file into a new one, byte by byte.
     package static func copy(_ path: String, to target: String) throws(StoreError) {
-        let source = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        let source = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
         guard source >= 0 else { throw refused("read", path) }
         defer { close(source) }
         try create(target)
-        let copy = unsafe open(target, O_WRONLY | O_NOFOLLOW | O_CLOEXEC)
+        let copy = retryingInterrupts { unsafe open(target, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) }
         guard copy >= 0 else { throw refused("written", target) }
         defer { close(copy) }
         while true {
-            let count = sendfile(copy, source, nil, 1 << 24)
+            let count = retryingInterrupts { sendfile(copy, source, nil, 1 << 24) }
             guard count >= 0 else { throw refused("written", target) }
             if count == 0 { return }
         }
@@ -95,11 +95,11 @@ package enum PrivateFile {
         let zeros = [UInt8](repeating: 0, count: 1 << 20)
         var offset = 0
         while offset < status.size {
-            let count = unsafe pwrite(descriptor, zeros, min(zeros.count, status.size - offset), offset)
-            guard count > 0 else { return }
-            offset += count
+            let part = zeros.prefix(status.size - offset)
+            guard (try? BlockingIO.write(part, to: descriptor, at: offset)) != nil else { return }
+            offset += part.count
         }
-        _ = fsync(descriptor)
+        try? BlockingIO.synchronize(descriptor)
     }
 
     /// The error of a file operation, with the system's reason.

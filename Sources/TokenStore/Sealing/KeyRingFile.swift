@@ -49,13 +49,14 @@ package struct KeyRingFile: Hashable, Sendable {
             throw .open(path: path, mode: status.mode & 0o777)
         }
         guard status.size <= Self.sizeLimit else { throw .malformed(path: path, line: 0, reason: "it is too long") }
-        var bytes = [UInt8](repeating: 0, count: status.size + 1)
-        defer { SecretKey.wipe(&bytes) }
-        let count = unsafe pread(descriptor.number, &bytes, bytes.count, 0)
-        guard count >= 0 else { throw .file(path: path, call: "read", code: errno) }
+        var text: [UInt8]
+        do throws(SystemError) {
+            text = try BlockingIO.read(from: descriptor.number, at: 0, count: status.size + 1)
+        } catch {
+            throw .file(path: path, call: "read", code: error.code)
+        }
+        defer { SecretKey.wipe(&text) }
         do throws(KeyRingText.Malformed) {
-            var text = Array(bytes[..<count])
-            defer { SecretKey.wipe(&text) }
             return try KeyRingText.ring(of: text)
         } catch {
             throw .malformed(path: path, line: error.line, reason: error.reason)
@@ -109,13 +110,13 @@ package struct KeyRingFile: Hashable, Sendable {
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
         descriptor.adoptOwner(of: target)
-        let isWritten =
-            unsafe write(descriptor.number, text, text.count) == text.count && fsync(descriptor.number) == 0
-            && rename(temporary, target) == 0
-        let code = errno
-        guard isWritten else {
+        do throws(SystemError) {
+            try BlockingIO.write(text, to: descriptor.number)
+            try BlockingIO.synchronize(descriptor.number)
+            guard unsafe rename(temporary, target) == 0 else { throw SystemError.last("rename") }
+        } catch {
             _ = unsafe unlink(temporary)
-            throw .file(path: path, call: "write", code: code)
+            throw .file(path: path, call: error.call, code: error.code)
         }
         do throws(SystemError) {
             try Folder.synchronize(Path.folder(of: target))

@@ -45,8 +45,8 @@ package struct ServerProcess: Sendable {
         self.directory = directory
     }
 
-    /// Serves until a signal or `drain` stops the server, and returns when everything is closed.
-    package func run() async {
-        await server.run(version: version, beside: administration)
+    /// Serves until a signal or `drain` stops the server, and returns when everything is closed; fails if it cannot begin.
+    package func run() async throws(StartError) {
+        try await server.run(version: version, beside: administration)
     }
 }

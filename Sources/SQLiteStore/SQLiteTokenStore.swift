@@ -50,10 +50,14 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
             opened.writer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: directory,
             lock: lock
         )
-        writerThread = WriterThread(
-            database, state: state,
-            admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report
-        )
+        do throws(ThreadShortage) {
+            writerThread = try WriterThread(
+                database, state: state,
+                admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report
+            )
+        } catch {
+            throw .noThread(error)
+        }
         eraser = UserEraser(
             OpenDatabase(
                 directory: directory, path: path, options: options, state: state, writerThread: writerThread),

@@ -118,17 +118,16 @@ package final class Server: Sendable {
     /// - Parameters:
     ///   - version: The program's version, for the log.
     ///   - administration: Runs at least as long as the clients' loops, and stops last.
-    package func run(version: String, beside administration: some Administration) async {
+    package func run(version: String, beside administration: some Administration) async throws(StartError) {
         // Before the first request, so that no signal is missed.
         let signals = await Signal.caught(.terminate, .interrupt)
         let hangUps = await Signal.caught(.hangUp)
-        Self.startThread("administration", of: administrationLoop)
+        try startThreads()
         let administrationTask = Task(executorPreference: administrationLoop) { [administrationLoop] in
             await administration.serve(on: administrationLoop)
         }
-        let acceptingTasks = workers.enumerated().map { index, worker in
-            Self.startThread("loop \(index)", of: worker.loop)
-            return Task(executorPreference: worker.loop) { await self.accept(on: worker) }
+        let acceptingTasks = workers.map { worker in
+            Task(executorPreference: worker.loop) { await self.accept(on: worker) }
         }
         let status = announce(version, administration)
         let periodicTasks = [
@@ -190,8 +189,17 @@ package final class Server: Sendable {
         preloader.preload()
     }
 
-    private static func startThread(_ name: String, of loop: EventLoop) {
-        NamedThread.start(name) { loop.run() }
+    private func startThreads() throws(StartError) {
+        do throws(ThreadShortage) {
+            try NamedThread.start("administration") { [administrationLoop] in administrationLoop.run() }
+            for (index, worker) in workers.enumerated() {
+                try NamedThread.start("loop \(index)") { worker.loop.run() }
+            }
+        } catch {
+            for loop in loops { loop.stop() }
+            store.close()
+            throw .system("\(error)")
+        }
     }
 
     var loops: [EventLoop] { workers.map(\.loop) + [administrationLoop] }

@@ -18,7 +18,7 @@ import Testing
         let (reading, writing) = try pipe()
         let sent = (0..<1_000_000).map { UInt8(truncatingIfNeeded: $0) }
         if isNonBlocking { #expect(fcntl(writing, F_SETFL, O_NONBLOCK) == 0) }
-        NamedThread.start("writer") {
+        try NamedThread.start("writer") {
             try? BlockingIO.write(sent, to: writing, waitsForRoom: isNonBlocking)
             close(writing)
         }
@@ -74,10 +74,10 @@ import Testing
             } == -1)
     }
 
-    @Test func `a thread has its name`() {
+    @Test func `a thread has its name`() throws {
         let name = Mutex("")
         let done = Atomic(false)
-        NamedThread.start("fifteen letters") {
+        try NamedThread.start("fifteen letters") {
             name.withLock { $0 = TextFile.contents(of: "/proc/thread-self/comm") ?? "" }
             done.store(true, ordering: .releasing)
         }

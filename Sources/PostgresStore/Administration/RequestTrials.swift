@@ -32,7 +32,7 @@ final class RequestTrials: Sendable {
     /// Begins, on a thread of its own.
     func start() {
         isStarted.store(true, ordering: .releasing)
-        NamedThread.start("pg-trials") { [self] in
+        NamedThread.startWhenPossible("pg-trials") { [self] in
             while !isStopped.load(ordering: .acquiring) {
                 for areWrites in [true, false] where state.needsTrial(ofWrites: areWrites) { attempt(areWrites) }
                 _ = wake.wait(timeout: .now() + Self.pause)

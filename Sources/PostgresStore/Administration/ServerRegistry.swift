@@ -87,7 +87,7 @@ final class ServerRegistry: Sendable {
     /// Begins, on a thread of its own.
     func start() {
         isStarted.store(true, ordering: .releasing)
-        NamedThread.start("pg-registry") { [self] in
+        NamedThread.startWhenPossible("pg-registry") { [self] in
             while !isStopped.load(ordering: .acquiring) {
                 let pause = run()
                 if !isStopped.load(ordering: .acquiring) { alarm.wait(atMost: pause) }

@@ -49,7 +49,7 @@ final class Sweeper: Sendable {
 
     /// Begins, on a thread of its own.
     func start() {
-        NamedThread.start("sweeper") { [self] in
+        NamedThread.startWhenPossible("sweeper") { [self] in
             var work = Work(lease: Lease(Self.leaseName, holder: holder, patience: times.patience))
             while !isStopped.load(ordering: .acquiring) {
                 let pause = run(&work)

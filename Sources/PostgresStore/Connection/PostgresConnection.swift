@@ -169,7 +169,7 @@ internal import System
             Self.cancellations.subtract(1, ordering: .relaxed)
             return
         }
-        NamedThread.start("pg-cancel") {
+        NamedThread.startWhenPossible("pg-cancel") {
             self.cancel()
             Self.cancellations.subtract(1, ordering: .relaxed)
         }

@@ -64,7 +64,7 @@ final class PrimaryFinder: Sendable {
 
     /// Begins to work; to be called once.
     func start() {
-        NamedThread.start("pg-finder") { self.run() }
+        NamedThread.startWhenPossible("pg-finder") { self.run() }
     }
 
     func order(_ order: Order) { post(.ordered(order)) }
@@ -155,7 +155,7 @@ final class PrimaryFinder: Sendable {
         for next in work.search.dials(for: work.orders.count, replaceOnly: replaceOnly, at: now) {
             state.metrics.pendingConnections.add(1, ordering: .relaxed)
             let dial = dial(next.host, next.trial)
-            NamedThread.start("pg-dial") { self.post(.dialed(host: next.host, since: now, dial.run())) }
+            NamedThread.startWhenPossible("pg-dial") { self.post(.dialed(host: next.host, since: now, dial.run())) }
         }
     }
 

@@ -1,3 +1,4 @@
+package import System
 package import TokenStore
 
 /// Why a database cannot be opened; says what to do about it.
@@ -28,6 +29,8 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     case sealed(path: String)
     /// There is no store.
     case missing(path: String)
+    /// The writer's thread cannot be started.
+    case noThread(ThreadShortage)
     /// Anything else that SQLite says.
     case database(path: String, SQLiteError)
 
@@ -75,6 +78,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             """
         case .keyRing(let error): "\(error)"
         case .notSealed, .sealed, .missing: "\(shared)"
+        case .noThread(let shortage): "\(shortage)"
         case .database(let path, let error):
             "the database \(path) cannot be opened: \(error)"
         }

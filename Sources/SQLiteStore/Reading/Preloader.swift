@@ -46,8 +46,13 @@ final class Preloader: Sendable {
             return
         }
         let handedOver = ThreadHandoff(connection)
-        NamedThread.start("preloader") { [self] in
-            run(handedOver.take())
+        do throws(ThreadShortage) {
+            try NamedThread.start("preloader") { [self] in
+                run(handedOver.take())
+                finished.signal()
+            }
+        } catch {
+            // The database is then read as clients ask.
             finished.signal()
         }
     }

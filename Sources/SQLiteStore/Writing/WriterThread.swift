@@ -47,13 +47,13 @@ final class WriterThread: Sendable {
     init(
         _ database: RecoveringDatabase, state: StoreState, admission: WriteAdmission,
         report: @escaping @Sendable (StoreEvent) -> Void
-    ) {
+    ) throws(ThreadShortage) {
         self.state = state
         self.admission = admission
         self.report = report
         // The caller has opened the database, so that its errors stop the start; from now on it belongs to the thread.
         let handedOver = ThreadHandoff(database)
-        NamedThread.start("writer") { [self] in
+        try NamedThread.start("writer") { [self] in
             run(handedOver.take())
             // By now the database is closed.
             finished.signal()

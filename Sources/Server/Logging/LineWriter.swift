@@ -120,7 +120,7 @@ final class LineWriter: Sendable {
     }
 
     private func start() {
-        NamedThread.start("access log") { [self] in
+        NamedThread.startWhenPossible("access log") { [self] in
             run()
             finished.signal()
         }

@@ -1,14 +1,18 @@
 internal import CLinux
+internal import Dispatch
 internal import Glibc
 
 /// Threads of the system's, with a name that top(1) and debuggers show.
 package enum NamedThread {
+    /// The pause before `startWhenPossible` tries again.
+    private static let pause = DispatchTimeInterval.seconds(1)
+
     /// Runs a function on a new thread, which ends with it.
     ///
     /// - Parameters:
     ///   - name: At most 15 bytes.
     ///   - body: What the thread does.
-    package static func start(_ name: String, _ body: @escaping @Sendable () -> Void) {
+    package static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(ThreadShortage) {
         let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
         var attributes = pthread_attr_t()
         unsafe pthread_attr_init(&attributes)
@@ -23,7 +27,21 @@ package enum NamedThread {
                 return nil
             }, start.toOpaque()
         )
-        precondition(code == 0, "the system has no memory or number for another thread")
+        guard code == 0 else {
+            unsafe start.release()
+            throw ThreadShortage(SystemError(call: "pthread_create", code: code))
+        }
+    }
+
+    /// The same, but if no thread can be started now, tries again once a second.
+    ///
+    /// For the threads of a server that already serves: a shortage of threads passes, and must not end it.
+    package static func startWhenPossible(_ name: String, _ body: @escaping @Sendable () -> Void) {
+        do throws(ThreadShortage) {
+            try start(name, body)
+        } catch {
+            DispatchQueue.global().asyncAfter(deadline: .now() + pause) { startWhenPossible(name, body) }
+        }
     }
 
     private static func run(_ start: Start) {
@@ -40,5 +58,21 @@ package enum NamedThread {
             self.name = name
             self.body = body
         }
+    }
+}
+
+/// No thread can be started: a limit of processes and threads is reached, or there is no memory for another one.
+package struct ThreadShortage: Error, Hashable, CustomStringConvertible {
+    private let cause: SystemError
+
+    init(_ cause: SystemError) {
+        self.cause = cause
+    }
+
+    package var description: String {
+        """
+        no thread can be started (\(cause)); raise the limit of processes and threads: TasksMax= in the unit, ulimit -u, or \
+        that of the container
+        """
     }
 }

@@ -28,13 +28,12 @@ struct Serve: AsyncParsableCommand {
     func run() async throws {
         let settings = try options.load(listen: addresses.listen, acceptsDamagedWAL: acceptDamagedWal)
         let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
-        let server: ServerProcess
         do throws(StartError) {
             let loader = options.loader(listen: addresses.listen, acceptsDamagedWAL: acceptDamagedWal)
-            server = try ServerProcess(settings, from: loader, log: log, version: Version.text)
+            let server = try ServerProcess(settings, from: loader, log: log, version: Version.text)
+            try await server.run()
         } catch {
             throw options.fault("\(error)")
         }
-        await server.run()
     }
 }

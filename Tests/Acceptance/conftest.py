@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import failing_calls
+from certificates import make_certificate
 from postgres_cluster import Database, Postgres
 from postgres_failover import ReplicatedPostgres
 from postgres_store import TablesForFolders
@@ -19,6 +21,7 @@ from storage_shim import compile_library
 def pytest_addoption(parser):
     """The option that deploy/test --long passes on."""
     parser.addoption("--long", action="store_true", help="many more rounds of the tests that look for rare events")
+    parser.addoption("--fault", help="only this fault, by the name that a test of failing calls has printed")
 
 
 def pytest_configure():
@@ -40,6 +43,12 @@ def is_long(request):
 
 
 @pytest.fixture(scope="session")
+def fault(request):
+    """The only fault that tests of failing calls try; None for all."""
+    return request.config.getoption("--fault")
+
+
+@pytest.fixture(scope="session")
 def postgres_binary():
     """The path of the program that can store tokens in PostgreSQL; the others are tested without it."""
     path = os.environ.get("TOKEN_CACHE_POSTGRES_BINARY", "")
@@ -52,6 +61,18 @@ def postgres_binary():
 def shim_library(tmp_path_factory):
     """The library that `StorageShim` preloads into servers."""
     return compile_library(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture(scope="session")
+def failing_calls_library(tmp_path_factory):
+    """The library that lets single calls of a server fail; see `FailingCalls`."""
+    return compile_library(tmp_path_factory.mktemp("failing"), failing_calls.SOURCE)
+
+
+@pytest.fixture(scope="session")
+def lasting_certificate(tmp_path_factory):
+    """A certificate for localhost and its key, as paths."""
+    return make_certificate(tmp_path_factory.mktemp("certificate"), days=100)
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ FAULTS = ("write_failures", "short_writes", "sync_failures", "truncate_failures"
 COUNTS = ("failed_writes", "shortened_writes", "failed_syncs", "failed_truncates")
 
 
-def compile_library(folder):
-    """Compiles the library into a folder and returns its path."""
-    library = folder / "storage_shim.so"
+def compile_library(folder, source=SOURCE):
+    """Compiles a library into a folder and returns its path."""
+    library = folder / f"{source.stem}.so"
     subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(library), str(SOURCE), "-ldl"],
+        ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(library), str(source), "-ldl"],
         check=True)
     return library
 

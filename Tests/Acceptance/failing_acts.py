@@ -1,0 +1,117 @@
+"""What a server is asked to do while one of its calls fails, and what must hold of the answer."""
+import contextlib
+import re
+import sqlite3
+
+from failing_worlds import OF_CONNECTIONS, SECONDS, is_failing_sync
+from http_client import exchange, post
+from server_process import until
+
+# What a data folder may have besides the key ring and the database; no file that was half written.
+FILES = {"keys", "tokens.db", "tokens.db-wal", "tokens.db-shm", "control.sock", "erased", "lock", "tokens.db.lock"}
+KEY = re.compile(r"(\d+) \d+ [0-9a-f]{64}( binds-times)?")
+
+
+def replied(world, point, path, request=None):
+    """The reply to a request over the control socket; None if it failed, as it may."""
+    answer = world.steer(path, request)
+    may_fail = point is not None and (not point.passes or is_failing_sync(point))
+    if answer is None:
+        assert may_fail and point.kind in OF_CONNECTIONS, f"{path} gets no answer"
+        return None
+    if "error" in answer:
+        assert may_fail, f"{path} fails: {answer['error']}"
+        assert answer["error"].strip(), f"{path} fails without a reason"
+        return None
+    return answer.get("reply", answer)
+
+
+def write_and_read(world, point):
+    world.pipeline(point, writes=True)
+
+
+def read(world, point):
+    world.pipeline(point, writes=False)
+
+
+def write_and_read_over_tls(world, point):
+    world.pipeline(point, writes=True, is_secure=True)
+
+
+def back_up(world, point):
+    folder = world.server.folder / "backups"
+    folder.mkdir(exist_ok=True)
+    path = folder / "backup.db"
+    reply = replied(world, point, "/store/backup", {"path": str(path)})
+    if reply is None and world.server.is_running():
+        # A client that gets no answer does not know when the server has finished or cleaned up.
+        until(lambda: {file.name for file in folder.iterdir()} <= {path.name}, SECONDS)
+    if reply is not None or path.exists():
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
+            assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            [count] = database.execute("SELECT count(*) FROM token").fetchone()
+        assert reply is None or reply["tokens"] == count, (reply, count)
+        path.unlink()
+    assert not list(folder.iterdir()), f"a backup leaves {list(folder.iterdir())}"
+
+
+def rekey(world, point):
+    """Adds a key, seals all rows with it, and retires the earlier keys."""
+    replied(world, point, "/store/keys/add")
+    replied(world, point, "/store/rekey")
+    for key in keys(world, point):
+        if not key["is_newest"] and not key["seals"]:
+            replied(world, point, "/store/keys/retire", {"number": key["number"]})
+
+
+def keys(world, point=None):
+    listed = replied(world, point, "/store/keys/list")
+    return listed["keys"] if listed else []
+
+
+def check_key_ring(world):
+    """The file has exactly the keys of which the server knows, and nothing is left beside it."""
+    numbers = {key["number"] for key in keys(world)}
+    lines = (world.server.data / "keys").read_text().splitlines()
+    written = [KEY.fullmatch(line) for line in lines if line[:1].isdigit()]
+    assert all(written) and {int(match[1]) for match in written} == numbers, (numbers, len(lines))
+
+
+def reload(world, point):
+    answer = replied(world, point, "/reload")
+    if answer is not None and not answer["reloaded"]:
+        assert not point.passes and ":" in answer["outcome"], answer
+
+
+def erase(world, point):
+    unique_id = "id1"
+    if replied(world, point, "/store/erase", {"user": unique_id}) is None:
+        world.answers.possible[unique_id].add(None)
+    else:
+        world.answers.possible[unique_id] = {None}
+
+
+def checkpoint(world, point):
+    """Waits until the WAL is in the database, a second after the last commit, or the chosen call was made."""
+    log = world.server.data / "tokens.db-wal"
+    until(lambda: log.stat().st_size == 0 or world.calls.strike().outcome, SECONDS)
+
+
+def prepare_checkpoint(world):
+    unique_id, value = world.answers.next_write()
+    world.answers.take_write(unique_id, value, exchange(world.server.address, post(unique_id, value)).body)
+
+
+# What is done, and what is checked after it
+ACTS = {
+    "post": (write_and_read, None),
+    "get": (read, None),
+    "tls": (write_and_read_over_tls, None),
+    "backup": (back_up, None),
+    "rekey": (rekey, check_key_ring),
+    "reload": (reload, None),
+    "erase": (erase, None),
+    "checkpoint": (checkpoint, None),
+}
+# What comes before it, without a fault
+PREPARATIONS = {"checkpoint": prepare_checkpoint}

@@ -1,0 +1,114 @@
+"""Tries faults of a running server one after the other, each with the same server for as long as that stands them."""
+from failing_acts import ACTS, PREPARATIONS
+from failing_calls import IMPOSSIBLE, KINDS, NOT_REACHED, STRUCK, FailingCalls, points
+from failing_worlds import World, has_run_out_of_memory
+
+# After so many failures a campaign ends, as one fault may make many points fail.
+MOST_FAILURES = 10
+
+
+class Campaign:
+    """Tries faults of one phase."""
+
+    def __init__(self, phase, library, certificate, folder):
+        self.phase, self.library, self.folder = phase, library, folder
+        self.settings = {
+            "tls": {"certificate": certificate[0], "private_key": certificate[1]}, "access_log_file": str(folder / "access.log")}
+        self.worlds = 0
+        self.ended = 0
+        self.failures = []
+        self.outcomes = dict.fromkeys((NOT_REACHED, STRUCK, IMPOSSIBLE), 0)
+
+    def new_world(self):
+        """A server that has done everything once."""
+        self.worlds += 1
+        folder = self.folder / f"world{self.worlds}"
+        folder.mkdir(parents=True)
+        world = World(FailingCalls(self.library, folder / "control"), folder / "server", self.settings)
+        try:
+            for _ in range(2):
+                for phase in {"post", self.phase}:
+                    self._act(world, phase, None)
+            world.note_descriptors()
+            world.settle()
+            world.note_descriptors()
+        except BaseException:
+            world.server.kill()
+            raise
+        return world
+
+    @staticmethod
+    def _act(world, phase, point):
+        act, check = ACTS[phase]
+        if phase in PREPARATIONS:
+            PREPARATIONS[phase](world)
+        if point:
+            world.calls.arm(point)
+        else:
+            world.calls.count()
+        try:
+            act(world, point)
+        finally:
+            world.calls.disarm()
+        if check and point and world.server.is_running():
+            check(world)
+
+    def count(self):
+        """The number of calls of each kind: the most of three rounds without a fault."""
+        world = self.new_world()
+        try:
+            calls = dict.fromkeys(KINDS, 0)
+            for _ in range(3):
+                self._act(world, self.phase, None)
+                calls = {kind: max(calls[kind], number) for kind, number in world.calls.calls().items()}
+                world.settle()
+        finally:
+            world.server.kill()
+        print(self.phase, {kind: number for kind, number in calls.items() if number})
+        return calls
+
+    def points(self):
+        """All faults of the phase."""
+        return points(self.phase, self.count())
+
+    def run(self, chosen_points):
+        """Tries faults; records those after which something does not hold."""
+        world = None
+        for point in chosen_points:
+            if len(self.failures) >= MOST_FAILURES:
+                break
+            world = world or self.new_world()
+            try:
+                is_ended = self._try(world, point)
+            except (AssertionError, OSError) as error:
+                self.failures.append(f"--fault {point}: {world.calls.strike()}: {error}")
+                is_ended = True
+            else:
+                self.outcomes[world.calls.strike().outcome] += 1
+            if is_ended:
+                world.server.kill()
+                world = None
+        if world:
+            try:
+                world.restart_soundly()
+            except AssertionError as error:
+                self.failures.append(f"after the last of {[str(point) for point in chosen_points]}: {error}")
+
+    def _try(self, world, point):
+        """Tries a fault; returns whether it has ended the server, as it may."""
+        try:
+            self._act(world, self.phase, point)
+            world.settle()
+            return False
+        except (AssertionError, OSError):
+            if point.kind != "malloc" or not has_run_out_of_memory(world.server):
+                raise
+        world.restart_soundly()
+        self.ended += 1
+        return True
+
+    def summary(self, chosen_points):
+        counts = (f"{number} {text}" for number, text in (
+            (self.outcomes[STRUCK], "struck"), (self.outcomes[IMPOSSIBLE], "cannot occur there"),
+            (self.outcomes[NOT_REACHED], "not reached"), (self.ended, "ended the server")))
+        return f"{self.phase}: {len(chosen_points)} faults, {', '.join(counts)}"

@@ -1,0 +1,180 @@
+"""Servers that live for one fault each: of their start, the upgrade of their store, or their stop."""
+import itertools
+import re
+import shutil
+import subprocess
+
+import earlier_form
+from contract import NOT_FOUND, STORED, found
+from failing_calls import IMPOSSIBLE, NOT_REACHED, STRUCK, FailingCalls
+from failing_worlds import SETTINGS, has_run_out_of_memory, is_failing_sync
+from http_client import Connection, ProtocolError, get, post
+from server_process import Server, until
+from store_files import opened
+from test_conversion import CHANGES_TO_VERSION_3
+
+# Says what is wrong and what to do, or gives the system's or SQLite's reason.
+MESSAGE = re.compile(r"token-cache: .+(;|\(|: )")
+MOST_FAILURES = 60
+SECONDS = 10
+
+
+class AttemptedServer(Server):
+    """A server that may fail to start; its address, if it serves, is that of a Unix socket.
+
+    The line of the log with the addresses may be what could not be written.
+    """
+
+    def _wait_until_ready(self):
+        try:
+            until(lambda: self.process.poll() is not None or self._answers(), SECONDS, 0.005)
+        except AssertionError:
+            self.kill()
+            raise AssertionError(f"it neither serves nor ends: {self.log()}") from None
+        return [] if self.process.poll() is not None else [self.folder / "http.sock"]
+
+    def _answers(self):
+        try:
+            with Connection(self.folder / "http.sock", timeout=SECONDS) as connection:
+                return connection.exchange(get("nobody")).body == NOT_FOUND
+        except (OSError, ProtocolError):
+            return False
+
+
+class Lives:
+    """Servers that live for one fault each."""
+
+    def __init__(self, phase, library, certificate, folder):
+        self.phase, self.folder = phase, folder
+        folder.mkdir()
+        self.calls = FailingCalls(library, folder / "control")
+        self.settings = {
+            **SETTINGS, "tls": {"certificate": certificate[0], "private_key": certificate[1]},
+            "access_log_file": str(folder / "access.log")}
+        self.expected = {}
+        self.template = folder / "template"
+        self.numbers = itertools.count()
+        self.outcomes = dict.fromkeys((NOT_REACHED, STRUCK, IMPOSSIBLE), 0)
+        self.failures = []
+        if phase != "create":
+            self._make_template()
+
+    def _make_template(self):
+        """A data folder with tokens, partly in the WAL: what a crash, or the version before, has left."""
+        server = Server(self.folder / "first", self.settings, data=self.template)
+        with Connection(server.address) as connection:
+            for number in range(20):
+                value = f"value{number}" + "x" * number * 50
+                assert connection.exchange(post(f"id{number}", value)).body == STORED
+                self.expected[f"id{number}"] = value
+        if self.phase != "upgrade":
+            server.kill()
+            return
+        assert server.stop() == 0
+        with opened(self.template) as database:
+            earlier_form.set_back(database, self.template / "keys")
+            database.executescript(CHANGES_TO_VERSION_3)
+
+    def _start(self, folder, data, is_failing):
+        environment = self.calls.environment if is_failing else None
+        settings = {**self.settings, "listen": [f"unix:{folder}/http.sock", "https://127.0.0.1:0"]}
+        return AttemptedServer(folder, settings, data=data, environment=environment)
+
+    def check(self, server):
+        """Reads everything that was acknowledged, and writes."""
+        with Connection(server.address, timeout=SECONDS) as connection:
+            for unique_id, value in self.expected.items():
+                body = connection.exchange(get(unique_id)).body
+                assert body == found(value), f"{unique_id} is {body[:60]}"
+            # The fault may be still to come.
+            until(lambda: connection.exchange(post("new", "value")).body == STORED, SECONDS)
+            assert connection.exchange(get("new")).body == found("value")
+
+    def count(self):
+        """The number of calls of each kind in a life without a fault."""
+        calls = self._first_life(None, *self._new_folder())
+        print(self.phase, {kind: number for kind, number in calls.items() if number})
+        return calls
+
+    def live(self, point):
+        """One life with a fault, and one without it."""
+        folder, data = self._new_folder()
+        self._first_life(point, folder, data)
+        after = self._start(folder, data, is_failing=False)
+        try:
+            assert after.addresses, f"the next start fails: {after.log()[-1000:]}"
+            self.check(after)
+        finally:
+            after.kill()
+        shutil.rmtree(folder)
+
+    def _new_folder(self):
+        folder = self.folder / f"life{next(self.numbers)}"
+        data = folder / "data"
+        if self.template.exists():
+            folder.mkdir()
+            shutil.copytree(self.template, data, ignore=shutil.ignore_patterns("control.sock"))
+        return folder, data
+
+    def _choose(self, point):
+        if point:
+            self.calls.arm(point)
+        else:
+            self.calls.count()
+
+    def _first_life(self, point, folder, data):
+        """Starts and stops a server, one of whose calls fails in one of the two; returns how many calls it made in it."""
+        if self.phase != "stop":
+            self._choose(point)
+        server = self._start(folder, data, is_failing=True)
+        calls = self.calls.calls()
+        try:
+            if server.addresses:
+                self.check(server)
+                if self.phase == "stop":
+                    self._choose(point)
+                server.send_signal()
+                assert server.wait(SECONDS) == 0, f"the stop ends with {server.process.returncode}: {server.log()[-1000:]}"
+            else:
+                self._check_refusal(server, point)
+            return self.calls.calls() if self.phase == "stop" else calls
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not stop: {server.log()[-1000:]}") from None
+        except (AssertionError, OSError):
+            if not (point and point.kind == "malloc" and has_run_out_of_memory(server)):
+                raise
+            return None
+        finally:
+            self.calls.disarm()
+            server.kill()
+
+    def _check_refusal(self, server, point):
+        strike = self.calls.strike()
+        if strike.is_of_dispatch and not point.passes:
+            return
+        last = server.log().strip().splitlines()[-1:]
+        status = server.process.returncode
+        assert status == 1, f"the start ends with {status}: {server.log()[-1500:]}"
+        # The message itself may be what could not be written.
+        if not (point.kind == "write" and strike.target.endswith("/stderr")):
+            assert last and MESSAGE.match(last[0]), f"the start is refused without a reason: {last}"
+            print(point, last[0])
+        assert not point.passes or is_failing_sync(point), f"the start is refused: {last}"
+
+    def run(self, chosen_points):
+        for point in chosen_points:
+            if len(self.failures) >= MOST_FAILURES:
+                return
+            try:
+                self.live(point)
+            except (AssertionError, OSError) as error:
+                strike = self.calls.strike()
+                self.failures.append(f"--fault {point}: {strike}: {error}")
+            else:
+                self.outcomes[self.calls.strike().outcome] += 1
+
+    def summary(self, chosen_points):
+        counts = (f"{number} {text}" for number, text in (
+            (self.outcomes[STRUCK], "struck"), (self.outcomes[IMPOSSIBLE], "cannot occur there"),
+            (self.outcomes[NOT_REACHED], "not reached")))
+        return f"{self.phase}: {len(chosen_points)} faults, {', '.join(counts)}"

@@ -1,0 +1,193 @@
+"""A server one of whose calls fails, what its clients were told, and what must hold afterwards."""
+import json
+import signal
+import ssl
+import subprocess
+from pathlib import Path
+
+from contract import NOT_FOUND, STORED, WRITE_FAILED, found
+from http_client import Connection, ProtocolError, exchange, get, lines, post
+from server_process import Server, until
+
+SECONDS = 10
+IDS = 6
+# Without an answer cache, so that each GET reads from the store; with one loop, so that calls keep their order.
+SETTINGS = {
+    "listen": ["127.0.0.1:0", "https://127.0.0.1:0"], "admin": {"listen": "127.0.0.1:0"}, "loops": 1, "cache": {"max_bytes": 0},
+    "access_log": "combined",
+}
+# Threads that live as long as the server.
+THREADS = ("loop 0", "administration", "writer")
+# How a program ends that gets no memory: Swift's and libdispatch's traps, abort, and an access to address zero.
+ENDS = tuple(-number for number in (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSEGV))
+# Calls that a connection may not survive.
+OF_CONNECTIONS = ("accept", "recv", "send", "epoll_ctl", "epoll_create1", "eventfd", "timerfd_create", "socket", "malloc")
+
+
+class Answers:
+    """What each id may have: the value that was acknowledged last, and those whose fate is unknown."""
+
+    def __init__(self):
+        self.possible = {f"id{number}": {None} for number in range(IDS)}
+        self.last = 0
+
+    def next_write(self):
+        """An id and a new value for it."""
+        self.last += 1
+        return f"id{self.last % IDS}", f"value {self.last} ".replace(" ", "-") + "x" * (self.last * 37 % 900)
+
+    def take_write(self, unique_id, value, body):
+        """Takes the answer to a POST; None if there was none."""
+        if body == STORED:
+            self.possible[unique_id] = {value}
+        else:
+            assert body in (None, WRITE_FAILED), f"the answer to a POST is {body}"
+            self.possible[unique_id].add(value)
+
+    def take_read(self, unique_id, body, may_fail=False):
+        if body == NOT_FOUND:
+            if may_fail:
+                return
+            value = None
+        else:
+            value = json.loads(body).get("token_info")
+            assert body == found(value), f"the answer to a GET is {body}"
+        possible = self.possible[unique_id]
+        assert value in possible, f"{unique_id} has {value!r:.40}, and not {[repr(one)[:40] for one in possible]}"
+        self.possible[unique_id] = {value}
+
+
+class World:
+    """A server with one loop, its data, and its clients."""
+
+    def __init__(self, calls, folder, settings=None, **options):
+        self.calls = calls
+        self.answers = Answers()
+        self.server = Server(folder, {**SETTINGS, **(settings or {})}, environment=calls.environment, **options)
+        self.context = ssl.create_default_context()
+        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
+        try:
+            self.threads = until(self._lasting_threads)
+        except BaseException:
+            self.server.kill()
+            raise
+        self.descriptors = 0
+
+    def _lasting_threads(self):
+        names = {}
+        for thread in sorted(Path(f"/proc/{self.server.process.pid}/task").iterdir(), key=lambda path: int(path.name)):
+            try:
+                names.setdefault((thread / "comm").read_text().strip(), thread)
+            except OSError:
+                pass
+        return {name: names[name] for name in THREADS} if set(THREADS) <= set(names) else None
+
+    def note_descriptors(self):
+        """Takes the present number of open descriptors as that to which the server must return."""
+        self.descriptors = max(self.descriptors, self.server.open_descriptors())
+
+    # Clients
+
+    def connect(self, is_secure=False):
+        connection = Connection(self.server.addresses[is_secure], timeout=SECONDS)
+        if is_secure:
+            try:
+                connection.socket = self.context.wrap_socket(connection.socket)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def pipeline(self, point, writes, is_secure=False):
+        """Sends a POST and GETs at once, and checks the answers and their order."""
+        unique_id, value = self.answers.next_write()
+        other = next(iter(self.answers.possible.keys() - {unique_id}))
+        asked = [("read", other), ("read", "nobody"), ("read", unique_id)]
+        if writes:
+            asked[1:1] = [("write", unique_id)]
+        requests = {"read": get, "write": lambda unique_id: post(unique_id, value)}
+        may_fail = point is not None and not point.passes
+        may_be_cut = may_fail and point.kind in OF_CONNECTIONS
+        is_written = not writes
+        try:
+            with self.connect(is_secure) as connection:
+                connection.send(b"".join(requests[kind](name) for kind, name in asked))
+                for kind, name in asked:
+                    response = connection.receive()
+                    assert response.status == 200, response
+                    if kind == "write":
+                        assert response.body == STORED or may_fail or is_failing_sync(point), response
+                        self.answers.take_write(name, value, response.body)
+                        is_written = True
+                    elif name == "nobody":
+                        assert response.body == NOT_FOUND, response
+                    else:
+                        self.answers.take_read(name, response.body, may_fail)
+                assert not connection.unread, f"after the last answer came {connection.unread[:100]}"
+        except (OSError, ProtocolError) as error:
+            if not is_written:
+                self.answers.take_write(unique_id, value, None)
+            assert may_be_cut and not isinstance(error, TimeoutError), f"the client gets no answer: {error!r}"
+
+    def steer(self, path, request=None):
+        """Sends a request over the control socket; returns its last line, or None without an answer."""
+        body = json.dumps(request or {}).encode()
+        head = lines(f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", body=body)
+        try:
+            with Connection(self.server.data / "control.sock", timeout=SECONDS) as connection:
+                connection.send(head)
+                answer = connection.receive_to_end()
+        except (ConnectionError, FileNotFoundError):
+            return None
+        lines_of_body = answer.partition(b"\r\n\r\n")[2].splitlines()
+        return json.loads(lines_of_body[-1]) if lines_of_body else None
+
+    # What must hold
+
+    def settle(self):
+        """Checks that the server has recovered by itself and that nothing is lost."""
+        assert self.server.is_running(), f"the server ended with {self.server.process.returncode}: {self.server.log()[-2000:]}"
+        unique_id, value = self.answers.next_write()
+
+        def stores():
+            body = exchange(self.server.address, post(unique_id, value)).body
+            self.answers.take_write(unique_id, value, body)
+            return body == STORED
+
+        until(stores, SECONDS)
+        self.check()
+        for name, thread in self.threads.items():
+            assert thread.exists(), f"the thread {name!r} has ended"
+        until(lambda: self.server.open_descriptors() <= self.descriptors, SECONDS)
+
+    def check(self):
+        """Reads all ids."""
+        with Connection(self.server.address, timeout=SECONDS) as connection:
+            connection.send(b"".join(get(unique_id) for unique_id in self.answers.possible))
+            for unique_id in self.answers.possible:
+                self.answers.take_read(unique_id, connection.receive().body)
+
+    def restart_soundly(self):
+        """Kills the server, and checks that one without faults finds everything."""
+        self.server.kill()
+        self.server = Server(self.server.folder, {**SETTINGS, "listen": ["127.0.0.1:0"]}, data=self.server.data)
+        try:
+            self.check()
+            assert self.server.stop() == 0
+        finally:
+            self.server.kill()
+
+
+def has_run_out_of_memory(server):
+    """Whether a server has ended because an allocation failed; an end of another kind fails."""
+    try:
+        status = server.wait(1)
+    except subprocess.TimeoutExpired:
+        return False
+    assert status in ENDS, f"the server ended with {status}: {server.log()[-2000:]}"
+    return True
+
+
+def is_failing_sync(point):
+    """Whether the fault is a sync that was interrupted: SQLite takes that for a failure, as it is not known what is synced."""
+    return point is not None and point.kind == "fdatasync"

@@ -1,0 +1,34 @@
+"""Each system call of a start, of an upgrade and of a stop fails, is shortened or delayed once.
+
+A start then serves, or says why it does not; the next one without the fault serves in any case, with everything that was
+acknowledged. A failing test prints a line for each fault, which `--fault` repeats alone.
+"""
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from failing_calls import STRUCK, Point, chosen, points
+from failing_lives import Lives
+
+# How many faults of each phase the plain run tries.
+PLAIN = {"create": 30, "start": 40, "upgrade": 30, "stop": 20}
+LANES = 2
+
+
+@pytest.mark.parametrize("phase", PLAIN)
+def test_a_start_or_stop_withstands_each_failing_call(phase, failing_calls_library, lasting_certificate, tmp_path, is_long, fault):
+    if fault:
+        tried = [Point.named(fault)]
+        if tried[0].phase != phase or tried[0].kind == "malloc":
+            pytest.skip("--fault names another fault")
+    else:
+        tried = points(phase, Lives(phase, failing_calls_library, lasting_certificate, tmp_path / "counted").count())
+        tried = tried if is_long else chosen(tried, PLAIN[phase])
+    lanes = [Lives(phase, failing_calls_library, lasting_certificate, tmp_path / f"lane{lane}") for lane in range(LANES)]
+    with ThreadPoolExecutor(LANES) as executor:
+        list(executor.map(lambda pair: pair[1].run(tried[pair[0]::LANES]), enumerate(lanes)))
+    for number, lane in enumerate(lanes):
+        print(lane.summary(tried[number::LANES]))
+    failures = [failure for lane in lanes for failure in lane.failures]
+    assert not failures, "\n" + "\n".join(failures)
+    assert sum(lane.outcomes[STRUCK] for lane in lanes) > 0

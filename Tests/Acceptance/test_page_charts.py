@@ -1,6 +1,7 @@
 """The charts of the status page: what was before it was opened, values under the pointer and by keyboard, events, a day's updates."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -64,6 +65,23 @@ def test_the_first_screen_has_what_matters(page):
     assert page.evaluate("document.querySelector('[data-figure=host]').textContent") == os.uname().nodename
 
 
+@pytest.mark.parametrize("width", [360, 768, 1280, 1600])
+def test_cards_follow_one_another_without_holes(page, width):
+    page.size(width, 800)
+    until(lambda: page.evaluate("document.querySelectorAll('#loops tbody tr').length") >= 2)
+    places = page.evaluate(
+        "[...document.querySelectorAll('.cards .card:not([hidden])')].map(card => card.getBoundingClientRect())"
+        ".map(({ left, top, bottom, right }) => [left, top, bottom, right])")
+    columns = {}
+    for left, top, bottom, right in places:
+        assert 0 <= left < right <= width
+        columns.setdefault(left, []).append((top, bottom))
+    assert len(columns) == {360: 1, 768: 2, 1280: 4, 1600: 5}[width]
+    for column in columns.values():
+        assert all(below - above == pytest.approx(10) for (_, above), (below, _) in zip(column, column[1:])), places
+    assert len({column[0][0] for column in columns.values()}) == 1
+
+
 def test_the_pointer_shows_the_values_of_its_moment(page):
     until(lambda: chart(page, "Memory", "chart.values[0].filter(value => !Number.isNaN(value)).length") > 0)
     left, top, width = chart(
@@ -119,6 +137,12 @@ def test_events_are_marked_in_the_charts_and_listed(server, page):
     until(lambda: "recovery" in page.evaluate("eventList.textContent"))
     assert run("reload", "--data-directory", str(server.data)).returncode == 0
     until(lambda: "reload" in page.evaluate("eventList.textContent"))
+    # The word for its kind is there once, and the date only if it was on another day.
+    assert re.search(r"^\d\d:\d\d:\d\d reload requested by uid \d+", page.evaluate("eventList.firstChild.innerText.replace(/\\s+/g, ' ')"))
+    assert page.evaluate("afterKind({ kind: 'backup', text: 'a backup has failed' })") == "has failed"
+    assert page.evaluate("afterKind({ kind: 'fault', text: 'not ready: the disk is full' })") == "not ready: the disk is full"
+    yesterday = "showEvents([{ position: present.position - 86400, kind: 'fault', text: 'x' }], present); eventList.innerText"
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", page.evaluate(yesterday))
     until(lambda: chart(page, "Memory", "chart.events.map(path => path.getAttribute('d').split('M').length - 1)") == [3, 1])
     assert page.problems == []
 
@@ -132,6 +156,9 @@ def test_errors_have_a_row_for_each_code(server, page):
     until(lambda: len(page.evaluate(rows)) == 2)
     found = {code: (meaning, count) for code, meaning, _, count in page.evaluate(rows)}
     assert found["40400"] == ("no such path", "3")
+    # No more can have come in the last minute than in all.
+    until(lambda: all(row[2] != "–" for row in page.evaluate(rows)))
+    assert all(int(minute) <= int(count) for *_, minute, count in page.evaluate(rows))
     assert page.problems == []
 
 

@@ -93,9 +93,9 @@ function addHistory(answer) {
   present = answer.now;
   const rows = history[answer.step];
   rows.add(answer);
-  if (!events.add(answer.events)) return;
-  showEvents(events.list, present);
-  settingsCard.load();
+  const areNew = events.add(answer.events);
+  if (areNew || date(present.time) !== eventsDay) showEvents(events.list, present);
+  if (areNew) settingsCard.load();
 }
 
 let lastDrawn = -Infinity;

@@ -84,7 +84,7 @@ function showTip() {
   });
   const near = events.filter(event => Math.abs(event.position - position) <= Math.max(width, span / 100));
   tipEvent.hidden = near.length === 0;
-  setText(tipEvent, near.slice(-3).map(({ kind, text }) => `${kind}: ${text}`).join("\n"));
+  setText(tipEvent, near.slice(-3).map(event => `${event.kind}: ${afterKind(event)}`).join("\n"));
   const [place, x] = [chart.svg.getBoundingClientRect(), chart.x(position)];
   const left = x > chart.size / 2 ? place.left + x - tip.offsetWidth - 10 : place.left + x + 10;
   tip.style.left = `${Math.max(4, Math.min(left, document.documentElement.clientWidth - tip.offsetWidth - 4)) + scrollX}px`;

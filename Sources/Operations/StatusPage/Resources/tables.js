@@ -20,6 +20,12 @@ class Growth {
     return Math.max(0, (now.counts[name] ?? 0) - (before.counts[name] ?? 0)) / (now.time - before.time);
   }
 
+  // By how much a count has grown in the last minute, or since the page was opened if that is less.
+  sum(name) {
+    const [first, now] = [this.earlier[0], this.earlier.at(-1)];
+    return first === now ? NaN : Math.max(0, (now.counts[name] ?? 0) - (first.counts[name] ?? 0));
+  }
+
   clear() {
     this.earlier = [];
   }
@@ -115,7 +121,7 @@ const TABLES = [
     rows: status => status.requests.by_code.map(({ status, code, count }) => ({
       name: `${status} ${code}`, count, cells: [code === 0 ? `${status}` : `${code}`, MEANINGS[code] ?? `status ${status}`],
     })),
-    cells: (row, growth) => [...row.cells, short(growth.rate(row.name, 60) * 60), number(row.count)] },
+    cells: (row, growth) => [...row.cells, number(growth.sum(row.name)), number(row.count)] },
   { card: "loops", title: "Loops", columns: ["thread", "connections", "requests/s", "busy"],
     rows: status => status.loops.map(({ name, connections, requests, processor_seconds }) =>
       ({ name, count: requests, busy: processor_seconds, connections })),
@@ -199,13 +205,26 @@ element(eventCard, "h2", { id: "events-title" }, "Events");
 const eventList = element(eventCard, "ol", { class: "events", "aria-labelledby": "events-title" });
 const EVENTS_SHOWN = 8;
 
+// The text of an event behind the word for its kind, with which the text may begin itself.
+function afterKind({ kind, text }) {
+  const rest = text.replace(/^(a|the) /, "");
+  return rest.startsWith(`${kind} `) ? rest.slice(kind.length + 1) : text;
+}
+
+// The day on which the events were shown: those of other days have a date.
+let eventsDay = "";
+
 function showEvents(events, { position, time }) {
+  eventsDay = date(time);
   eventList.replaceChildren();
   for (const event of events.slice(-EVENTS_SHOWN).reverse()) {
     const item = element(eventList, "li", { "data-kind": event.kind });
-    element(item, "time", {}, clock(time - (position - event.position)));
+    const when = time - (position - event.position);
+    element(item, "time", {}, date(when) === eventsDay ? clock(when) : moment(when));
+    item.append(" ");
     element(item, "b", {}, event.kind);
-    element(item, "span", {}, event.text);
+    item.append(" ");
+    element(item, "span", {}, afterKind(event));
   }
 }
 

@@ -59,13 +59,7 @@ final class AdministrationListener: Sendable {
             Void
     ) async {
         await withDiscardingTaskGroup { group in
-            let acceptor: Acceptor
-            do throws(SystemError) {
-                acceptor = try Acceptor(listener, on: loop, outlastsDraining: true)
-            } catch {
-                logger.error("\(name) cannot accept connections until a restart: \(error)")
-                return
-            }
+            guard let acceptor = await acceptor(on: loop, logger) else { return }
             while !loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, let peer):
@@ -80,11 +74,28 @@ final class AdministrationListener: Sendable {
                     }
                     // Let the new connection read its request, and the evicted one close, before the next is accepted.
                     await Task.yield()
-                case .failed:
-                    await loop.sleep(until: loop.now + Nanoseconds(.milliseconds(100)))
+                case .failed: await loop.sleep(until: loop.now + Self.pause)
                 case .finished: return
                 }
             }
         }
+    }
+
+    /// How long to wait before another attempt to accept.
+    private static let pause = Nanoseconds(.milliseconds(100))
+
+    /// Begins to accept, as soon as the system has the memory for that; nil if the loop is abandoned before.
+    private func acceptor(on loop: EventLoop, _ logger: Logger) async -> Acceptor? {
+        var isReported = false
+        while !loop.isAbandoned {
+            do throws(SystemError) {
+                return try Acceptor(listener, on: loop, outlastsDraining: true)
+            } catch {
+                if !isReported { logger.error("\(name) accepts no connections for now: \(error)") }
+                isReported = true
+                await loop.sleep(until: loop.now + Self.pause)
+            }
+        }
+        return nil
     }
 }

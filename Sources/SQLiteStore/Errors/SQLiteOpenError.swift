@@ -50,8 +50,9 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             """
         case .notADatabase(let path, let error):
             """
-            \(path) is not a usable database (\(error)); \
-            move it away to start with an empty store, or put a backup in its place with token-cache restore
+            \(path) is not a usable database (\(error)). If its disk has failed, which the kernel's log shows (dmesg), mend \
+            that first: SQLite takes a page that cannot be read for a damaged one. Otherwise put a backup in its place with \
+            token-cache restore, or move it away to start with an empty store
             """
         case .damagedWAL(let path, let damage, let copy):
             """

@@ -35,13 +35,7 @@ final class ConnectionDistributor: Sendable {
     ///   - listener: The listener.
     ///   - worker: The worker of the calling task's loop.
     func accept(from listener: ClientListener, on worker: Worker) async {
-        let acceptor: Acceptor
-        do throws(SystemError) {
-            acceptor = try Acceptor(listener.listener, on: worker.loop)
-        } catch {
-            logger.critical("\(listener.name) cannot accept connections: \(error)")
-            return
-        }
+        guard let acceptor = await acceptor(of: listener, on: worker) else { return }
         var (streak, budget) = (0, TurnBudget(began: .now))
         while !worker.loop.isAbandoned {
             switch await acceptor.next() {
@@ -61,6 +55,18 @@ final class ConnectionDistributor: Sendable {
                 return
             }
         }
+    }
+
+    /// Begins to accept, as soon as the system has the memory for that; nil if the loop is draining before.
+    private func acceptor(of listener: ClientListener, on worker: Worker) async -> Acceptor? {
+        while !worker.loop.isDraining {
+            do throws(SystemError) {
+                return try Acceptor(listener.listener, on: worker.loop)
+            } catch {
+                await pause("\(listener.name), \(error)", on: worker)
+            }
+        }
+        return nil
     }
 
     /// Waits until descriptors for connections are free again; returns false when the loop is draining.

@@ -87,13 +87,21 @@ package final class Worker: @unchecked Sendable {
         }
     }
 
+    /// How long to wait before another attempt to watch the store's handle.
+    private static let watchPause = Nanoseconds(.seconds(1))
+
     /// Calls the store's handle whenever it has something to do.
     private func watchStore(_ descriptor: Int32) {
         do throws(SystemError) {
             storeWatch = try DescriptorWatch(descriptor, on: loop) { [handle] in handle.proceed() }
         } catch {
-            // The kernel has no memory; requests that need the store are answered with its failure after their time limit.
-            logger.critical("the store's connections cannot be watched, restart the server: \(error)")
+            // The kernel has no memory. Until it has, requests that need the store are answered with its failure after their
+            // time limit.
+            logger.error("the store's connections cannot be watched for now: \(error)")
+            Task(executorPreference: loop) { [self] in
+                await loop.sleep(until: loop.now + Self.watchPause)
+                watchStore(descriptor)
+            }
         }
     }
 

@@ -93,7 +93,11 @@ class Strike:
 
     @property
     def is_of_dispatch(self):
-        """Whether libdispatch made the call. It ends the process if it gets no descriptor for its signals and timers."""
+        """Whether libdispatch made the call.
+
+        It ends the process if it gets no descriptor for its signals and timers, and hears of no signal if it gets no memory
+        to watch that descriptor.
+        """
         return "dispatch_" in self.function() or self.function().startswith("libdispatch.so")
 
 

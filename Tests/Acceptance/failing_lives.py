@@ -8,7 +8,7 @@ import earlier_form
 from contract import NOT_FOUND, STORED, found
 from failing_calls import IMPOSSIBLE, NOT_REACHED, STRUCK, FailingCalls
 from failing_worlds import SETTINGS, has_run_out_of_memory, is_failing_sync
-from http_client import Connection, ProtocolError, get, post
+from http_client import Connection, ProtocolError, exchange, get, lines, post
 from server_process import Server, until
 from store_files import opened
 from test_conversion import CHANGES_TO_VERSION_3
@@ -89,6 +89,10 @@ class Lives:
             # The fault may be still to come.
             until(lambda: connection.exchange(post("new", "value")).body == STORED, SECONDS)
             assert connection.exchange(get("new")).body == found("value")
+        # A server that cannot make its control socket says so and serves without.
+        control = server.data / "control.sock"
+        if control.exists():
+            assert exchange(control, lines("GET /healthz HTTP/1.1", "Host: localhost")).status == 200
 
     def count(self):
         """The number of calls of each kind in a life without a fault."""
@@ -128,6 +132,9 @@ class Lives:
             self._choose(point)
         server = self._start(folder, data, is_failing=True)
         calls = self.calls.calls()
+        if self.phase != "stop":
+            # Later faults are those of a running server.
+            self.calls.disarm()
         try:
             if server.addresses:
                 self.check(server)
@@ -138,20 +145,24 @@ class Lives:
             else:
                 self._check_refusal(server, point)
             return self.calls.calls() if self.phase == "stop" else calls
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"it does not stop: {server.log()[-1000:]}") from None
-        except (AssertionError, OSError):
-            if not (point and point.kind == "malloc" and has_run_out_of_memory(server)):
-                raise
-            return None
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+            if point and self._may_end(point, server):
+                return None
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise AssertionError(f"it does not stop: {server.log()[-1000:]}") from None
+            raise
         finally:
             self.calls.disarm()
             server.kill()
 
+    def _may_end(self, point, server):
+        """Whether a fault may end the server in any way, or keep it from starting or stopping."""
+        if point.kind == "malloc":
+            return has_run_out_of_memory(server)
+        return self.calls.strike().is_of_dispatch and not point.passes
+
     def _check_refusal(self, server, point):
         strike = self.calls.strike()
-        if strike.is_of_dispatch and not point.passes:
-            return
         last = server.log().strip().splitlines()[-1:]
         status = server.process.returncode
         assert status == 1, f"the start ends with {status}: {server.log()[-1500:]}"

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import unsafe_places
+
 SOURCES = Path(__file__).parents[2] / "Sources"
 MODULES = sorted(folder for folder in SOURCES.iterdir() if any(folder.rglob("*.swift")))
 IMPORT = re.compile(r"^(?:package |internal |public |private |fileprivate )?import (\w+)", re.M)
@@ -14,6 +16,14 @@ DECLARATION = re.compile(
 # Longer files are two that have not been told apart yet.
 LINES = 400
 STORES = "SQLiteStore", "PostgresStore"
+# How many unsafe expressions each module may have; `unsafe_places.py` lists them. Lower a number when there are fewer.
+UNSAFE = {
+    "Audit": 9, "Cryptography": 41, "EventLoop": 172, "HTTP": 30, "JSON": 0, "JWT": 48, "Metrics": 0, "Operations": 18,
+    "PostgresStore": 132, "SQLiteStore": 216, "Server": 21, "Settings": 34, "System": 153, "TokenCacheClient": 16,
+    "TokenPHPFiles": 18, "TokenService": 10, "TokenStore": 53, "token-cache": 2,
+}
+# The modules that parse what clients send, and their files whose arithmetic may wrap around: those compute hashes and digits.
+OF_STRANGERS = {"HTTP": ["RequestID.swift"], "JSON": [], "JWT": [], "TokenService": ["SipHash.swift"]}
 
 
 def code(file):
@@ -109,3 +119,47 @@ def test_a_file_can_be_read_in_one_sitting():
         if ".build" not in file.parts and (count := len(file.read_text(encoding="utf-8").splitlines())) > LINES
     }
     assert long == {}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_unsafe_places_do_not_become_more(module):
+    """A module that parses what strangers send must have as many as are written down, so that their number only falls."""
+    count, most = unsafe_places.count(module), UNSAFE[module.name]
+    listing = f"python3 Tests/Acceptance/unsafe_places.py {module.name} lists them"
+    assert count <= most, f"{module.name} has {count} unsafe expressions, and may have {most}; {listing}"
+    assert count == most or module.name not in OF_STRANGERS, f"{module.name} has only {count} left: lower its number in UNSAFE"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_each_unsafe_place_has_its_reason(module):
+    for file in module.rglob("*.swift"):
+        for place in unsafe_places.places(file):
+            assert place.reasons, f"{file.relative_to(SOURCES)}, line {place.lines[0]}: {place.declaration} needs a comment"
+
+
+def test_what_strangers_send_is_parsed_with_checked_arithmetic():
+    found = {name: unsafe_places.unchecked_arithmetic(SOURCES / name) for name in OF_STRANGERS}
+    assert found == OF_STRANGERS
+
+
+def test_unsafe_places_are_found_with_their_reason(tmp_path):
+    file = tmp_path / "File.swift"
+    file.write_text('''
+/// A type.
+struct Name {
+    /// What it is for.
+    func one() -> Int {
+        // Because of this.
+        let text = "unsafe" // unsafe
+        return unsafe pointer.pointee + unsafe other
+    }
+
+    var two: Int { unsafe number }
+}
+
+private func three() { unsafe call() }
+''', encoding="utf-8")
+    [one, two, three] = unsafe_places.places(file)
+    assert (one.declaration, one.lines, one.count, one.reasons) == ("func one() -> Int", [8], 2, ["What it is for."])
+    assert (two.lines, two.reasons) == ([11], ["A type."])
+    assert (three.lines, three.reasons) == ([14], [])

@@ -43,6 +43,7 @@ extension ClientListeners {
         }
     }
 
+    /// Fails if no socket could be made at the path; changes nothing.
     private static func examine(unixPath path: String) throws(StartError) {
         if let found = FileStatus(path, followingLinks: false), !found.isSocket {
             throw .unixSocket(UnixSocketFault(path, .notASocket))

@@ -26,6 +26,7 @@ extension FileStatus {
     /// Kubernetes sets the variable in all containers (kubernetes.io/docs/concepts/services-networking/service).
     private static var isInPod: Bool { unsafe getenv("KUBERNETES_SERVICE_HOST") != nil }
 
+    /// The groups of this process besides its own; getgroups(2) fills at most as many as there is room for.
     private static var groups: [UInt32] {
         var groups = [gid_t](repeating: 0, count: max(0, Int(getgroups(0, nil))))
         let count = unsafe getgroups(Int32(groups.count), &groups)

@@ -14,7 +14,7 @@ from failing_lives import Lives
 # How many allocations of each act fail in the plain run, and how many times as many in the long one. Erasing includes a
 # checkpoint.
 PLAIN = {"post": 8, "get": 3, "tls": 3, "backup": 4, "rekey": 4, "reload": 3, "erase": 4}
-LONG_FACTOR = 50
+LONG_FACTOR = 15
 
 
 # The same of starts, which make ten thousands of allocations, and of stops.

@@ -153,6 +153,8 @@ package final class Server: Sendable {
         for loop in loops { loop.stop() }
         store.close()
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
+        // Otherwise a change since the last look would be in neither log: the next start takes the files as they are.
+        access.reloadChangedFiles(logger, [.apiKeys, .adminKeys])
         audit?.close()
         accessLog.close()
         logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")

@@ -145,6 +145,19 @@ def test_a_key_that_is_added_or_removed_is_in_both_logs(world, group, kind, scop
         assert event.items() >= {"action": f"{action}_{kind}_key", "outcome": "ok", "actor": "operator", "key": "ben"}.items()
 
 
+@pytest.mark.parametrize("kind", ["admin", "api"])
+def test_a_key_that_is_added_right_before_the_stop_is_in_both_logs(world, kind):
+    # Not with the server's settings, so that the command does not tell the server.
+    if kind == "admin":
+        make_admin_key(world.files["admin"], "ben", "read")
+    else:
+        make_key(world.files["access"], "ben")
+    assert world.server.stop() == 0
+    assert (f"add_{kind}_key", "ben") in [(event["action"], event.get("key")) for event in world.events()]
+    assert world.events()[-1]["action"] == "close_log"
+    assert re.search(r"notice: the (admin|API) keys have changed: added ben; there are 2 now\n", world.server.log())
+
+
 def test_keys_that_come_and_go_with_the_setting_are_in_both_logs(world, tmp_path):
     configuration, other = world.server.folder / "token-cache.yaml", tmp_path / "other-keys"
     settings = json.loads(configuration.read_text())

@@ -98,9 +98,7 @@ package final class Server: Sendable {
             self.workers = workers
             administrationLoop = try EventLoop()
         } catch {
-            let isLimit = (error as? SystemError)?.isOutOfDescriptors == true
-            let advice = isLimit ? "; raise the limit of open files with ulimit -n or LimitNOFILE=" : ""
-            throw .system("\(error)\(advice)")
+            throw (error as? SystemError).flatMap(StartError.shortage) ?? .system("\(error)")
         }
         let parts = SettingsReloader.Parts(
             store: store, log: log, accessLog: accessLog, listenerNames: listeners.all.map(\.name), audit: audit,

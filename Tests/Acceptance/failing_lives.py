@@ -1,4 +1,5 @@
 """Servers that live for one fault each: of their start, the upgrade of their store, or their stop."""
+import errno
 import itertools
 import re
 import shutil
@@ -170,6 +171,8 @@ class Lives:
         if not (point.kind == "write" and strike.target.endswith("/stderr")):
             assert last and MESSAGE.match(last[0]), f"the start is refused without a reason: {last}"
             print(point, last[0])
+            if point.kind in ("socket", "epoll_create1", "eventfd") and point.action in (errno.EMFILE, errno.ENFILE):
+                assert "raise the limit of open files" in last[0], last
         assert not point.passes or is_failing_sync(point), f"the start is refused: {last}"
 
     def run(self, chosen_points):

@@ -1,3 +1,5 @@
+internal import Glibc
+internal import System
 package import TokenStore
 
 /// Why the server cannot start; the description says what to do.
@@ -27,6 +29,14 @@ package enum StartError: Error, CustomStringConvertible {
     /// The audit log cannot be opened.
     case audit(String)
     case system(String)
+
+    /// The error if a call failed because the system lacks descriptors or memory; nil if it failed for another reason.
+    static func shortage(_ error: SystemError) -> StartError? {
+        if error.isOutOfDescriptors {
+            return .system("\(error); raise the limit of open files with ulimit -n or LimitNOFILE=")
+        }
+        return error.code == ENOMEM || error.code == ENOBUFS ? .system("\(error)") : nil
+    }
 
     /// Whether the address is in use, possibly by this server itself.
     var isAddressInUse: Bool {

@@ -40,7 +40,8 @@ package struct ClientListener: Sendable {
             do throws(SystemError) {
                 listeners.append(try Listener(unixPath: path, mode: address.mode, owner: owner))
             } catch {
-                throw .unixSocket(UnixSocketFault(error, path: path, owner: address.owner ?? ""))
+                throw StartError.shortage(error)
+                    ?? .unixSocket(UnixSocketFault(error, path: path, owner: address.owner ?? ""))
             }
         case .systemd:
             preconditionFailure("passed sockets are taken over by adopt")
@@ -77,7 +78,8 @@ package struct ClientListener: Sendable {
         do throws(SystemError) {
             return try open()
         } catch {
-            throw .listen(address: name, error.isAddressInUse, error.isPermissionDenied, error.description)
+            throw StartError.shortage(error)
+                ?? .listen(address: name, error.isAddressInUse, error.isPermissionDenied, error.description)
         }
     }
 

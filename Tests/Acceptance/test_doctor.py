@@ -542,6 +542,8 @@ def test_the_user_of_the_unit_decides(public_folder, lines, by_drop_in):
     (["PrivateTmp=yes"], "admin.keys_file", "/tmp/keys", "read /tmp/keys (PrivateTmp=yes)"),
     (["InaccessiblePaths=/srv", "BindPaths=/x:/srv/keys"], "admin.keys_file", "/srv/keys/admin", None),
     (["InaccessiblePaths=/srv", "RootDirectory=/chroot"], "admin.keys_file", "/srv/keys", None),
+    (["ProtectSystem=strict", "ReadWritePaths=%S/audit"], "audit.file", "/var/lib/audit/log", None),
+    (["DynamicUser=yes"], "audit.file", "/srv/audit.ndjson", "write /srv/audit.ndjson (DynamicUser=yes)"),
 ])
 def test_a_path_that_the_unit_keeps_from_the_service_is_a_problem(tmp_path, lines, setting, path, reason):
     file = tmp_path / "token-cache.yaml"
@@ -572,7 +574,9 @@ def test_a_user_of_the_unit_who_does_not_exist_is_told_of(public_folder):
 def test_systemd_makes_and_hands_over_the_folders_of_the_unit(public_folder):
     """In a namespace of mounts of its own, with an empty /var/lib."""
     file = with_settings(public_folder, "/var/lib/token-cache-test")
-    units = unit_folder(public_folder, file, "DynamicUser=yes", "User=token-cache-test", "StateDirectory=token-cache-test")
+    units = unit_folder(public_folder, file, "DynamicUser=yes", "User=token-cache-test", "StateDirectory=token-cache-test",
+                        # The service has a /tmp of its own.
+                        f"BindReadOnlyPaths={public_folder}")
 
     def report(preparation):
         script = f"mount -t tmpfs none /var/lib || exit 99; {preparation}; exec " + " ".join(

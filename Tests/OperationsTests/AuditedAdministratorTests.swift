@@ -65,6 +65,14 @@ import TokenStore
             ])
     }
 
+    @Test func `an export is recorded where a list is not`() async throws {
+        settings.value.withLock { $0.events = .changes }
+        _ = await store("ann")
+        #expect(try await administrator.page(after: nil, limit: 10).entries.count == 1)
+        #expect(try await administrator.exportPage(after: nil, limit: 10).entries.count == 1)
+        #expect(try recorded() == ["store_token ok", "export_tokens ok"])
+    }
+
     @Test func `without a log that works nothing is read or begun`() async throws {
         _ = await store("ann")
         log.close()

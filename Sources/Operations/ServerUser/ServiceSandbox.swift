@@ -28,17 +28,21 @@ struct ServiceSandbox: Codable, Hashable {
         ]
         for (key, access) in lists {
             for word in unit.all("Service.\(key)").flatMap(UnitFile.words) {
+                // What a specifier such as %S stands for is not known here.
+                if word.contains("%") { isUnknown = true }
                 rules.append(Rule(path: Self.path(word, of: key), access: access, reason: "\(key)=\(word)"))
             }
         }
     }
 
     private mutating func addProtections(_ unit: UnitFile) {
+        // Implied, whatever else the unit says of them (systemd.exec(5), DynamicUser=).
+        let isDynamic = unit.isOn("Service.DynamicUser")
         func add(_ key: String, _ paths: [String], _ access: Access) {
-            let reason = "\(key)=\(unit["Service.\(key)"] ?? "")"
+            let reason = unit["Service.\(key)"].map { "\(key)=\($0)" } ?? "DynamicUser=yes"
             rules += paths.map { Rule(path: $0, access: access, reason: reason) }
         }
-        let system = unit["Service.ProtectSystem"]?.lowercased()
+        let system = isDynamic ? "strict" : unit["Service.ProtectSystem"]?.lowercased()
         if system == "strict" {
             add("ProtectSystem", ["/"], .read)
             for path in ["/dev", "/proc", "/sys"] { rules.append(Rule(path: path, access: .write, reason: "")) }
@@ -46,12 +50,12 @@ struct ServiceSandbox: Codable, Hashable {
             add("ProtectSystem", ["/usr", "/boot", "/efi"] + (system == "full" ? ["/etc"] : []), .read)
         }
         let homes = ["/home", "/root", "/run/user"]
-        if unit["Service.ProtectHome"]?.lowercased() == "read-only" {
-            add("ProtectHome", homes, .read)
-        } else if unit.isOn("Service.ProtectHome") || unit["Service.ProtectHome"]?.lowercased() == "tmpfs" {
+        if unit.isOn("Service.ProtectHome") || unit["Service.ProtectHome"]?.lowercased() == "tmpfs" {
             add("ProtectHome", homes, .none)
+        } else if isDynamic || unit["Service.ProtectHome"]?.lowercased() == "read-only" {
+            add("ProtectHome", homes, .read)
         }
-        if unit.isOn("Service.PrivateTmp") { add("PrivateTmp", ["/tmp", "/var/tmp"], .none) }
+        if isDynamic || unit.isOn("Service.PrivateTmp") { add("PrivateTmp", ["/tmp", "/var/tmp"], .none) }
     }
 
     /// The path that a word of a list is about: after signs that change how it is taken, or where a mount goes.

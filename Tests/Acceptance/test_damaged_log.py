@@ -10,7 +10,7 @@ from server_process import run, until
 from storage_shim import ALWAYS, StorageShim
 from store_files import command, printed, refused
 
-FRAME = 4_096 + 24
+FRAME = 2_048 + 24
 HEAD = 32
 
 

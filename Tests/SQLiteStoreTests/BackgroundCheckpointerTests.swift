@@ -29,7 +29,7 @@ import Testing
     }
 
     /// Writes a row in a commit of its own; by itself it fills a page.
-    private func write(_ name: UInt8, _ version: UInt8, size: Int = 3_000) throws {
+    private func write(_ name: UInt8, _ version: UInt8, size: Int = 1_500) throws {
         let row = Row(
             key: key(name), value: [UInt8](repeating: version, count: size), keyNumber: 0,
             times: RowTimes(writtenAt: 1, expiresAt: nil), id: [], index: ObjectIdentifier(writer)
@@ -42,7 +42,7 @@ import Testing
         let connection = try SQLiteConnection(path: opener.database, mode: .immutable)
         #expect(try connection.text("PRAGMA integrity_check") == "ok")
         let select = try SQLiteStatement(
-            "SELECT value FROM token WHERE length(value) = 3000 ORDER BY key", on: connection)
+            "SELECT value FROM token WHERE length(value) = 1500 ORDER BY key", on: connection)
         var versions: [UInt8] = []
         while try select.step() { versions.append(select.blob(at: 0)[0]) }
         return versions

@@ -89,7 +89,7 @@ import Testing
         #expect(try connection.checkpoint(.truncate, waiting: 0) == .complete)
         let root = try connection.integer("SELECT rootpage FROM sqlite_schema WHERE name = '\(tree)'")
         // The number of the page's cells (sqlite.org/fileformat2.html, section 1.6).
-        let cells = UInt64((root - 1) * 4_096 + 3)
+        let cells = UInt64((root - 1) * (try connection.integer("PRAGMA page_size")) + 3)
         let file = try FileHandle(forUpdating: URL(filePath: path))
         try file.seek(toOffset: cells)
         let count = try #require(try file.read(upToCount: 2)).reduce(0) { $0 << 8 | Int($1) }

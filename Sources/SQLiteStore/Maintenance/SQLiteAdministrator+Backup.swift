@@ -5,7 +5,7 @@ package import TokenStore
 
 extension SQLiteAdministrator {
     /// Pages of 4 KiB that are copied in one step; clients' writes are committed between steps.
-    private static let backupStep: Int32 = 256
+    private static let backupStep: Int32 = 512
 
     package func backUp(
         to path: String, isRecorded: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void
@@ -111,13 +111,15 @@ extension SQLiteAdministrator {
 
     private func copyPages(_ progress: (StoreProgress) -> Void) async throws(StoreError) {
         while true {
-            let (remaining, total) = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<(Int, Int)> in
+            let (remaining, total, pageSize) = try await withCopy {
+                (writer) throws(SQLiteError) -> CopyOutcome<(Int, Int, Int)> in
                 guard let copy = writer.copy else {
                     return .refused("the database was opened again after a fault; start the backup again")
                 }
-                return .success(try copy.step(pages: Self.backupStep))
+                let (remaining, total) = try copy.step(pages: Self.backupStep)
+                return .success((remaining, total, writer.pageSize))
             }
-            progress(StoreProgress(done: (total - remaining) * 4_096, total: total * 4_096))
+            progress(StoreProgress(done: (total - remaining) * pageSize, total: total * pageSize))
             if remaining == 0 { return }
             if Task.isCancelled { throw BackupFile.interrupted }
         }

@@ -53,6 +53,7 @@ struct SchemaConversion {
         let connection = try SQLiteConnection(path: file.new, mode: .readWrite)
         // The copy is not used before it is complete and synced; after a crash an incomplete one is discarded.
         try connection.prepareForBulkWriting()
+        try PageSize.choose(for: connection)
         try Schema.create(connection)
         let attach = try SQLiteStatement("ATTACH CAST(?1 AS TEXT) AS old", on: connection)
         try attach.withBinding(Array(file.path.utf8), at: 1) { () throws(SQLiteError) in _ = try attach.step() }

@@ -59,24 +59,38 @@ struct WALExaminer {
             return nil
         }
         defer { close(descriptor) }
-        guard var examination = try WALExaminer(descriptor) else { return nil }
-        return try examination.damage()
+        let head = try read(descriptor, at: 0, count: headSize + frameHeadSize)
+        // Without a frame it holds nothing.
+        guard head.count == headSize + frameHeadSize else { return nil }
+        var found: WALDamage?
+        for pageSize in pageSizes(head) {
+            var examination = WALExaminer(descriptor, head: head, pageSize: pageSize)
+            let damage = try examination.damage()
+            if let damage, damage.frames > found?.frames ?? 0 { found = damage }
+            if examination.isHeadSound { break }
+        }
+        return found
     }
 
-    /// Nil if the WAL has no frame.
-    private init?(_ descriptor: Int32) throws(SQLiteError) {
-        let head = try Self.read(descriptor, at: 0, count: Self.headSize + Self.frameHeadSize)
-        guard head.count == Self.headSize + Self.frameHeadSize else { return nil }
+    /// The page sizes that a WAL may have: what its head says, and if that is damaged, those that this program has given databases.
+    private static func pageSizes(_ head: [UInt8]) -> [Int] {
+        let size = Int(number(head, 8))
+        let isSize = size >= 512 && size <= 65_536 && size & (size - 1) == 0
+        return (isSize ? [size] : []) + [PageSize.ofNew, PageSize.ofEarlier]
+    }
+
+    /// - Parameters:
+    ///   - descriptor: The WAL's.
+    ///   - head: The WAL's head and that of its first frame.
+    ///   - pageSize: To assume.
+    private init(_ descriptor: Int32, head: [UInt8], pageSize: Int) {
         let magic = Self.number(head, 0)
         isBigEndian = magic == Self.magic | 1
-        let size = Int(Self.number(head, 8))
-        let isSize = size >= 512 && size <= 65_536 && size & (size - 1) == 0
         var checksum = Checksum()
         checksum.add(head[..<24], isBigEndian: isBigEndian)
         let stored = Checksum(first: Self.number(head, 24), second: Self.number(head, 28))
-        isHeadSound = magic | 1 == Self.magic | 1 && isSize && checksum == stored
-        // The page size of every database that this program makes.
-        pageSize = isSize ? size : 4_096
+        isHeadSound = magic | 1 == Self.magic | 1 && Int(Self.number(head, 8)) == pageSize && checksum == stored
+        self.pageSize = pageSize
         self.checksum = stored
         // Without a valid head, the first frame has the salts.
         salts = Self.salts(head, isHeadSound ? 16 : Self.headSize + 8)

@@ -175,6 +175,7 @@ struct StoreOpener: Sendable {
         connection.countWALPages()
         // Overwrites deleted and replaced values with zeros.
         try connection.execute("PRAGMA secure_delete = ON")
+        try PageSize.choose(for: connection)
         let mode = try connection.text("PRAGMA journal_mode = WAL")
         guard mode == "wal" else {
             throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL", sql: "journal_mode")

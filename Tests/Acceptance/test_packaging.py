@@ -119,11 +119,11 @@ def test_the_program_of_a_package_does_not_say_where_it_was_built(contents):
 def test_two_checkouts_in_two_folders_make_the_same_package(is_long, tmp_path):
     if not is_long:
         pytest.skip("builds the program twice, which takes minutes: deploy/test --long")
-    packages = []
-    for name in "one", "another-with-a-longer-name":
-        checkout = tmp_path / name / "checkout"
-        subprocess.run(["git", "clone", "--quiet", "--no-local", str(DEPLOY.parent), str(checkout)], check=True)
-        packages.append(build(tmp_path / name, checkout=checkout))
+    checkouts = [tmp_path / name / "checkout" for name in ("one", "another-with-a-longer-name")]
+    # The second is of the first, so that a commit in the meantime is in neither.
+    for source, checkout in zip((DEPLOY.parent, checkouts[0]), checkouts):
+        subprocess.run(["git", "clone", "--quiet", "--no-local", str(source), str(checkout)], check=True)
+    packages = [build(checkout.parent, checkout=checkout) for checkout in checkouts]
     assert packages[0].read_bytes() == packages[1].read_bytes()
 
 

@@ -50,6 +50,19 @@ import Testing
     }
 
     @Test
+    func `a line that is too long is refused as that, whether its end is wrong or has not come`() {
+        let limits = RequestLimits(requestLine: 64, head: 256)
+        let start = "GET / HTTP/1.1\r\nHost: a\r\nX: "
+        for (text, expected) in [
+            ("GET /" + String(repeating: "a", count: 100) + " HTTP/1.1\n", "refused targetTooLong"),
+            (start + String(repeating: "x", count: 256) + "\n", "refused headTooLarge"),
+        ] {
+            #expect(read(text, limits: limits).end == expected)
+            for cut in 1..<text.utf8.count { #expect(read(text, pieces: [cut], limits: limits).end == expected) }
+        }
+    }
+
+    @Test
     func `room is given up, and what is still to be read stays`() throws {
         let body = [UInt8](repeating: 120, count: 100_000)
         var reader = RequestReader(limits: RequestLimits())

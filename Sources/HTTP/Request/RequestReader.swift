@@ -267,8 +267,9 @@ package struct RequestReader {
             return nil
         }
         searched = lineFeed + 1
-        guard lineFeed > lineStart, bytes[lineFeed - 1] == .carriageReturn else { throw .bareLineFeed }
+        // First, as it is decided before the line feed has come, if that comes late.
         guard lineFeed + 1 - origin <= limit else { throw refusal }
+        guard lineFeed > lineStart, bytes[lineFeed - 1] == .carriageReturn else { throw .bareLineFeed }
         defer { lineStart = lineFeed + 1 }
         return (lineStart - start)..<(lineFeed - 1 - start)
     }

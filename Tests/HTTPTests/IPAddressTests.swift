@@ -9,7 +9,9 @@ import Testing
             #expect(IPAddress(text)?.description == text)
         }
         #expect(IPAddress("::ffff:192.0.2.1") == IPAddress("192.0.2.1"))
-        for text in ["", "1.2.3", "1.2.3.4.5", "256.0.0.1", "::g", "[::1]", "1.2.3.4:5", "localhost"] {
+        for text in [
+            "", "1.2.3", "1.2.3.4.5", "256.0.0.1", "::g", "[::1]", "1.2.3.4:5", "localhost", "1.2.3.4\0", "::1\0::2",
+        ] {
             #expect(IPAddress(text) == nil, "\(text)")
         }
         #expect(IPAddress(networkOrder: [192, 0, 2, 1]) == IPAddress("192.0.2.1"))
@@ -51,7 +53,7 @@ import Testing
     }
 
     @Test(
-        arguments: ["10.0.0.0/33", "::/129", "10.0.0.0/-1", "10.0.0.0/", "/8", "a/8", "1.2.3.4/8/9"])
+        arguments: ["10.0.0.0/33", "::/129", "10.0.0.0/-1", "10.0.0.0/", "/8", "a/8", "1.2.3.4/8/9", "10.0.0.0/+8"])
     func `what is no block is refused`(text: String) {
         #expect(AddressRange(text) == nil)
     }

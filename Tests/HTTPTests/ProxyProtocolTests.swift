@@ -48,7 +48,10 @@ import Testing
             "GET / HTTP/1.1\r\n", "PROXY TCP4 192.0.2.1\r\n", "PROXY TCP4 a b 1 2\r\n",
             "PROXY UDP4 1.2.3.4 1.2.3.4 1 2\r\n",
             "PROXY TCP4 1.2.3.4 1.2.3.4 1 2\n", "PROXY TCP4 1.2.3.4 1.2.3.4 1 70000\r\n",
-            "PROXY  TCP4 1.2.3.4 1.2.3.4 1 2\r\n",
+            "PROXY  TCP4 1.2.3.4 1.2.3.4 1 2\r\n", "PROXY TCP4 1.2.3.4 1.2.3.4 +1 2\r\n",
+            "PROXY TCP4 1.2.3.4\0 1.2.3.4 1 2\r\n", "PROXY TCP4 1.2.3.4 1.2.3.4\0x 1 2\r\n",
+            // Addresses of another family than the header names.
+            "PROXY TCP4 ::1 ::2 1 2\r\n", "PROXY TCP6 1.2.3.4 1.2.3.4 1 2\r\n", "PROXY TCP6 ::1 1.2.3.4 1 2\r\n",
             "PROXY UNKNOWN " + String(repeating: "x", count: 100),
         ]
     )

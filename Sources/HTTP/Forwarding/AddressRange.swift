@@ -11,7 +11,8 @@ package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
         let width = address.isIPv4 && !parts[0].contains(":") ? 32 : 128
         var length = width
         if parts.count == 2 {
-            guard let number = Int(parts[1]), (0...width).contains(number) else { return nil }
+            guard parts[1].utf8.allSatisfy(ByteClass.isDigit), let number = Int(parts[1]), (0...width).contains(number)
+            else { return nil }
             length = number
         }
         first = address

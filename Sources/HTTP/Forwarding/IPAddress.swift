@@ -14,6 +14,8 @@ package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// Reads an address as `inet_pton` does, without brackets, port or zone; nil if it is not an address.
     package init?(_ text: String) {
+        // It would end the text for `inet_pton`.
+        guard !text.utf8.contains(0) else { return nil }
         var four = in_addr()
         if unsafe inet_pton(AF_INET, text, &four) == 1 {
             self.init(high: 0, low: 0xffff_0000_0000 | UInt64(UInt32(bigEndian: four.s_addr)))

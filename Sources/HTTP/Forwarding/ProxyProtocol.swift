@@ -38,10 +38,17 @@ package enum ProxyProtocol {
         let line = String(decoding: bytes[..<(lineFeed - 1)], as: UTF8.self)
         let words = line.split(separator: " ", omittingEmptySubsequences: false)
         if words.count >= 2 && words[1] == "UNKNOWN" { return .header(length: lineFeed + 1, client: nil) }
-        guard words.count == 6, words[1] == "TCP4" || words[1] == "TCP6", let client = IPAddress(String(words[2])),
-            IPAddress(String(words[3])) != nil, UInt16(words[4]) != nil, UInt16(words[5]) != nil
+        guard words.count == 6, words[1] == "TCP4" || words[1] == "TCP6",
+            words[2...3].allSatisfy({ $0.contains(":") == (words[1] == "TCP6") }),
+            let client = IPAddress(String(words[2])), IPAddress(String(words[3])) != nil,
+            words[4...5].allSatisfy(isPort)
         else { return .malformed }
         return .header(length: lineFeed + 1, client: client)
+    }
+
+    /// Without the sign that Swift would accept.
+    private static func isPort(_ word: Substring) -> Bool {
+        UInt16(word) != nil && word.utf8.allSatisfy(ByteClass.isDigit)
     }
 
     /// Twelve bytes of signature, version and command, family, the length of the rest, then source and destination.

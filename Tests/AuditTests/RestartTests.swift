@@ -28,6 +28,21 @@ import Testing
         #expect(fixture.takeNotices().isEmpty)
     }
 
+    @Test(
+        "a saved end that no chain can have is ignored, as one that cannot be read is",
+        arguments: [UInt64.max, 1 << 63])
+    func impossibleHead(_ sequence: UInt64) throws {
+        let fixture = try LogFixture()
+        try run(fixture)
+        let head = LogFixture.contents(fixture.keyPath + ".head")
+        LogFixture.write(
+            String(repeating: "0", count: 20 - "\(sequence)".count) + "\(sequence)" + head.dropFirst(20),
+            to: fixture.keyPath + ".head")
+        try run(fixture)
+        #expect(try fixture.verify().isSound)
+        #expect(fixture.takeNotices().isEmpty)
+    }
+
     @Test("half a line at the end is cut off and noted, at every length")
     func tornLine() throws {
         let fixture = try LogFixture()

@@ -17,6 +17,8 @@ struct HeadFile: ~Copyable, Sendable {
     }
 
     private static let digits = 20
+    /// No chain has as many lines; a number behind it, which only damage can have written, could not be counted on from.
+    private static let sequenceLimit: UInt64 = 1 << 62
     private static let length = 2 * (digits + 1) + Base64URL.length(of: ChainHead.macLength) + 1
 
     init(_ path: String) throws(AuditError) {
@@ -35,6 +37,7 @@ struct HeadFile: ~Copyable, Sendable {
         else { return nil }
         let words = bytes.dropLast().split(separator: UInt8(ascii: " "))
         guard words.count == 3, let sequence = UInt64(String(decoding: words[0], as: UTF8.self)),
+            sequence < Self.sequenceLimit,
             let period = UInt64(String(decoding: words[1], as: UTF8.self)),
             let mac = Base64URL.decode(Array(words[2]).span), mac.count == ChainHead.macLength
         else { return nil }

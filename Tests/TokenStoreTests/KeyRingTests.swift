@@ -92,6 +92,8 @@ import Testing
             ("index KEY0\n1 1 KEY", 1, "expected: index KEY, the key in 64 hexadecimal digits"),
             ("index xKEY\n1 1 KEY", 1, "expected: index KEY, the key in 64 hexadecimal digits"),
             ("index KEY\n0 1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n+1 1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
+            ("index KEY\n1 +1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
             ("index KEY\n1 KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
             ("index KEY\n1 1 KEY binds", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),
             ("index KEY\n1 1 KEY KEY", 2, "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"),

@@ -89,7 +89,8 @@ enum KeyRingText {
     ) throws(Malformed) -> KeyRing.NumberedKey {
         let bindsTimes = words.count == 4 && words[3].elementsEqual(bindsTimes.utf8)
         guard words.count == 3 || bindsTimes, let number = Int(String(decoding: words[0], as: UTF8.self)),
-            KeyRing.numbers.contains(number), let createdAt = Int64(String(decoding: words[1], as: UTF8.self)),
+            KeyRing.numbers.contains(number), !words[..<2].contains(where: { $0.first == UInt8(ascii: "+") }),
+            let createdAt = Int64(String(decoding: words[1], as: UTF8.self)),
             let key = key(words[2])
         else {
             throw Malformed(

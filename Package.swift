@@ -153,6 +153,19 @@ let package = Package(
             name: "StoreConformance", dependencies: ["Cryptography", "TokenStore"], path: "Tests/StoreConformance",
             swiftSettings: tested
         ),
+        // Parsers and what they are compared with, for the fuzzer and for tests.
+        .target(
+            name: "FuzzTargets",
+            dependencies: [
+                "Cryptography", "HTTP", "JSON", "JWT", "Settings", "TestSupport", "TokenPHPFiles",
+                "TokenService", "TokenStore",
+            ],
+            path: "Tests/Fuzzing/Targets", swiftSettings: tested
+        ),
+        .testTarget(
+            name: "FuzzingTests", dependencies: ["FuzzTargets", "TestSupport"], path: "Tests/Fuzzing/FuzzingTests",
+            swiftSettings: tested
+        ),
         .testTarget(name: "SystemTests", dependencies: ["System", "TestSupport"], swiftSettings: tested),
         .testTarget(
             name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "System", "TestSupport"],
@@ -228,3 +241,14 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// Only for Tests/Fuzzing/run: without libFuzzer, which `-sanitize=fuzzer` adds, it does not link.
+if Context.environment["TOKEN_CACHE_FUZZING"] != nil {
+    package.targets += [
+        .systemLibrary(name: "CLibFuzzer", path: "Tests/Fuzzing/CLibFuzzer"),
+        .executableTarget(
+            name: "fuzz", dependencies: ["CLibFuzzer", "FuzzTargets", "TestSupport"], path: "Tests/Fuzzing/Fuzzer",
+            swiftSettings: tested
+        ),
+    ]
+}

@@ -1,7 +1,7 @@
 internal import Cryptography
 
 /// Judges the claims of a token whose signature was verified (RFC 7519, section 4.1).
-struct JWTClaims {
+package struct JWTClaims {
     private static let memberLimit = 256
     private static let audienceLimit = 64
 
@@ -9,13 +9,13 @@ struct JWTClaims {
     private let members: JSONObject
 
     /// - Parameter text: The decoded payload.
-    init(_ text: [UInt8]) throws(JWTRejection) {
+    package init(_ text: [UInt8]) throws(JWTRejection) {
         members = try JSONObject(ofToken: text.span, memberLimit: Self.memberLimit)
         self.text = text
     }
 
     /// The token by its claims; whether it counts now is still to be checked.
-    func token(_ rules: JWTRules) throws(JWTRejection) -> VerifiedToken {
+    package func token(_ rules: JWTRules) throws(JWTRejection) -> VerifiedToken {
         let issuer = try issuer(rules)
         try checkAudience(rules)
         guard let expiry = try time("exp") else { throw .missingExpiry }

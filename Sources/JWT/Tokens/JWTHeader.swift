@@ -2,16 +2,16 @@
 ///
 /// Parameters that would name or hold a key (`jwk`, `jku`, `x5c`, `x5u`, `x5t`) are never looked at: keys come from the key
 /// set alone (RFC 8725, section 3.10).
-struct JWTHeader {
-    let algorithm: JWTAlgorithm
-    let keyID: [UInt8]?
+package struct JWTHeader {
+    package let algorithm: JWTAlgorithm
+    package let keyID: [UInt8]?
 
     private static let memberLimit = 32
 
     /// - Parameters:
     ///   - text: The decoded header.
     ///   - types: Those that are accepted, as `JWTRules` has them.
-    init(_ text: Span<UInt8>, types: [String]) throws(JWTRejection) {
+    package init(_ text: Span<UInt8>, types: [String]) throws(JWTRejection) {
         let members = try JSONObject(ofToken: text, memberLimit: Self.memberLimit)
         // Only a JWE has it (RFC 7516, section 9).
         guard !members.has("enc") else { throw .encrypted }

@@ -1,4 +1,4 @@
-internal import HTTP
+package import HTTP
 
 /// Reads the contract's two parameters from a request, decoded but not yet checked.
 ///
@@ -6,10 +6,12 @@ internal import HTTP
 /// An array (`unique_id[]`) counts as well, but is not a value that the contract accepts: the parameter is then missing.
 ///
 /// One instance is reused, so that most requests need no allocation.
-struct RequestFields {
+package struct RequestFields {
     private var uniqueIDBytes: [UInt8] = []
     private var hasUniqueID = false
     private var tokenInfo: [UInt8]?
+
+    package init() {}
 
     /// Returns a request's parameters; nil for a missing one.
     ///
@@ -17,7 +19,7 @@ struct RequestFields {
     ///   - request: The request.
     ///   - bytes: The request's bytes.
     ///   - readsJSON: Whether an `application/json` body counts.
-    mutating func read(
+    package mutating func read(
         _ request: Request, in bytes: Span<UInt8>, readsJSON: Bool
     ) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
         hasUniqueID = false

@@ -117,10 +117,11 @@ package final class Server: Sendable {
     ///   - version: The program's version, for the log.
     ///   - administration: Runs at least as long as the clients' loops, and stops last.
     package func run(version: String, beside administration: some Administration) async throws(StartError) {
+        // Before Dispatch needs threads, as it waits without end, and without a word, if it gets none.
+        try startThreads()
         // Before the first request, so that no signal is missed.
         let signals = await Signal.caught(.terminate, .interrupt)
         let hangUps = await Signal.caught(.hangUp)
-        try startThreads()
         let administrationTask = Task(executorPreference: administrationLoop) { [administrationLoop] in
             await administration.serve(on: administrationLoop)
         }
@@ -198,6 +199,8 @@ package final class Server: Sendable {
         } catch {
             for loop in loops { loop.stop() }
             store.close()
+            audit?.close()
+            accessLog.close()
             throw .system("\(error)")
         }
     }

@@ -125,6 +125,26 @@ def test_a_copy_is_recorded_by_the_folder_that_the_settings_name(world, tmp_path
     world.verify()
 
 
+def test_a_copy_of_the_folder_by_another_name_is_recorded(world, tmp_path):
+    """As with DynamicUser=, where /var/lib/token-cache is a link."""
+    world.run("put", USER, text=TOKEN)
+    other, link = tmp_path / "other", tmp_path / "link"
+    other.mkdir()
+    shutil.copy(world.data / "keys", other / "keys")
+    link.symlink_to(world.data)
+    events = world.act("copy", "--from", link, "--to", other)
+    assert events and {event["action"] for event in events} == {"copy_from_store"}
+
+
+def test_a_change_of_keys_that_fails_is_recorded_as_such(world):
+    world.run("admin", "keys", "add", "anna", "--scope", "steer")
+    (event,) = world.act("admin", "keys", "add", "anna", "--scope", "steer", status=1)
+    check_event(event, "add_admin_key", "failed", key="anna")
+    (event,) = world.act("access", "keys", "remove", "nobody", status=1)
+    check_event(event, "remove_api_key", "failed", key="nobody")
+    world.verify()
+
+
 def test_the_lines_of_commands_and_of_servers_are_one_chain(world, serve, tmp_path):
     def served(*arguments, text=""):
         server = serve(json.loads(world.settings.read_text()), data=world.data)
@@ -182,7 +202,15 @@ def test_a_command_without_the_settings_says_that_it_is_not_recorded(world):
     before = world.audit.read_bytes()
     done = run("delete", USER, "--data-directory", str(world.data))
     assert done.returncode == 0 and "give commands the server's settings with --config" in done.stderr
+    assert f"this is recorded nowhere: audit.file is not set, although {world.data}/audit-key shows that" in done.stderr
     assert world.audit.read_bytes() == before
+
+
+def test_a_file_of_keys_stays_as_it_is_without_a_data_folder(world):
+    shutil.rmtree(world.data)
+    done = world.run("admin", "keys", "add", "anna", "--scope", "steer", status=1)
+    assert "which does not exist; name the server's" in done.stderr and "or start the server once, which makes it" in done.stderr
+    assert done.stdout == "" and not world.keys[0].exists() and not world.data.exists()
 
 
 def test_a_file_of_keys_stays_as_it_is_while_another_command_uses_the_folder(world):

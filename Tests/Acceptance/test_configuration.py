@@ -326,6 +326,9 @@ def test_a_flag_wins_in_a_running_server(serve):
     ("localhost", "an address needs a port: write localhost:8080, for example"),
     ("https://tokens.example.net", "an address needs a port: write https://tokens.example.net:8443, for example"),
     ("[::1]", "an address needs a port: write [::1]:8080, for example"),
+    *[(form, f"an IPv6 address is written in brackets: {listener}") for form, listener in [
+        ("::1", "[::1]:8080"), ("https://2001:db8::1", "https://[2001:db8::1]:8443"), (":::80", "[::]:80"),
+        ("::1:80", "[::1]:80 or [::1:80]:8080")]],
     ("/run/token-cache.sock", "a Unix socket is written unix:/run/token-cache.sock"),
 ])
 def test_an_address_of_which_a_part_is_missing_is_answered_with_that_part(found, advice):

@@ -466,7 +466,9 @@ def test_a_pipe_for_the_access_log_does_not_end_for_its_reader(tmp_path, name):
 def test_a_pipe_for_the_access_log_that_nothing_reads_is_told_of(tmp_path, mode, state):
     pipe = tmp_path / "access.pipe"
     os.mkfifo(pipe)
-    settings = {"TOKEN_CACHE_ACCESS_LOG_FILE": str(pipe), "TOKEN_CACHE_ACCESS_LOG": "json",
+    # Named through a link, unlike in the reader's list of open files.
+    (tmp_path / "linked").symlink_to(tmp_path)
+    settings = {"TOKEN_CACHE_ACCESS_LOG_FILE": str(tmp_path / "linked" / pipe.name), "TOKEN_CACHE_ACCESS_LOG": "json",
                 "TOKEN_CACHE_DATA_DIRECTORY": str(tmp_path / "data")}
     reader = None if mode is None else os.open(pipe, mode)
     try:
@@ -540,7 +542,15 @@ def test_the_user_of_the_unit_decides(public_folder, lines, by_drop_in):
     (["ProtectSystem=strict", "LogsDirectory=token-cache"], "audit.file", "/var/log/token-cache/audit.ndjson", None),
     (["ProtectSystem=full"], "admin.keys_file", "/etc/token-cache/admin-keys", None),
     (["PrivateTmp=yes"], "admin.keys_file", "/tmp/keys", "read /tmp/keys (PrivateTmp=yes)"),
-    (["InaccessiblePaths=/srv", "BindPaths=/x:/srv/keys"], "admin.keys_file", "/srv/keys/admin", None),
+    (["ProtectSystem=strict"], "audit.file", "/home/anna/audit.ndjson", None),
+    (["DynamicUser=yes", "ProtectHome=no"], "audit.file", "/home/anna/audit.ndjson", "write /home/anna/audit.ndjson (DynamicUser=yes)"),
+    # Nothing gives access below an inaccessible path.
+    (["ProtectHome=yes", "ReadWritePaths=/home/anna"], "audit.file", "/home/anna/audit", "write /home/anna/audit (ProtectHome=yes)"),
+    (["InaccessiblePaths=-/srv", "BindPaths=/x:/srv/keys"], "admin.keys_file", "/srv/keys/admin",
+     "read /srv/keys/admin (InaccessiblePaths=-/srv)"),
+    (["ProtectHome=tmpfs"], "admin.keys_file", "/home/anna/keys", "read /home/anna/keys (ProtectHome=tmpfs)"),
+    (["ProtectHome=tmpfs", "BindPaths=/home/anna"], "audit.file", "/home/anna/audit", None),
+    (["TemporaryFileSystem=/srv", "BindPaths=/x:/srv/keys"], "admin.keys_file", "/srv/keys/admin", None),
     (["InaccessiblePaths=/srv", "RootDirectory=/chroot"], "admin.keys_file", "/srv/keys", None),
     (["ProtectSystem=strict", "ReadWritePaths=%S/audit"], "audit.file", "/var/lib/audit/log", None),
     (["DynamicUser=yes"], "audit.file", "/srv/audit.ndjson", "write /srv/audit.ndjson (DynamicUser=yes)"),
@@ -556,6 +566,22 @@ def test_a_path_that_the_unit_keeps_from_the_service_is_a_problem(tmp_path, line
     assert [one["state"] for one in found] == ["problem" if reason else "ok"], found
     assert not reason or f"does not let the server {reason}, which is {setting}" in found[0]["text"], found
     assert not reason or "systemctl edit" in found[0]["advice"]
+    remedies = {"ProtectHome=yes": "systemctl edit: ProtectHome=no, or ProtectHome=tmpfs with BindPaths=",
+                "InaccessiblePaths=-/srv": "systemctl edit: take -/srv out of InaccessiblePaths="}
+    assert not reason or remedies.get(reason.partition("(")[2][:-1], "systemctl edit") in found[0]["advice"], found
+
+
+def test_the_output_of_the_doctor_is_not_taken_for_that_of_the_service(tmp_path):
+    file = tmp_path / "token-cache.yaml"
+    file.write_text(json.dumps({"data_directory": "/var/lib/token-cache-test", "listen": "127.0.0.1:0", "admin": {"listen": "off"},
+                                "access_log": "json", "access_log_file": "/dev/stdout"}))
+    units = unit_folder(tmp_path, file, f"User={os.getuid()}", f"ReadOnlyPaths={tmp_path}")
+    with open(tmp_path / "report", "w+", encoding="utf-8") as output:
+        subprocess.run([binary(), "doctor", "--json", "--config", str(file)], env=clean_environment({**NOWHERE, **units}),
+                       stdout=output, timeout=60, check=False)
+        output.seek(0)
+        findings = json.load(output)["findings"]
+    assert [one["state"] for one in findings if one["topic"] == "Service"] == ["ok"], findings
 
 
 @needs_root

@@ -184,9 +184,12 @@ def test_an_earlier_backup_that_cannot_be_removed_keeps_nothing_from_being_copie
         pytest.skip("no file can be made immutable here")
     copy = tmp_path / "copy.db"
     try:
+        failed = command(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--after", "false")
         done = command(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--after", f'cp "$BACKUP_FILE" {copy}')
     finally:
         subprocess.run(["chattr", "-i", stuck], check=True)
+    assert failed.returncode == 1 and "the command of --after ended with status 1" in failed.stderr
+    assert f"earlier backups were not all removed: {stuck}" in failed.stderr
     written = folder / max(os.listdir(folder))
     assert copy.read_bytes() == written.read_bytes()
     # Only the removal has failed, which has a status and a message of its own.

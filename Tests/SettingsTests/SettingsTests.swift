@@ -114,7 +114,13 @@ import Testing
             (
                 "listen: [\"::1:80\"]",
                 """
-                c.yaml, line 1: listen is "::1:80"; allowed is an address and a port, such as 127.0.0.1:8080, \
+                c.yaml, line 1: listen is "::1:80"; an IPv6 address is written in brackets: [::1]:80 or [::1:80]:8080
+                """
+            ),
+            (
+                "listen: [\"fe80::1%eth0\"]",
+                """
+                c.yaml, line 1: listen is "fe80::1%eth0"; allowed is an address and a port, such as 127.0.0.1:8080, \
                 http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket by its absolute \
                 path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
                 ?proxy-protocol=required, for https also ?client-certificate=required or optional, for a Unix socket \

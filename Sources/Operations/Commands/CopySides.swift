@@ -87,7 +87,7 @@ extension StoreCopy {
             own.store.url = ""
             own.dataDirectory = path
             // The audit log of the settings belongs to their own folder.
-            if path != settings.dataDirectoryPath { own.audit.file = "" }
+            if Path.resolved(path) != Path.resolved(settings.dataDirectoryPath) { own.audit.file = "" }
             return try StoreAccess.open(own, for: creates ? .copyTo : .copyFrom, creates: creates, logger: logger)
         case .database(let url):
             do throws(StoreURL.Fault) {

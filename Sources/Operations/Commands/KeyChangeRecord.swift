@@ -41,7 +41,7 @@ package struct KeyChangeRecord: Sendable {
             throw StoreAccess.Failure(
                 """
                 nothing was done, because the audit log could not record it without the data folder \(path), which does not \
-                exist; name the server's with --data-directory or --config, or make it with token-cache audit key FILE
+                exist; name the server's with --data-directory or --config, or start the server once, which makes it
                 """
             )
         }
@@ -79,6 +79,11 @@ package struct KeyChangeRecord: Sendable {
         } catch {
             throw StoreAccess.Failure("\(error)")
         }
+    }
+
+    /// Records that changing the file has failed; whoever gets the error that caused it needs no second one.
+    package func fail() {
+        try? audit.trail.record([.init(change.action, .failed, key: change.name)])
     }
 
     package func close() {

@@ -192,8 +192,9 @@ package enum StoreAccess: Sendable {
     /// Closes a store that was opened in this process.
     package func close() {
         guard case .own(let own) = self else { return }
-        own.store.close()
+        // The log first: closing the store may give the folder to a process that then wants the log.
         own.audit?.close()
+        own.store.close()
         own.directory.unlock()
     }
 }

@@ -9,20 +9,23 @@ enum SandboxCheck {
     static func findings(_ settings: Settings, _ settingsFile: String?, _ user: ServerUser) -> [Finding] {
         guard let service = user.service else { return [] }
         let found = places(settings, settingsFile).compactMap { place -> Finding? in
+            // The service has its own there: here /dev/stdout leads to the output of this process.
+            guard !place.path.hasPrefix("/dev/"), !place.path.hasPrefix("/proc/") else { return nil }
             // A link may lead out of what the service may use.
             let paths = [place.path, Path.resolved(place.path)]
             // The folders of a dynamic user are links to /var/lib/private, which systemd opens.
             guard service.folder(of: place.path) == nil else { return nil }
             guard let path = paths.first(where: { service.sandbox.refusal(of: $0, isWritten: place.isWritten) != nil }),
-                let reason = service.sandbox.refusal(of: path, isWritten: place.isWritten)
+                let refusal = service.sandbox.refusal(of: path, isWritten: place.isWritten)
             else { return nil }
+            let remedy = refusal.remedy.map { ": \($0)" } ?? ""
             return .problem(
                 topic,
                 """
-                \(service.unit) does not let the server \(place.isWritten ? "write" : "read") \(path) (\(reason)), which is \
+                \(service.unit) does not let the server \(place.isWritten ? "write" : "read") \(path) (\(refusal.line)), which is \
                 \(place.name)
                 """,
-                "use a path elsewhere, or change the unit with systemctl edit"
+                "use a path elsewhere, or change the unit with systemctl edit\(remedy)"
             )
         }
         return found.isEmpty ? [.ok(topic, "\(service.unit) lets the server use the paths of the settings")] : found

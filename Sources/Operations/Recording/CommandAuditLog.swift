@@ -42,8 +42,8 @@ struct CommandAuditLog: Sendable {
         guard FileStatus.exists(settings.auditKeyPath) else { return }
         logger.warning(
             """
-            this is recorded in no audit log, although there is the key of one, \(settings.auditKeyPath), because audit.file is \
-            not set; give commands the server's settings with --config
+            this is recorded nowhere: audit.file is not set, although \(settings.auditKeyPath) shows that a server here has an \
+            audit log; give commands the server's settings with --config
             """
         )
     }

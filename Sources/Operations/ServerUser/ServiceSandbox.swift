@@ -10,10 +10,25 @@ struct ServiceSandbox: Codable, Hashable {
         let path: String
         let access: Access
         /// The line of the unit, such as `ProtectHome=yes`.
-        let reason: String
+        let line: String
+        var remedy: String?
     }
 
-    private enum Access: Codable, Hashable { case none, read, write }
+    private enum Access: Codable, Hashable {
+        /// Whatever other rules say of nested paths: systemd leaves them out (systemd.exec(5), InaccessiblePaths=).
+        case inaccessible
+        /// Covered by another folder, in which other rules can show nested paths.
+        case covered
+        case read, write
+    }
+
+    /// A rule that keeps the service from a path.
+    struct Refusal {
+        /// The line of the unit.
+        let line: String
+        /// How to change the unit, if that is not plain from the line.
+        let remedy: String?
+    }
 
     /// - Parameters:
     ///   - unit: The unit of the service.
@@ -21,16 +36,20 @@ struct ServiceSandbox: Codable, Hashable {
     init(_ unit: UnitFile, folders: [String]) {
         isUnknown = ["RootDirectory", "RootImage"].contains { unit["Service.\($0)"] != nil }
         addProtections(unit)
-        for folder in folders { rules.append(Rule(path: folder, access: .write, reason: "")) }
+        for folder in folders { rules.append(Rule(path: folder, access: .write, line: "")) }
         let lists: [(key: String, access: Access)] = [
-            ("InaccessiblePaths", .none), ("TemporaryFileSystem", .none), ("ReadOnlyPaths", .read),
+            ("InaccessiblePaths", .inaccessible), ("TemporaryFileSystem", .covered), ("ReadOnlyPaths", .read),
             ("BindReadOnlyPaths", .read), ("ReadWritePaths", .write), ("BindPaths", .write),
         ]
         for (key, access) in lists {
             for word in unit.all("Service.\(key)").flatMap(UnitFile.words) {
                 // What a specifier such as %S stands for is not known here.
                 if word.contains("%") { isUnknown = true }
-                rules.append(Rule(path: Self.path(word, of: key), access: access, reason: "\(key)=\(word)"))
+                var rule = Rule(path: Self.path(word, of: key), access: access, line: "\(key)=\(word)")
+                if access == .inaccessible {
+                    rule.remedy = "take \(word) out of \(key)=, as no other line gives access to a path below it"
+                }
+                rules.append(rule)
             }
         }
     }
@@ -39,23 +58,39 @@ struct ServiceSandbox: Codable, Hashable {
         // Implied, whatever else the unit says of them (systemd.exec(5), DynamicUser=).
         let isDynamic = unit.isOn("Service.DynamicUser")
         func add(_ key: String, _ paths: [String], _ access: Access) {
-            let reason = unit["Service.\(key)"].map { "\(key)=\($0)" } ?? "DynamicUser=yes"
-            rules += paths.map { Rule(path: $0, access: access, reason: reason) }
+            let value = unit["Service.\(key)"] ?? "no"
+            let isOff = ["no", "false", "off", "0"].contains(value.lowercased())
+            let line = isOff ? "DynamicUser=yes" : "\(key)=\(value)"
+            for path in paths {
+                var rule = Rule(path: path, access: access, line: line)
+                if access == .inaccessible {
+                    rule.remedy = """
+                        \(key)=no, or \(key)=tmpfs with BindPaths= for this path; with \(line), no other line gives access to a path \
+                        below \(path)
+                        """
+                }
+                rules.append(rule)
+            }
         }
         let system = isDynamic ? "strict" : unit["Service.ProtectSystem"]?.lowercased()
         if system == "strict" {
             add("ProtectSystem", ["/"], .read)
-            for path in ["/dev", "/proc", "/sys"] { rules.append(Rule(path: path, access: .write, reason: "")) }
+            for path in ["/dev", "/proc", "/sys"] { rules.append(Rule(path: path, access: .write, line: "")) }
         } else if system == "full" || unit.isOn("Service.ProtectSystem") {
             add("ProtectSystem", ["/usr", "/boot", "/efi"] + (system == "full" ? ["/etc"] : []), .read)
         }
         let homes = ["/home", "/root", "/run/user"]
-        if unit.isOn("Service.ProtectHome") || unit["Service.ProtectHome"]?.lowercased() == "tmpfs" {
-            add("ProtectHome", homes, .none)
+        if unit.isOn("Service.ProtectHome") {
+            add("ProtectHome", homes, .inaccessible)
+        } else if unit["Service.ProtectHome"]?.lowercased() == "tmpfs" {
+            add("ProtectHome", homes, .covered)
         } else if isDynamic || unit["Service.ProtectHome"]?.lowercased() == "read-only" {
             add("ProtectHome", homes, .read)
+        } else if system == "strict" {
+            // ProtectSystem=strict leaves them to ProtectHome=.
+            for path in homes { rules.append(Rule(path: path, access: .write, line: "")) }
         }
-        if isDynamic || unit.isOn("Service.PrivateTmp") { add("PrivateTmp", ["/tmp", "/var/tmp"], .none) }
+        if isDynamic || unit.isOn("Service.PrivateTmp") { add("PrivateTmp", ["/tmp", "/var/tmp"], .covered) }
     }
 
     /// The path that a word of a list is about: after signs that change how it is taken, or where a mount goes.
@@ -64,19 +99,24 @@ struct ServiceSandbox: Codable, Hashable {
         return (key.hasPrefix("Bind") && parts.count > 1 ? parts[1] : parts.first) ?? ""
     }
 
-    /// The line of the unit that keeps the service from a path; nil if none does.
+    /// The rule that keeps the service from a path; nil if none does.
     ///
     /// - Parameters:
     ///   - path: Absolute.
     ///   - isWritten: Whether the service writes there.
-    func refusal(of path: String, isWritten: Bool) -> String? {
+    func refusal(of path: String, isWritten: Bool) -> Refusal? {
         guard !isUnknown, path.hasPrefix("/") else { return nil }
         let applying = rules.filter { $0.path == "/" || path == $0.path || path.hasPrefix($0.path + "/") }
-        // The rule of the innermost folder counts, of several for one folder the one that allows more.
-        func rank(_ rule: Rule) -> (Int, Int) {
-            (rule.path.utf8.count, rule.access == .none ? 0 : rule.access == .read ? 1 : 2)
+        if let rule = applying.first(where: { $0.access == .inaccessible }) {
+            return Refusal(line: rule.line, remedy: rule.remedy)
         }
-        guard let rule = applying.max(by: { rank($0) < rank($1) }) else { return nil }
-        return rule.access == .none || isWritten && rule.access == .read ? rule.reason : nil
+        // Otherwise the rule of the innermost folder counts, of several for one folder the one that allows more.
+        func rank(_ rule: Rule) -> (Int, Int) {
+            (rule.path.utf8.count, rule.access == .write ? 2 : rule.access == .read ? 1 : 0)
+        }
+        guard let rule = applying.max(by: { rank($0) < rank($1) }), rule.access != .write,
+            isWritten || rule.access != .read
+        else { return nil }
+        return Refusal(line: rule.line, remedy: rule.remedy)
     }
 }

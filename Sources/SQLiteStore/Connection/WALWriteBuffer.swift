@@ -171,10 +171,10 @@ internal import TokenStore
     /// Puts a synced copy of the file's beginning at a path, replacing what is there.
     func copy(_ count: Int, to path: String) throws(SQLiteError) {
         let new = path + DatabaseFileName.newWALSuffix
-        do throws(StoreError) {
-            try PrivateFile.create(new)
+        do throws(SystemError) {
+            try PrivateFile.createEmpty(new)
         } catch {
-            throw .system("create", of: "WAL")
+            throw .system("create", of: "WAL", code: error.code)
         }
         let target = retryingInterrupts { unsafe Glibc.open(new, O_WRONLY | O_CLOEXEC) }
         guard target >= 0 else { throw .system("open", of: "WAL") }

@@ -4,8 +4,8 @@ internal import System
 package import TokenStore
 
 extension SQLiteAdministrator {
-    /// Pages of 4 KiB that are copied in one step; clients' writes are committed between steps.
-    private static let backupStep: Int32 = 512
+    /// Bytes that are copied in one step; clients' writes are committed between steps.
+    private static let backupStep = 1 << 20
 
     package func backUp(
         to path: String, isRecorded: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void
@@ -116,7 +116,7 @@ extension SQLiteAdministrator {
                 guard let copy = writer.copy else {
                     return .refused("the database was opened again after a fault; start the backup again")
                 }
-                let (remaining, total) = try copy.step(pages: Self.backupStep)
+                let (remaining, total) = try copy.step(pages: Int32(Self.backupStep / writer.pageSize))
                 return .success((remaining, total, writer.pageSize))
             }
             progress(StoreProgress(done: (total - remaining) * pageSize, total: total * pageSize))

@@ -50,7 +50,7 @@ final class ConnectionDistributor: Sendable {
                 }
             case .failed(let error):
                 if worker.loop.isDraining { return }
-                await pause("\(error)", on: worker)
+                await pause("no connections are accepted for now: \(error)", on: worker)
             case .finished:
                 return
             }
@@ -59,13 +59,14 @@ final class ConnectionDistributor: Sendable {
 
     /// Begins to accept, as soon as the system has the memory for that; nil if the loop is draining before.
     private func acceptor(of listener: ClientListener, on worker: Worker) async -> Acceptor? {
-        while !worker.loop.isDraining {
+        // At least once, because the connections that wait at the start of the draining are still answered.
+        repeat {
             do throws(SystemError) {
                 return try Acceptor(listener.listener, on: worker.loop)
             } catch {
-                await pause("\(listener.name), \(error)", on: worker)
+                await pause("a thread accepts no connections from \(listener.name) for now: \(error)", on: worker)
             }
-        }
+        } while !worker.loop.isDraining
         return nil
     }
 
@@ -73,15 +74,18 @@ final class ConnectionDistributor: Sendable {
     private func waitForDescriptors(on worker: Worker) async -> Bool {
         repeat {
             if worker.loop.isDraining { return false }
-            await pause("the limit of open files is reached; raise it with ulimit -n or LimitNOFILE=", on: worker)
+            let reason = "the limit of open files is reached; raise it with ulimit -n or LimitNOFILE="
+            await pause("no connections are accepted for now: \(reason)", on: worker)
         } while reserve.isReached
         return true
     }
 
     /// Waits for connections to end and release descriptors; retrying at once would only spin.
-    private func pause(_ reason: String, on worker: Worker) async {
+    ///
+    /// - Parameter message: For the log.
+    private func pause(_ message: String, on worker: Worker) async {
         worker.metrics.acceptFailures.add()
-        failures.log("no connections are accepted for now: \(reason)")
+        failures.log(message)
         await worker.loop.sleep(until: worker.loop.now + Self.pause)
     }
 

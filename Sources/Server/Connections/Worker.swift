@@ -97,7 +97,7 @@ package final class Worker: @unchecked Sendable {
         } catch {
             // The kernel has no memory. Until it has, requests that need the store are answered with its failure after their
             // time limit.
-            logger.error("the store's connections cannot be watched for now: \(error)")
+            failures.log("the store's connections cannot be watched for now: \(error)")
             Task(executorPreference: loop) { [self] in
                 await loop.sleep(until: loop.now + Self.watchPause)
                 watchStore(descriptor)

@@ -42,7 +42,9 @@ package enum BlockingIO {
                         descriptor, bytes.baseAddress?.advanced(by: written), bytes.count - written, offset + written)
                 }
             }
-            guard count >= 0 else { throw SystemError.last("pwrite") }
+            // Some file systems write nothing and report no error; a further attempt would not end.
+            guard count != 0 else { throw SystemError(call: "pwrite", code: EIO) }
+            guard count > 0 else { throw SystemError.last("pwrite") }
             written += count
         }
     }

@@ -59,7 +59,8 @@ package struct FollowedPath {
         return status.mode & 0o022 == 0 || status.mode & S_ISVTX != 0
     }
 
-    private static func target(of link: String) -> String? {
+    /// What a link says (readlink(2)), without looking at what is there; nil if the path is not that of a link.
+    static func target(of link: String) -> String? {
         var bytes = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = unsafe readlink(link, &bytes, bytes.count)
         guard count > 0 else { return nil }

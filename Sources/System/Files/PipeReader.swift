@@ -12,6 +12,7 @@ package enum PipeReader: Hashable, Sendable {
 
     package static func find(_ path: String) -> PipeReader {
         guard let pipe = FileStatus(path)?.identity else { return .none }
+        let resolved = Path.resolved(path)
         // The first process is hidden where those of other users are (proc(5), hidepid).
         var mayMiss = !FileStatus.exists("/proc/1")
         for process in (Folder.names(in: "/proc") ?? []).compactMap(Int.init) where process != getpid() {
@@ -21,7 +22,10 @@ package enum PipeReader: Hashable, Sendable {
                 continue
             }
             let isReader = descriptors.contains { number in
-                FileStatus("/proc/\(process)/fd/\(number)")?.identity == pipe && isOpenForReading(number, of: process)
+                let link = "/proc/\(process)/fd/\(number)"
+                // Other links are not followed: stat(2) does not return for a file on a network that does not answer.
+                return FollowedPath.target(of: link) == resolved && FileStatus(link)?.identity == pipe
+                    && isOpenForReading(number, of: process)
             }
             if isReader { return .process(process) }
         }

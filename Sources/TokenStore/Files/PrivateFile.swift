@@ -7,18 +7,24 @@ package enum PrivateFile {
     ///
     /// If root creates it, it belongs to its folder's owner.
     package static func create(_ path: String) throws(StoreError) {
-        _ = unsafe unlink(path)
         do throws(SystemError) {
-            try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
-                .adoptOwner(of: Path.folder(of: path))
+            try createEmpty(path)
         } catch {
             throw refusedCreation(in: Path.folder(of: path), error) ?? refused("written", path, error)
         }
     }
 
+    /// Does the same, for those who need the error's code.
+    package static func createEmpty(_ path: String) throws(SystemError) {
+        _ = unsafe unlink(path)
+        try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+            .adoptOwner(of: Path.folder(of: path))
+    }
+
     /// What to do about a folder in which no file can be created; nil if the folder is not the reason.
     private static func refusedCreation(in folder: String, _ error: SystemError) -> StoreError? {
-        let user = UserAccount.present.name
+        // Looked up only where it is named, as that may ask other programs.
+        var user: String { UserAccount.present.name }
         switch error.code {
         case ENOENT: return .refused("there is no folder \(folder); make it, so that the user \(user) can write in it")
         case ENOTDIR: return .refused("\(folder) is no folder; name a file in a folder")

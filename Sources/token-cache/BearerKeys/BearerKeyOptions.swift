@@ -35,7 +35,13 @@ struct BearerKeyOptions<Scope: CommandKeyScope>: ParsableArguments {
                 return try report(change, settings, isAddition: isAddition, name)
             }
             defer { record.close() }
-            try body()
+            do {
+                try body()
+            } catch {
+                // The file may have changed all the same, if only its folder could not be synced.
+                record.fail()
+                throw error
+            }
             try record.finish()
         } catch let failure as StoreAccess.Failure {
             throw configuration.fault("\(failure)")

@@ -136,7 +136,7 @@ struct BackupCreate: AsyncParsableCommand {
             // Also when the copy has failed: until copies succeed again, earlier backups would fill the disk.
             let (removed, failure) = keep.map { folder.removeSuperfluous($0, newest: time) } ?? ([], nil)
             if let fault {
-                if let failure { StandardError.print("\(failure)") }
+                if let failure { StandardError.print("earlier backups were not all removed: \(failure)") }
                 throw fault
             }
             try show(found, path, removed)

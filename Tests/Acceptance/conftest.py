@@ -77,7 +77,10 @@ def lasting_certificate(tmp_path_factory):
 
 @pytest.fixture
 def open_folder():
-    """A new folder that every user can enter; pytest's own are root's alone."""
+    """A new folder that every user can enter, with a path short enough for Unix sockets in folders below it.
+
+    Those that pytest makes are the present user's alone, and have long paths.
+    """
     with tempfile.TemporaryDirectory(prefix="token-cache-test-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -39,6 +39,11 @@ def examine(*flags, environment=None, prefix=(), **options):
     return report
 
 
+def advices(report):
+    """What to do about the findings that are problems."""
+    return [finding["advice"] for finding in report["findings"] if finding["state"] == "problem"]
+
+
 def problems(report):
     """The findings that are problems: topic and text."""
     return [(finding["topic"], finding["text"]) for finding in report["findings"] if finding["state"] == "problem"]
@@ -626,6 +631,9 @@ def test_systemd_makes_and_hands_over_the_folders_of_the_unit(public_folder):
     assert problems(reached) == [] and "the first start creates it" in said(reached, "Store")
     with_database = report(own + "; install -m 600 /dev/null /var/lib/private/token-cache-test/tokens.db")
     only_problem(with_database, "Data folder", "the server's user token-cache-test may not read and write .*/tokens.db")
+    # chown has no such user while the service is stopped.
+    (advice,) = advices(with_database)
+    assert advice.startswith("chown --reference=/var/lib/token-cache-test/ /var/lib/token-cache-test/tokens.db"), advice
 
 
 @needs_root
@@ -656,9 +664,16 @@ def test_the_user_of_a_running_server_decides(public_folder):
     server = Server(public_folder / "server", prefix=AS_SOMEBODY, data=public_folder / "data")
     try:
         os.chown(server.data / "tokens.db", 0, 0)
-        report = of(server, environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"})
+        elsewhere = {"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"}
+        report = of(server, environment=elsewhere)
         assert f"the user of the running server, process {server.process.pid}" in said(report, "User")
         only_problem(report, "Data folder", "may not read and write .*/tokens.db")
+        assert advices(report)[0] == f"chown nobody {server.data}/tokens.db"
+        # It is its own now, but that is not enough.
+        os.chown(server.data / "tokens.db", 65534, 65534)
+        (server.data / "tokens.db").chmod(0)
+        report = of(server, environment=elsewhere)
+        assert advices(report)[0] == f"chmod u+rw {server.data}/tokens.db"
     finally:
         server.kill()
 

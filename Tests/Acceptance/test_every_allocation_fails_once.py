@@ -44,13 +44,13 @@ def named(fault, phase):
 
 
 @pytest.mark.parametrize("phase", PLAIN)
-def test_a_failed_allocation_leaves_a_whole_store(phase, failing_calls_library, lasting_certificate, tmp_path, is_long, fault):
-    campaign = Campaign(phase, failing_calls_library, lasting_certificate, tmp_path)
+def test_a_failed_allocation_leaves_a_whole_store(phase, failing_calls_library, lasting_certificate, open_folder, is_long, fault):
+    campaign = Campaign(phase, failing_calls_library, lasting_certificate, open_folder)
     check(named(fault, phase) if fault else sampled(phase, campaign.count()["malloc"], PLAIN[phase], is_long), campaign)
 
 
 @pytest.mark.parametrize("phase", PLAIN_LIVES)
 def test_a_start_or_stop_without_memory_leaves_a_whole_store(
-        phase, failing_calls_library, lasting_certificate, tmp_path, is_long, fault):
-    lives = Lives(phase, failing_calls_library, lasting_certificate, tmp_path / "lives")
+        phase, failing_calls_library, lasting_certificate, open_folder, is_long, fault):
+    lives = Lives(phase, failing_calls_library, lasting_certificate, open_folder / "lives")
     check(named(fault, phase) if fault else sampled(phase, lives.count()["malloc"], PLAIN_LIVES[phase], is_long), lives)

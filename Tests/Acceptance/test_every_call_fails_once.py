@@ -17,16 +17,16 @@ SIDE_BY_SIDE = {"checkpoint": 8}
 
 
 @pytest.mark.parametrize("phase", ACTS)
-def test_a_running_server_withstands_each_failing_call(phase, failing_calls_library, lasting_certificate, tmp_path, is_long, fault):
+def test_a_running_server_withstands_each_failing_call(phase, failing_calls_library, lasting_certificate, open_folder, is_long, fault):
     if fault:
         tried = [Point.named(fault)]
         if tried[0].phase != phase or tried[0].kind == "malloc":
             pytest.skip("--fault names another fault")
     else:
-        tried = Campaign(phase, failing_calls_library, lasting_certificate, tmp_path).points()
+        tried = Campaign(phase, failing_calls_library, lasting_certificate, open_folder).points()
         tried = tried if is_long else chosen(tried, PLAIN[phase])
     lanes = min(SIDE_BY_SIDE.get(phase, 1), len(tried))
-    campaigns = [Campaign(phase, failing_calls_library, lasting_certificate, tmp_path / f"lane{lane}") for lane in range(lanes)]
+    campaigns = [Campaign(phase, failing_calls_library, lasting_certificate, open_folder / f"lane{lane}") for lane in range(lanes)]
     with ThreadPoolExecutor(lanes) as executor:
         list(executor.map(lambda lane: campaigns[lane].run(tried[lane::lanes]), range(lanes)))
     for lane, campaign in enumerate(campaigns):

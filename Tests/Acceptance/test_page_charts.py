@@ -86,11 +86,14 @@ def test_the_pointer_shows_the_values_of_its_moment(page):
     until(lambda: chart(page, "Memory", "chart.values[0].filter(value => !Number.isNaN(value)).length") > 0)
     left, top, width = chart(
         page, "Memory", "(({ left, top, width }) => [left, top, width])(chart.svg.getBoundingClientRect())")
-    # The newest moment, as the server has just started.
-    move(page, left + width - 1, top + 40)
-    until(lambda: not page.evaluate("tip.hidden"))
-    shown = page.evaluate("tip.textContent")
-    assert "process" in shown and "MiB" in shown
+
+    def shown():
+        # The newest moment, as the server has just started; it may have no values yet.
+        move(page, left + width - 1, top + 40)
+        return not page.evaluate("tip.hidden") and page.evaluate("tip.textContent")
+
+    text = until(lambda: (text := shown()) and "MiB" in text and text)
+    assert "process" in text
     # The line is in all charts, so that they can be compared.
     lines = page.evaluate("charts.filter(chart => chart.view).map(chart => chart.cursor.getAttribute('d') !== '')")
     assert len(lines) == 12 and all(lines)

@@ -24,6 +24,12 @@ def fetch(server, unique_id):
     return exchange(server.address, get(unique_id)).body
 
 
+def begin(server):
+    """Stores a first token, as soon as a server that waits for its database no longer than a second is connected."""
+    until(lambda: not reasons(server))
+    until(lambda: store(server, "me", "first") == STORED)
+
+
 # Settings of the database
 
 CHANGES = {
@@ -40,7 +46,7 @@ def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(repli
     primary = databases.primary
     with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
         server = of_all.serve("server", BRIEF)
-        assert store(server, "me", "first") == STORED
+        begin(server)
         for change, text in CHANGES.values():
             before = {name: primary.settings.get(name) for name in change}
             primary.configure(**change)
@@ -59,7 +65,7 @@ def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(repli
 def test_settings_that_may_lose_writes_are_warned_of_while_the_server_runs(postgres_binary, tmp_path):
     with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
         server = of_all.serve("server", BRIEF)
-        assert store(server, "me", "first") == STORED
+        begin(server)
         assert not troubles(server)
         database.configure(full_page_writes="off")
         until(lambda: any("full_page_writes is off on" in line for line in troubles(server)))
@@ -76,7 +82,7 @@ def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(po
         PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all,
     ):
         server = of_all.serve("server", BRIEF)
-        assert store(server, "me", "first") == STORED
+        begin(server)
         database.disk.fill()
         until(lambda: store(server, "me", "x" * 100_000) == WRITE_FAILED)
         until(lambda: "SQLSTATE 53100" in reasons(server))
@@ -112,7 +118,7 @@ def test_commits_that_wait_for_a_standby_leave_few_processes_behind(
     databases = replicated_postgres(standbys=1)
     with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
         server = of_all.serve("server", {"loops": 1, "store": {"timeout": "1s", "durability": durability}})
-        assert store(server, "me", "first") == STORED
+        begin(server)
         databases.standbys[0].freeze()
         # A connection for writes, what the server does for itself, and attempts to connect.
         assert is_bounded(server, databases.primary, "wait_event = 'SyncRep'") <= 6
@@ -125,7 +131,7 @@ def test_commits_that_wait_for_a_standby_leave_few_processes_behind(
 def test_writes_that_wait_for_a_lock_leave_few_processes_behind(postgres_binary, tmp_path):
     with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
         server = of_all.serve("server", BRIEF)
-        assert store(server, "me", "first") == STORED
+        begin(server)
         with database.session("tokens") as session:
             session.sql("BEGIN; LOCK TABLE token, server IN EXCLUSIVE MODE")
             assert is_bounded(server, database, "wait_event_type = 'Lock'") <= 8

@@ -113,9 +113,7 @@ struct FolderCheck {
     }
 
     private func inaccessible(_ directory: String) -> Finding {
-        let name = user.account.name
-        return user.refusal(
-            Self.topic, "access \(directory)", user.advice(for: directory, "chown -R \(name) \(directory)"))
+        user.refusal(Self.topic, "access \(directory)", user.advice(for: directory, permissions: "rwx"))
     }
 
     /// Network file systems and those in user space, by the magic numbers of statfs(2).

@@ -25,7 +25,7 @@ extension ServerUser {
             return nil
         } catch {
             guard error.isPermissionDenied else { return nil }
-            return refusal(topic, "read \(path)", advice(for: path, "chown \(account.name) \(path)"))
+            return refusal(topic, "read \(path)", advice(for: path, permissions: "r"))
         }
     }
 
@@ -36,8 +36,34 @@ extension ServerUser {
             return nil
         } catch {
             guard error.isPermissionDenied else { return nil }
-            return refusal(topic, "read and write \(path)", advice(for: path, "chown \(account.name) \(path)"))
+            return refusal(topic, "read and write \(path)", advice(for: path, permissions: "rw"))
         }
+    }
+
+    /// How to let the user use a file: by opening the folder that is closed, or by giving it the file or more permissions.
+    ///
+    /// - Parameters:
+    ///   - path: The file, or a folder.
+    ///   - permissions: What the user needs, in the letters of chmod(1).
+    func advice(for path: String, permissions: String) -> String {
+        let status = FileStatus(path)
+        let other: String
+        if status?.user == account.id {
+            other = "chmod u+\(permissions) \(path)"
+        } else if let service, service.isDynamic {
+            // chown knows no such user while the service is stopped, and another user may get the same number later.
+            if let folder = service.folder(of: path) {
+                other = "chown --reference=\(folder)/ \(path)"
+            } else {
+                other = """
+                    have systemd hand it over with LoadCredential= in \(service.unit), as its comments show, because the user \
+                    \(account.name) exists only while the service runs
+                    """
+            }
+        } else {
+            other = "chown \(status?.kind == .folder ? "-R " : "")\(account.name) \(path)"
+        }
+        return advice(for: path, other)
     }
 
     /// How to give the user access to a path: by opening the folder that is closed, or else as given.

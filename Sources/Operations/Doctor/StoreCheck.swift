@@ -175,7 +175,7 @@ struct StoreCheck {
     }
 
     private func refusal(_ topic: String, _ path: String) -> Finding {
-        user.refusal(topic, "read \(path)", user.advice(for: path, "chown \(user.account.name) \(path)"))
+        user.refusal(topic, "read \(path)", user.advice(for: path, permissions: "r"))
     }
 
     private func ring(

@@ -313,7 +313,7 @@ def service(machine, folder):
     with open(folder / "log", "w+b") as log:
         process = subprocess.Popen(
             machine.command(*USER, *command, "--listen", "127.0.0.1:0"), stderr=log, cwd="/",
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0"})
         try:
             line = until(
                 lambda: SERVES.search((folder / "log").read_text()) or process.poll() is not None, pause=0.01)

@@ -122,12 +122,16 @@ def test_run_gives_the_server_everything_but_the_trait(tmp_path):
 
 # Without PostgreSQL
 
+# For commands that look at the ports of the settings, beside a server on the default ones.
+FREE_PORTS = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0"}
+
+
 def test_a_program_without_postgresql_says_so(tmp_path):
     if "libpq" in run("doctor", "--data-directory", str(tmp_path / "data")).stdout:
         pytest.skip("this program was built with PostgreSQL")
     data = tmp_path / "data"
     for command in ("check-config", "serve", "stats", "restore backup.db", "seal"):
-        message = refusal(*command.split(), "--data-directory", str(data), environment=environment(url=URL))
+        message = refusal(*command.split(), "--data-directory", str(data), environment={**environment(url=URL), **FREE_PORTS})
         assert "store.url names a PostgreSQL database, and this token-cache was built without PostgreSQL" in message
         assert "deploy/build --traits PostgreSQL" in message
     report = run("doctor", "--data-directory", str(data), environment=environment(url=URL))

@@ -76,7 +76,7 @@ def lasting_certificate(tmp_path_factory):
 
 
 @pytest.fixture
-def open_folder():
+def public_folder():
     """A new folder that every user can enter, with a path short enough for Unix sockets in folders below it.
 
     Those that pytest makes are the present user's alone, and have long paths.

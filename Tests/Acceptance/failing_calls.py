@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parent / "shim" / "failing_calls.c"
 # enum kind in shim/failing_calls.c; `open` includes fopen and opendir, `fdatasync` fsync, `getrandom` getentropy.
 KINDS = (
@@ -158,6 +160,14 @@ def points(phase, calls):
 
 # Rare calls that are tried whatever the number of faults.
 ALWAYS = ("rename", "getrandom", "pthread_create")
+
+
+def named(fault, phase, is_allocation=False):
+    """The points of `--fault`: the one that it names; skips the test if that is of another phase or another test's."""
+    point = Point.named(fault)
+    if point.phase != phase or (point.kind == "malloc") != is_allocation:
+        pytest.skip("--fault names another fault")
+    return [point]
 
 
 def chosen(points, most):

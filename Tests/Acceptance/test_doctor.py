@@ -503,14 +503,6 @@ def unit_folder(folder, settings, *lines):
     return {"SYSTEMD_UNIT_PATH": str(units)}
 
 
-@pytest.fixture(name="public_folder")
-def folder_that_all_users_may_enter():
-    """Other users cannot enter pytest's folders."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
 def with_settings(folder, data):
     file = folder / "token-cache.yaml"
     file.write_text(json.dumps({"data_directory": str(data), "listen": "127.0.0.1:0", "admin": {"listen": "off"}}))

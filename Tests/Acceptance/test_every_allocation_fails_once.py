@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from failing_calls import STRUCK, Point
+from failing_calls import STRUCK, Point, named
 from failing_campaigns import Campaign
 from failing_lives import Lives
 
@@ -35,22 +35,16 @@ def check(tried, campaign):
     assert campaign.outcomes[STRUCK] > 0
 
 
-def named(fault, phase):
-    """The fault that is to be tried alone, if it is of this phase."""
-    point = Point.named(fault)
-    if (point.phase, point.kind) != (phase, "malloc"):
-        pytest.skip("--fault names another fault")
-    return [point]
-
-
 @pytest.mark.parametrize("phase", PLAIN)
-def test_a_failed_allocation_leaves_a_whole_store(phase, failing_calls_library, lasting_certificate, open_folder, is_long, fault):
-    campaign = Campaign(phase, failing_calls_library, lasting_certificate, open_folder)
-    check(named(fault, phase) if fault else sampled(phase, campaign.count()["malloc"], PLAIN[phase], is_long), campaign)
+def test_a_failed_allocation_leaves_a_whole_store(phase, failing_calls_library, lasting_certificate, public_folder, is_long, fault):
+    campaign = Campaign(phase, failing_calls_library, lasting_certificate, public_folder)
+    check(named(fault, phase, is_allocation=True) if fault
+          else sampled(phase, campaign.count()["malloc"], PLAIN[phase], is_long), campaign)
 
 
 @pytest.mark.parametrize("phase", PLAIN_LIVES)
 def test_a_start_or_stop_without_memory_leaves_a_whole_store(
-        phase, failing_calls_library, lasting_certificate, open_folder, is_long, fault):
-    lives = Lives(phase, failing_calls_library, lasting_certificate, open_folder / "lives")
-    check(named(fault, phase) if fault else sampled(phase, lives.count()["malloc"], PLAIN_LIVES[phase], is_long), lives)
+        phase, failing_calls_library, lasting_certificate, public_folder, is_long, fault):
+    lives = Lives(phase, failing_calls_library, lasting_certificate, public_folder / "lives")
+    check(named(fault, phase, is_allocation=True) if fault
+          else sampled(phase, lives.count()["malloc"], PLAIN_LIVES[phase], is_long), lives)

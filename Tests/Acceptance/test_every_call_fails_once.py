@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from failing_acts import ACTS
-from failing_calls import STRUCK, Point, chosen
+from failing_calls import STRUCK, chosen, named
 from failing_campaigns import Campaign
 
 # How many faults of each phase the plain run tries.
@@ -17,16 +17,14 @@ SIDE_BY_SIDE = {"checkpoint": 8}
 
 
 @pytest.mark.parametrize("phase", ACTS)
-def test_a_running_server_withstands_each_failing_call(phase, failing_calls_library, lasting_certificate, open_folder, is_long, fault):
+def test_a_running_server_withstands_each_failing_call(phase, failing_calls_library, lasting_certificate, public_folder, is_long, fault):
     if fault:
-        tried = [Point.named(fault)]
-        if tried[0].phase != phase or tried[0].kind == "malloc":
-            pytest.skip("--fault names another fault")
+        tried = named(fault, phase)
     else:
-        tried = Campaign(phase, failing_calls_library, lasting_certificate, open_folder).points()
+        tried = Campaign(phase, failing_calls_library, lasting_certificate, public_folder).points()
         tried = tried if is_long else chosen(tried, PLAIN[phase])
     lanes = min(SIDE_BY_SIDE.get(phase, 1), len(tried))
-    campaigns = [Campaign(phase, failing_calls_library, lasting_certificate, open_folder / f"lane{lane}") for lane in range(lanes)]
+    campaigns = [Campaign(phase, failing_calls_library, lasting_certificate, public_folder / f"lane{lane}") for lane in range(lanes)]
     with ThreadPoolExecutor(lanes) as executor:
         list(executor.map(lambda lane: campaigns[lane].run(tried[lane::lanes]), range(lanes)))
     for lane, campaign in enumerate(campaigns):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from failing_calls import STRUCK, Point, chosen, points
+from failing_calls import STRUCK, chosen, named, points
 from failing_lives import Lives
 
 # How many faults of each phase the plain run tries.
@@ -16,15 +16,13 @@ LANES = 2
 
 
 @pytest.mark.parametrize("phase", PLAIN)
-def test_a_start_or_stop_withstands_each_failing_call(phase, failing_calls_library, lasting_certificate, open_folder, is_long, fault):
+def test_a_start_or_stop_withstands_each_failing_call(phase, failing_calls_library, lasting_certificate, public_folder, is_long, fault):
     if fault:
-        tried = [Point.named(fault)]
-        if tried[0].phase != phase or tried[0].kind == "malloc":
-            pytest.skip("--fault names another fault")
+        tried = named(fault, phase)
     else:
-        tried = points(phase, Lives(phase, failing_calls_library, lasting_certificate, open_folder / "counted").count())
+        tried = points(phase, Lives(phase, failing_calls_library, lasting_certificate, public_folder / "counted").count())
         tried = tried if is_long else chosen(tried, PLAIN[phase])
-    lanes = [Lives(phase, failing_calls_library, lasting_certificate, open_folder / f"lane{lane}") for lane in range(LANES)]
+    lanes = [Lives(phase, failing_calls_library, lasting_certificate, public_folder / f"lane{lane}") for lane in range(LANES)]
     with ThreadPoolExecutor(LANES) as executor:
         list(executor.map(lambda pair: pair[1].run(tried[pair[0]::LANES]), enumerate(lanes)))
     for number, lane in enumerate(lanes):

@@ -1,7 +1,6 @@
 """Files of keys of other users, files that a server may not read, and files on a disk that hangs."""
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from access import bearer
 from http_client import Connection, exchange, lines
 from server_process import Server, run, until
+from storage_shim import compile_library
 from test_admin import HOST
 from test_admin_keys import SECRET, make_admin_key
 from test_audit_log import command
@@ -16,14 +16,6 @@ from test_audit_log import command
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
 USER, GROUP = 65534, 20001
 AS_SOMEBODY = ["setpriv", f"--reuid={USER}", f"--regid={USER}"]
-
-
-@pytest.fixture(name="public_folder")
-def folder_that_all_users_may_enter():
-    """Other users cannot enter pytest's folders."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
 
 
 def status_of(server, key):
@@ -127,11 +119,7 @@ def test_keys_that_kubelet_has_opened_to_the_volumes_group_are_taken_in_a_pod(pu
 @pytest.fixture(name="hanging_library", scope="module")
 def compiled_library(tmp_path_factory):
     """The library in shim/hanging_files.c."""
-    library = tmp_path_factory.mktemp("hanging") / "hanging_files.so"
-    source = Path(__file__).parent / "shim" / "hanging_files.c"
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(library), str(source), "-ldl"], check=True)
-    return library
+    return compile_library(tmp_path_factory.mktemp("hanging"), Path(__file__).parent / "shim" / "hanging_files.c")
 
 
 class Remote:

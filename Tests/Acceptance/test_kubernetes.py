@@ -301,9 +301,9 @@ USER, GROUP = 10001, 20001
     ({}, [GROUP], 0o660, "can be read by others"),
 ], ids=["in a pod", "of another group", "for everybody", "outside a pod"])
 def test_a_key_ring_that_kubelet_has_opened_to_the_volumes_group_is_taken_in_a_pod(
-        open_folder, variables, groups, mode, refusal):
+        public_folder, variables, groups, mode, refusal):
     """As fsGroup leaves a volume: the folder 02770, files 0660, and the process in the group."""
-    data = open_folder / "data"
+    data = public_folder / "data"
     assert run("stats", "--data-directory", str(data)).returncode == 1
     assert run("put", "me", "x", "--data-directory", str(data)).returncode == 0
     for path in (data, *data.iterdir()):
@@ -311,16 +311,16 @@ def test_a_key_ring_that_kubelet_has_opened_to_the_volumes_group_is_taken_in_a_p
         path.chmod(0o2770 if path.is_dir() else 0o660)
     (data / "keys").chmod(mode)
     as_pod = ["setpriv", f"--reuid={USER}", f"--regid={USER}", *([f"--groups={','.join(map(str, groups))}"] if groups else ["--clear-groups"])]
-    program = open_folder / "token-cache"
+    program = public_folder / "token-cache"
     shutil.copy(binary(), program)
     environment = clean_environment({**variables, "TOKEN_CACHE_ADMIN_LISTEN": "off"})
-    with open(open_folder / "log", "w+b") as log:
+    with open(public_folder / "log", "w+b") as log:
         process = subprocess.Popen(
             [*as_pod, str(program), "serve", "--listen", "127.0.0.1:0", "--data-directory", str(data)], env=environment, stderr=log,
             stdout=subprocess.DEVNULL, cwd="/")
         try:
-            until(lambda: SERVES.search((open_folder / "log").read_text()) or process.poll() is not None)
-            text = (open_folder / "log").read_text()
+            until(lambda: SERVES.search((public_folder / "log").read_text()) or process.poll() is not None)
+            text = (public_folder / "log").read_text()
             if refusal:
                 assert process.poll() == 1 and re.search(refusal, text), text
                 return

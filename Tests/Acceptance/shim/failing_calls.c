@@ -30,13 +30,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* The C library's function of this name. */
-#define REAL(name) \
-    ({ \
-        static __typeof__(&name) real; \
-        if (!real) real = dlsym(RTLD_NEXT, #name); \
-        real; \
-    })
+#include "real_function.h"
 
 /* In failing_calls.py: KINDS. */
 enum kind {

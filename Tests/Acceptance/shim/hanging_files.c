@@ -5,7 +5,6 @@
  *                   writing to one; the first call that hangs makes the folder PATH.open.reached or PATH.write.reached
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -15,13 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The C library's function of this name. */
-#define REAL(name) \
-    ({ \
-        static __typeof__(&name) real; \
-        if (!real) real = dlsym(RTLD_NEXT, #name); \
-        real; \
-    })
+#include "real_function.h"
 
 static int is_below_folder(const char *path)
 {

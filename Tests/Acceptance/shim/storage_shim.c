@@ -10,7 +10,6 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -29,13 +28,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The C library's function of this name. */
-#define REAL(name) \
-    ({ \
-        static __typeof__(&name) real; \
-        if (!real) real = dlsym(RTLD_NEXT, #name); \
-        real; \
-    })
+#include "real_function.h"
 
 /* In storage_shim.py: FIELDS. Chances are per 65,536 calls. */
 struct control {

@@ -117,7 +117,7 @@ package final class Server: Sendable {
     ///   - version: The program's version, for the log.
     ///   - administration: Runs at least as long as the clients' loops, and stops last.
     package func run(version: String, beside administration: some Administration) async throws(StartError) {
-        // Before Dispatch needs threads, as it waits without end, and without a word, if it gets none.
+        // Before Dispatch needs threads of its own: if it gets none, it waits for ever and says nothing.
         try startThreads()
         // Before the first request, so that no signal is missed.
         let signals = await Signal.caught(.terminate, .interrupt)
@@ -152,7 +152,7 @@ package final class Server: Sendable {
         for loop in loops { loop.stop() }
         store.close()
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
-        // Otherwise a change since the last look would be in neither log: the next start takes the files as they are.
+        // Otherwise a change since the last look would appear in neither log, as the next start takes the files as they are.
         access.reloadChangedFiles(logger, [.apiKeys, .adminKeys])
         audit?.close()
         accessLog.close()

@@ -25,11 +25,11 @@ package struct AuditEvent: Sendable {
         case find = "find_token"
         /// Some of all tokens, whoever's they are.
         case list = "list_tokens"
-        /// Of all users, with the tokens themselves.
+        /// Some of all tokens, whoever's they are, with their contents.
         case export = "export_tokens"
-        /// Rows of this store, for another one.
+        /// Reading rows of this store, to copy them to another one.
         case copyFrom = "copy_from_store"
-        /// Rows of another store; and the removal of rows that the other one does not have.
+        /// Writing rows of another store to this one, and removing rows that the other one does not have.
         case copyTo = "copy_to_store"
         case createSession = "create_session"
         case listSessions = "list_sessions"

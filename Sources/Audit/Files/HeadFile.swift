@@ -17,7 +17,7 @@ struct HeadFile: ~Copyable, Sendable {
     }
 
     private static let digits = 20
-    /// No chain has as many lines; a number behind it, which only damage can have written, could not be counted on from.
+    /// More lines than any log has: a larger number comes from damage, and counting on from it could overflow.
     private static let sequenceLimit: UInt64 = 1 << 62
     private static let length = 2 * (digits + 1) + Base64URL.length(of: ChainHead.macLength) + 1
 

@@ -14,7 +14,7 @@ package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// Reads an address as `inet_pton` does, without brackets, port or zone; nil if it is not an address.
     package init?(_ text: String) {
-        // It would end the text for `inet_pton`.
+        // `inet_pton` takes a NUL for the end of the text, and would ignore what follows it.
         guard !text.utf8.contains(0) else { return nil }
         var four = in_addr()
         if unsafe inet_pton(AF_INET, text, &four) == 1 {

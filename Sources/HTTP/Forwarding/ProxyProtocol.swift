@@ -46,7 +46,7 @@ package enum ProxyProtocol {
         return .header(length: lineFeed + 1, client: client)
     }
 
-    /// Without the sign that Swift would accept.
+    /// Whether a word is a port in digits alone; Swift's conversion would accept a plus sign too.
     private static func isPort(_ word: Substring) -> Bool {
         UInt16(word) != nil && word.utf8.allSatisfy(ByteClass.isDigit)
     }

@@ -14,7 +14,7 @@ package struct Forwarding: Sendable {
     ///
     /// Says nothing about the request's way.
     package internal(set) var requestID: ByteRange
-    /// The header traceparent, see `TraceID`; if a request has several, all are ignored.
+    /// The header field `traceparent`, see `TraceID`; if a request has several, all are ignored.
     package internal(set) var traceParents: FieldLines
 
     /// The value of each X-Forwarded-Proto, in order.

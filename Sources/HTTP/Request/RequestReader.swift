@@ -267,7 +267,7 @@ package struct RequestReader {
             return nil
         }
         searched = lineFeed + 1
-        // First, as it is decided before the line feed has come, if that comes late.
+        // Checked first: if the line feed comes in a later packet, the line is refused for its length before that.
         guard lineFeed + 1 - origin <= limit else { throw refusal }
         guard lineFeed > lineStart, bytes[lineFeed - 1] == .carriageReturn else { throw .bareLineFeed }
         defer { lineStart = lineFeed + 1 }

@@ -18,7 +18,7 @@ enum AdministrationEndpoint: String, CaseIterable {
 
     /// What a request over TCP needs in order to be answered.
     enum Requirement: Hashable {
-        /// Nothing in any case: the endpoint shows no data, or it is for probes.
+        /// No key, whatever the settings say: the endpoint shows no data, or it is for probes.
         case nothing
         /// With `admin.read: key` an admin key of any scope, otherwise nothing.
         case reading

@@ -86,7 +86,7 @@ extension StoreCopy {
         case .folder(let path):
             own.store.url = ""
             own.dataDirectory = path
-            // The audit log of the settings belongs to their own folder.
+            // The audit log that the settings name is about their own data folder, not about another one.
             if Path.resolved(path) != Path.resolved(settings.dataDirectoryPath) { own.audit.file = "" }
             return try StoreAccess.open(own, for: creates ? .copyTo : .copyFrom, creates: creates, logger: logger)
         case .database(let url):

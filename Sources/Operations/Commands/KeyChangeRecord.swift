@@ -81,7 +81,7 @@ package struct KeyChangeRecord: Sendable {
         }
     }
 
-    /// Records that changing the file has failed; whoever gets the error that caused it needs no second one.
+    /// Records that the change has failed; throws nothing, because the caller reports the error that made it fail.
     package func fail() {
         try? audit.trail.record([.init(change.action, .failed, key: change.name)])
     }

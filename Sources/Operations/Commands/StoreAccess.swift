@@ -192,7 +192,7 @@ package enum StoreAccess: Sendable {
     /// Closes a store that was opened in this process.
     package func close() {
         guard case .own(let own) = self else { return }
-        // The log first: closing the store may give the folder to a process that then wants the log.
+        // The audit log first: once the store is closed, a waiting process may take the folder and open the log.
         own.audit?.close()
         own.store.close()
         own.directory.unlock()

@@ -84,7 +84,7 @@ final class AdministrationListener: Sendable {
     /// How long to wait before another attempt to accept.
     private static let pause = Nanoseconds(.milliseconds(100))
 
-    /// Begins to accept, as soon as the system has the memory for that; nil if the loop is abandoned before.
+    /// Begins to accept as soon as the system has enough memory for that; nil if the loop is abandoned first.
     private func acceptor(on loop: EventLoop, _ logger: Logger) async -> Acceptor? {
         var isReported = false
         while !loop.isAbandoned {

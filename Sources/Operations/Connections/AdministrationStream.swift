@@ -34,7 +34,7 @@ struct AdministrationStream: ~Copyable {
         let query: String
         /// With or without a port; empty when the request names no host.
         let host: String
-        /// The value of the header Accept, whose lines are joined; empty without one.
+        /// The value of the header field `Accept`, its lines joined; empty if there is none.
         let accept: String
         /// Whether the connection closes after the answer.
         let isLast: Bool
@@ -53,7 +53,7 @@ struct AdministrationStream: ~Copyable {
         static let bodyLimit = 8 << 10
     }
 
-    /// The credential in the header Authorization.
+    /// The credential in the header field `Authorization`.
     enum Credential {
         case none
         case bearer([UInt8])

@@ -9,7 +9,7 @@ enum SandboxCheck {
     static func findings(_ settings: Settings, _ settingsFile: String?, _ user: ServerUser) -> [Finding] {
         guard let service = user.service else { return [] }
         let found = places(settings, settingsFile).compactMap { place -> Finding? in
-            // The service has its own there: here /dev/stdout leads to the output of this process.
+            // Each process has its own there: /dev/stdout is the doctor's output here, not the server's.
             guard !place.path.hasPrefix("/dev/"), !place.path.hasPrefix("/proc/") else { return nil }
             // A link may lead out of what the service may use.
             let paths = [place.path, Path.resolved(place.path)]

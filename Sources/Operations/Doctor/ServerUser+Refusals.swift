@@ -40,7 +40,7 @@ extension ServerUser {
         }
     }
 
-    /// How to let the user use a file: by opening the folder that is closed, or by giving it the file or more permissions.
+    /// How to give the user access to a file: by opening a closed folder above it, or by changing its owner or permissions.
     ///
     /// - Parameters:
     ///   - path: The file, or a folder.
@@ -51,7 +51,7 @@ extension ServerUser {
         if status?.user == account.id {
             other = "chmod u+\(permissions) \(path)"
         } else if let service, service.isDynamic {
-            // chown knows no such user while the service is stopped, and another user may get the same number later.
+            // While the service is stopped there is no such user, and a different service may get its number later.
             if let folder = service.folder(of: path) {
                 other = "chown --reference=\(folder)/ \(path)"
             } else {

@@ -21,7 +21,7 @@ struct TokenFactsReply: Encodable, Sendable {
         try container.encode(facts.isFound, forKey: .found)
         guard let size = facts.size, let writtenAt = facts.writtenAt else { return }
         try container.encode(size, forKey: .size)
-        // The time may lie in the future: an import keeps the times of a machine whose clock was ahead.
+        // Not negative: the time is in the future if it was imported from a machine whose clock was ahead.
         try container.encode(max(0, ((now - Double(writtenAt)) * 1000).rounded() / 1000), forKey: .ageSeconds)
         try container.encode(Self.text(writtenAt), forKey: .storedAt)
         // Null rather than missing: it was looked for.

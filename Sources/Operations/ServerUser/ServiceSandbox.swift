@@ -3,7 +3,7 @@ internal import System
 /// Which paths a unit keeps from its service (systemd.exec(5), "Sandboxing"), as far as its file tells.
 struct ServiceSandbox: Codable, Hashable {
     private var rules: [Rule] = []
-    /// Whether the service sees another tree of folders, of which nothing can be told.
+    /// Whether the service has a root folder of its own, about whose contents nothing is known here.
     private var isUnknown = false
 
     private struct Rule: Codable, Hashable {
@@ -15,9 +15,9 @@ struct ServiceSandbox: Codable, Hashable {
     }
 
     private enum Access: Codable, Hashable {
-        /// Whatever other rules say of nested paths: systemd leaves them out (systemd.exec(5), InaccessiblePaths=).
+        /// Out of reach with everything below it, even what other rules name (systemd.exec(5), InaccessiblePaths=).
         case inaccessible
-        /// Covered by another folder, in which other rules can show nested paths.
+        /// Hidden behind another folder, in which other rules can make nested paths visible.
         case covered
         case read, write
     }
@@ -26,7 +26,7 @@ struct ServiceSandbox: Codable, Hashable {
     struct Refusal {
         /// The line of the unit.
         let line: String
-        /// How to change the unit, if that is not plain from the line.
+        /// How to change the unit; nil if the line itself makes that clear.
         let remedy: String?
     }
 
@@ -93,7 +93,7 @@ struct ServiceSandbox: Codable, Hashable {
         if isDynamic || unit.isOn("Service.PrivateTmp") { add("PrivateTmp", ["/tmp", "/var/tmp"], .covered) }
     }
 
-    /// The path that a word of a list is about: after signs that change how it is taken, or where a mount goes.
+    /// The path in an entry of a list, without the prefixes `-` and `+`; of a bind mount, the path that the service sees.
     private static func path(_ word: String, of key: String) -> String {
         let parts = word.drop { "-+".contains($0) }.split(separator: ":").map(String.init)
         return (key.hasPrefix("Bind") && parts.count > 1 ? parts[1] : parts.first) ?? ""
@@ -110,7 +110,7 @@ struct ServiceSandbox: Codable, Hashable {
         if let rule = applying.first(where: { $0.access == .inaccessible }) {
             return Refusal(line: rule.line, remedy: rule.remedy)
         }
-        // Otherwise the rule of the innermost folder counts, of several for one folder the one that allows more.
+        // Otherwise the rule for the innermost folder applies, and among several for one folder the most permissive.
         func rank(_ rule: Rule) -> (Int, Int) {
             (rule.path.utf8.count, rule.access == .write ? 2 : rule.access == .read ? 1 : 0)
         }

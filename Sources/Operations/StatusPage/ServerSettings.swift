@@ -14,7 +14,7 @@ struct ServerSettings: Encodable, Sendable {
         let `default`: String
         /// Such as `environment`, `command line` or `/etc/token-cache.yaml, line 3`; `default` without any.
         let source: String
-        /// The value that takes effect at the next start; nil if it is the one in force.
+        /// The value that will take effect at the next start; nil if it is already in force.
         let afterRestart: String?
     }
 

@@ -43,7 +43,7 @@ extension SQLiteAdministrator {
         try PrivateFile.create(temporary)
         // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
-        // Only now, when the remains of an interrupted backup are gone.
+        // Checked only now, because removing what an interrupted backup left has made room.
         try BackupRoom.check(for: try await databaseSize(), at: path, besides: store.path)
         _ = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<Bool> in
             writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)

@@ -52,7 +52,7 @@ final class Preloader: Sendable {
                 finished.signal()
             }
         } catch {
-            // The database is then read as clients ask.
+            // Without the preloader, rows are read when clients ask for them.
             finished.signal()
         }
     }

@@ -60,7 +60,7 @@ struct WALExaminer {
         }
         defer { close(descriptor) }
         let head = try read(descriptor, at: 0, count: headSize + frameHeadSize)
-        // Without a frame it holds nothing.
+        // A WAL without a frame holds nothing.
         guard head.count == headSize + frameHeadSize else { return nil }
         var found: WALDamage?
         for pageSize in pageSizes(head) {
@@ -72,17 +72,18 @@ struct WALExaminer {
         return found
     }
 
-    /// The page sizes that a WAL may have: what its head says, and if that is damaged, those that this program has given databases.
+    /// The page sizes to try: the one that the header states, and, as the header may be damaged, all that this program has used.
     private static func pageSizes(_ head: [UInt8]) -> [Int] {
         let size = Int(number(head, 8))
         let isSize = size >= 512 && size <= 65_536 && size & (size - 1) == 0
-        return (isSize ? [size] : []) + [PageSize.ofNew, PageSize.ofEarlier]
+        let used = [PageSize.ofNew, PageSize.ofEarlier]
+        return isSize ? [size] + used.filter { $0 != size } : used
     }
 
     /// - Parameters:
-    ///   - descriptor: The WAL's.
-    ///   - head: The WAL's head and that of its first frame.
-    ///   - pageSize: To assume.
+    ///   - descriptor: The open WAL.
+    ///   - head: The first bytes of the WAL: its header, and the header of its first frame.
+    ///   - pageSize: The page size to assume.
     private init(_ descriptor: Int32, head: [UInt8], pageSize: Int) {
         let magic = Self.number(head, 0)
         isBigEndian = magic == Self.magic | 1

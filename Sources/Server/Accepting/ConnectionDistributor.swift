@@ -57,9 +57,9 @@ final class ConnectionDistributor: Sendable {
         }
     }
 
-    /// Begins to accept, as soon as the system has the memory for that; nil if the loop is draining before.
+    /// Begins to accept as soon as the system has enough memory for that; nil if the loop starts draining first.
     private func acceptor(of listener: ClientListener, on worker: Worker) async -> Acceptor? {
-        // At least once, because the connections that wait at the start of the draining are still answered.
+        // Tried at least once, because connections that wait when draining begins are still answered.
         repeat {
             do throws(SystemError) {
                 return try Acceptor(listener.listener, on: worker.loop)

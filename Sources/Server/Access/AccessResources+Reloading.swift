@@ -89,7 +89,7 @@ extension AccessResources {
             the \(Scope.kind.plural) have changed: \(changes.joined(separator: "; ")); there are \(keys.all.count) now
             """
         )
-        // The file itself does not show who has changed it.
+        // Without a user id, because the file does not say who has changed it.
         let events = [(Scope.kind.addition, added), (Scope.kind.removal, removed)].flatMap { action, names in
             names.map { AuditEvent(action, .ok, by: .operator(uid: nil), key: $0) }
         }

@@ -26,9 +26,9 @@ package struct Setting: Sendable {
     package let values: @Sendable (Settings) -> [String]
     /// The value as the file would have it on one line.
     package let show: @Sendable (Settings) -> String
-    /// As in `SettingFormat`.
+    /// See `SettingFormat.fault`.
     let fault: (@Sendable (_ text: String) -> String)?
-    /// As in `SettingFormat`.
+    /// See `SettingFormat.advice`.
     let advice: (@Sendable (_ text: String) -> String?)?
 
     /// When a change of a setting takes effect in a running server.

@@ -26,6 +26,6 @@ package struct SettingsSources: Sendable {
     /// Such as `environment`, `command line` or `/etc/token-cache.yaml, line 3`; nil for a default.
     package func origin(of setting: Setting) -> String? { origins[setting.key] }
 
-    /// The value that takes effect at the next start, as `Setting.show` writes it; nil if it is the one in force.
+    /// The value that will take effect at the next start, as text from `Setting.show`; nil if it is already in force.
     package func postponedValue(of setting: Setting) -> String? { postponed[setting.key] }
 }

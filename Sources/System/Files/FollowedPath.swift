@@ -59,7 +59,7 @@ package struct FollowedPath {
         return status.mode & 0o022 == 0 || status.mode & S_ISVTX != 0
     }
 
-    /// What a link says (readlink(2)), without looking at what is there; nil if the path is not that of a link.
+    /// The text of a symbolic link (readlink(2)), whether or not its target exists; nil if the path is no symbolic link.
     static func target(of link: String) -> String? {
         var bytes = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = unsafe readlink(link, &bytes, bytes.count)

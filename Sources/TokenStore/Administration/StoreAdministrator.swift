@@ -41,7 +41,7 @@ package protocol StoreAdministrator: Sendable {
     ///   - limit: How many rows to return at most; fewer are returned when they are large.
     func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
 
-    /// As `page`, for an operator who takes the tokens along; told apart because it is recorded as such.
+    /// Like `page`, but for an export, which the audit log records as such.
     func exportPage(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
 
     /// - Parameter exactly: Whether the tokens are counted where that takes a while, as in a large database of another program.

@@ -14,7 +14,7 @@ package enum PrivateFile {
         }
     }
 
-    /// Does the same, for those who need the error's code.
+    /// Like `create`, for callers that need the error's code.
     package static func createEmpty(_ path: String) throws(SystemError) {
         _ = unsafe unlink(path)
         try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
@@ -23,7 +23,7 @@ package enum PrivateFile {
 
     /// What to do about a folder in which no file can be created; nil if the folder is not the reason.
     private static func refusedCreation(in folder: String, _ error: SystemError) -> StoreError? {
-        // Looked up only where it is named, as that may ask other programs.
+        // Looked up only for messages that name the user, because the lookup may have to ask other programs.
         var user: String { UserAccount.present.name }
         switch error.code {
         case ENOENT: return .refused("there is no folder \(folder); make it, so that the user \(user) can write in it")

@@ -38,7 +38,7 @@ struct BearerKeyOptions<Scope: CommandKeyScope>: ParsableArguments {
             do {
                 try body()
             } catch {
-                // The file may have changed all the same, if only its folder could not be synced.
+                // Recorded because the file may have changed even so: perhaps only its folder could not be synced.
                 record.fail()
                 throw error
             }

@@ -23,7 +23,7 @@ class LinearScale {
   }
 }
 
-// In powers of ten, for times, so that a median of microseconds and the slowest requests are both visible.
+// A logarithmic scale, for times: it shows both a median of microseconds and requests that took seconds.
 class LogarithmicScale {
   constructor(smallest, largest) {
     let [low, high] = [Math.floor(Math.log10(smallest) + 1e-9), Math.ceil(Math.log10(largest) - 1e-9)];

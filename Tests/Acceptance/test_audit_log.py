@@ -1,10 +1,12 @@
 """The audit log of a running server: its keys, its start and end, rotation, and the command that verifies it."""
+import gzip
 import json
 import re
 import resource
 import signal
 import subprocess
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -75,7 +77,7 @@ def test_a_log_is_begun_continued_and_verified(audited, tmp_path):
     assert command("audit", "verify", tmp_path / "nothing", "--key", key).returncode == 2
 
 
-def test_a_rotation_continues_the_chain(audited):
+def test_a_rotation_continues_the_chain(audited, tmp_path):
     server, log, key = audited()
     log.rename(f"{log}.1")
     server.send_signal(signal.SIGHUP)
@@ -84,7 +86,14 @@ def test_a_rotation_continues_the_chain(audited):
     assert [line["action"] for line in events(log)] == ["continue_log", "reload", "drain", "close_log"]
     assert command("audit", "verify", f"{log}.1", log, "--key", key).returncode == 0
     assert command("audit", "verify", log, "--key", key).returncode == 0
-    assert command("audit", "verify", log, f"{log}.1", "--key", key).returncode == 1
+    swapped = command("audit", "verify", log, f"{log}.1", "--key", key)
+    assert swapped.returncode == 2 and f"it is: {log}.1 {log}\n" in swapped.stderr and "altered" not in swapped.stdout
+    # As logrotate does it.
+    packed = tmp_path / "audit.gz"
+    packed.write_bytes(gzip.compress(Path(f"{log}.1").read_bytes()))
+    for file, read in ((packed, b""), ("-", packed.read_bytes())):
+        found = subprocess.run([binary(), "audit", "verify", file, log, "--key", key], input=read, capture_output=True, check=False)
+        assert found.returncode == 2 and b"is compressed with gzip; unpack it" in found.stderr and found.stdout == b"", found
 
 
 def test_a_start_needs_the_keys_and_a_file_of_its_own(serve, tmp_path):
@@ -102,7 +111,9 @@ def test_a_start_needs_the_keys_and_a_file_of_its_own(serve, tmp_path):
     key = tmp_path / "first.key"
     assert command("audit", "key", key, "--data-directory", data).returncode == 0
     again = command("audit", "key", tmp_path / "second.key", "--data-directory", data)
-    assert again.returncode == 1 and "is not overwritten" in again.stderr
+    assert again.returncode == 1 and "run the command again with --replace" in again.stderr
+    same = command("audit", "key", key, "--data-directory", tmp_path / "other")
+    assert same.returncode == 1 and "name another file" in same.stderr
     assert not (tmp_path / "second.key").exists()
     log.write_text("some other file\n")
     assert "has something else in it than an audit log" in refusal()

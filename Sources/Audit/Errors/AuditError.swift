@@ -16,10 +16,16 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
     case ofAnotherChain(path: String)
     /// A file that shall continue the log has lines of its own.
     case notEmpty(path: String)
+    /// A file to verify is compressed by this program.
+    case compressed(path: String, program: String)
+    /// Files to verify were not given in the order in which they were written, which is probably this one.
+    case order([String])
     case noRunningKey(path: String)
     case keyFile(path: String, reason: String)
     case keyFileMode(path: String, mode: UInt32)
     case keyFileExists(path: String)
+    /// The server has a key already, and shall not get another one.
+    case runningKeyExists(path: String)
     case closed
     case library(CryptographyError)
 
@@ -40,6 +46,16 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             own key, or put the right running key in its place
             """
         case .notEmpty(let path): "\(path) is not empty; a file that continues the audit log has to be new or empty"
+        case .compressed(let path, let program):
+            """
+            \(path) is compressed with \(program); unpack it with \(program) --decompress, or pass the lines on by standard \
+            input: \(program) --decompress --stdout FILE | token-cache audit verify - --key KEY
+            """
+        case .order(let paths):
+            """
+            the files were not given in the order in which they were written, the earliest first; by the numbers of their first \
+            lines it is: \(paths.joined(separator: " "))
+            """
         case .noRunningKey(let path):
             """
             the audit log's running key \(path) does not exist; make it with token-cache audit key FILE, as the server's \
@@ -52,7 +68,14 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             chmod 600 it, otherwise begin a new log with token-cache audit key FILE --replace
             """
         case .keyFileExists(let path):
-            "\(path) exists already, and is not overwritten: without its key a log can no longer be verified"
+            """
+            \(path) exists already, and is not overwritten: without its key a log can no longer be verified; name another file
+            """
+        case .runningKeyExists(let path):
+            """
+            the running key \(path) exists already, so there is nothing to do; to end the log that belongs to it and begin a \
+            new one, move the log's files away, and run the command again with --replace
+            """
         case .closed: "the audit log is closed"
         case .library(let error): "\(error)"
         }

@@ -32,14 +32,20 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
         "\(file), line \(line)\(sequence.map { " (sequence number \($0))" } ?? ""): \(reason)"
     }
 
+    /// For lines that are missing before a file.
+    private var fileIsMissing: String { line == 1 ? ", or the file that has them was not given" : "" }
+
     private var reason: String {
         switch kind {
         case .malformed: "this is no line of an audit log; it was changed or put there"
         case .changed: "this line was changed, or it is not the first key of this log"
         case .missing(let range):
             range.count == 1
-                ? "before it line \(range.lowerBound) is missing; it was removed or moved"
-                : "before it lines \(range.lowerBound) to \(range.upperBound) are missing; they were removed or moved"
+                ? "before it line \(range.lowerBound) is missing; it was removed or moved\(fileIsMissing)"
+                : """
+                before it lines \(range.lowerBound) to \(range.upperBound) are missing; they were removed or moved\
+                \(fileIsMissing)
+                """
         case .misplaced(let expected): "line \(expected) should be here; lines were reordered or duplicated"
         case .wrongPeriod(let found, let expected):
             "it is of period \(found) and should be of period \(expected); lines were removed, or it was forged"

@@ -18,8 +18,14 @@ struct LineReader: ~Copyable {
     /// Where the next line begins in the buffer.
     private var position = 0
     private var isAtEnd = false
+    private var isAtBeginning = true
 
     private static let chunk = 1 << 18
+    /// The first bytes of compressed files, which begin no line, and the program that unpacks them.
+    private static let compressions: [(bytes: [UInt8], program: String)] = [
+        ([0x1f, 0x8b], "gzip"), ([0xfd, 0x37, 0x7a, 0x58], "xz"), ([0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+        ([0x42, 0x5a, 0x68], "bzip2"),
+    ]
 
     init(_ path: String) throws(AuditError) {
         self.path = path
@@ -52,6 +58,11 @@ struct LineReader: ~Copyable {
             } catch {
                 throw .file(path: path, error)
             }
+            // logrotate compresses earlier files.
+            if isAtBeginning, let found = Self.compressions.first(where: { buffer.starts(with: $0.bytes) }) {
+                throw .compressed(path: path, program: found.program)
+            }
+            isAtBeginning = buffer.isEmpty
         }
     }
 }

@@ -35,7 +35,7 @@ struct AuditKey: AsyncParsableCommand {
         let path = settings.auditKeyPath
         do {
             let isThere = FileStatus.exists(path)
-            guard replace || !isThere else { throw AuditError.keyFileExists(path: path) }
+            guard replace || !isThere else { throw AuditError.runningKeyExists(path: path) }
             // A running server would put its own key back.
             let lock = isThere ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
             defer { withExtendedLifetime(lock) {} }

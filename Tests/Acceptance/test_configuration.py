@@ -1,4 +1,5 @@
 """Settings come from flags, the environment, the file and the defaults, in this order; mistakes are reported with their place."""
+import json
 import os
 import re
 
@@ -125,7 +126,7 @@ MISTAKES = {
     "neither on nor off": ("json_bodies: maybe", ["FILE, line 1", 'json_bodies is "maybe"', "on, off"]),
     "no port": ("listen: 127.0.0.1", ["FILE, line 1", 'listen is "127.0.0.1"', "127.0.0.1:8080"]),
     "no address": ('listen: ":8080"', ["FILE, line 1", 'listen is ":8080"', "127.0.0.1:8080"]),
-    "port too large": ("listen: 127.0.0.1:65536", ["FILE, line 1", 'listen is "127.0.0.1:65536"', "127.0.0.1:8080"]),
+    "port too large": ("listen: 127.0.0.1:65536", ["FILE, line 1", 'listen is "127.0.0.1:65536"', "from 0 to 65535"]),
     "IPv6 without brackets": ('listen: "::1:8080"', ["FILE, line 1", 'listen is "::1:8080"', "[::1]:8080"]),
     "unknown scheme": ("listen: gopher://127.0.0.1:80", ["FILE, line 1", "gopher://127.0.0.1:80", "127.0.0.1:8080"]),
     "one of several listeners": (
@@ -320,6 +321,23 @@ def test_a_flag_wins_in_a_running_server(serve):
     assert exchange(server.address, post(fresh_id(), "abc")).body == STORED
 
 
+def test_all_mistakes_are_told_of_at_once(configuration):
+    file = configuration("lisen: a\nloops: many\nlimits:\n  body: {}\n  bdy: 1\naccess_log: loud")
+    expected = [f"{file}, line 1: there is no setting lisen", f"{file}, line 4: limits.body is an empty section",
+                f"{file}, line 5: there is no setting limits.bdy", "environment: there is no setting TOKEN_CACHE_LOP",
+                f'{file}, line 2: loops is "many"', f'{file}, line 6: access_log is "loud"']
+    environment = {"TOKEN_CACHE_LOP": "1"}
+    for command in ("check-config", "serve"):
+        done = run(command, "--config", str(file), environment=environment)
+        assert done.returncode == 1 and done.stdout == ""
+        lines = done.stderr.splitlines()
+        assert len(lines) == len(expected) and all(
+            line.startswith(f"token-cache: {start}") for line, start in zip(lines, expected)), done.stderr
+    report = json.loads(run("doctor", "--json", "--config", str(file), environment=environment).stdout)
+    found = [finding["text"] for finding in report["findings"] if finding["state"] == "problem"]
+    assert len(found) == len(expected) and all(text.startswith(start) for text, start in zip(found, expected)), found
+
+
 @pytest.mark.parametrize("found, advice", [
     *[(form, "a port needs an address: write 127.0.0.1:80 for this machine alone, or 0.0.0.0:80 and [::]:80 for") for form in ("80", ":80", "*:80")],
     ("https://:443", "a port needs an address: write https://127.0.0.1:443 for this machine alone"),
@@ -329,6 +347,7 @@ def test_a_flag_wins_in_a_running_server(serve):
     *[(form, f"an IPv6 address is written in brackets: {listener}") for form, listener in [
         ("::1", "[::1]:8080"), ("https://2001:db8::1", "https://[2001:db8::1]:8443"), (":::80", "[::]:80"),
         ("::1:80", "[::1]:80 or [::1:80]:8080")]],
+    ("127.0.0.1:65536", "a port is a number from 0 to 65535"),
     ("/run/token-cache.sock", "a Unix socket is written unix:/run/token-cache.sock"),
 ])
 def test_an_address_of_which_a_part_is_missing_is_answered_with_that_part(found, advice):

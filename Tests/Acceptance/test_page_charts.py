@@ -179,7 +179,7 @@ def test_who_is_not_served_is_shown_where_credentials_are_asked_for(serve, tmp_p
 
 
 def test_the_log_and_the_settings_are_shown(serve, tmp_path):
-    server = serve({**ADMINISTRATION, "limits": {"body": "3 MiB"}})
+    server = serve({**ADMINISTRATION, "limits": {"body": "3 MiB"}, "drain_timeout": "10s"})
     with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
         moved = server.data.with_name("elsewhere")
         server.data.rename(moved)
@@ -190,6 +190,8 @@ def test_the_log_and_the_settings_are_shown(serve, tmp_path):
         row = "[...[...document.querySelectorAll('#settings tbody tr')].find(row => row.cells[0].textContent === 'limits.body').cells]"
         key, value, source, usual = page.evaluate(f"{row}.map(cell => cell.textContent)")
         assert (key, value, usual) == ("limits.body", "3 MiB", "1 MiB") and ", line " in source
+        # Named in the file, but with its default.
+        assert "drain_timeout" not in page.evaluate("byID('settings').textContent")
         shown = page.evaluate("document.querySelectorAll('#settings tbody tr').length")
         page.evaluate("byID('settings-all').click()")
         assert page.evaluate("document.querySelectorAll('#settings tbody tr').length") > shown + 20

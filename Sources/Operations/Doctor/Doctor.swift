@@ -22,18 +22,33 @@ package struct Doctor: Sendable {
         self.version = version
     }
 
+    /// The heading of what is said about the server's user.
+    static let userTopic = "User"
+
     /// With whose rights the findings were made.
     private var viewpoint: Finding {
         guard !user.isPresent else {
-            return .ok("User", "everything was tried with the rights of \(user.text)")
+            return .ok(Self.userTopic, "everything was tried with the rights of \(user.text)")
         }
         return .warning(
-            "User",
+            Self.userTopic,
             "the server runs as \(user.text), and everything was tried with the rights of \(UserAccount.present.name)",
             geteuid() == 0
                 ? "name the user that the server runs as with --user"
                 : "run token-cache doctor as root, which tries it with the rights of the server's user"
         )
+    }
+
+    /// Warns if what is looked at is probably not what the operator means.
+    private func forgottenFile(_ directory: String) -> [Finding] {
+        guard let file = loader.forgottenFile else { return [] }
+        return [
+            .warning(
+                "Settings",
+                "no settings file was named, and the data folder \(directory) of the defaults does not exist, but \(file) does",
+                "to look at the installed server, run token-cache doctor --config \(file)"
+            )
+        ]
     }
 
     /// Warns about a database whose identity is not verified.
@@ -60,7 +75,7 @@ package struct Doctor: Sendable {
         do throws(SettingsError) {
             loaded = try loader.loadWithOrigins()
         } catch {
-            findings += [viewpoint, .problem("Settings", error)]
+            findings += [viewpoint] + error.each.map { .problem("Settings", $0) }
             findings.append(
                 .warning(
                     "Settings", "the files and addresses of the settings were not checked",
@@ -85,6 +100,7 @@ package struct Doctor: Sendable {
         let server = RunningServer(directory: directory, provider?.examiner)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "no settings file is used"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
+        findings += forgottenFile(directory)
         findings += Self.contradictions(settings)
         findings += Self.exposure(settings)
         findings += server.findings(version: version, user)
@@ -100,8 +116,11 @@ package struct Doctor: Sendable {
         findings += LogCheck.findings(settings, user, server)
         findings += MachineCheck.findings(settings, server)
         let values = Setting.all.map {
-            DoctorReport.Value(key: $0.key, value: $0.show(settings), origin: loaded.origins[$0.key] ?? "default")
+            DoctorReport.Value(
+                key: $0.key, value: $0.show(settings), default: $0.default, origin: loaded.origins[$0.key] ?? "default")
         }
-        return DoctorReport(findings: findings, settings: values)
+        // Such as those about a file that several settings name.
+        var seen: Set<Finding> = []
+        return DoctorReport(findings: findings.filter { seen.insert($0).inserted }, settings: values)
     }
 }

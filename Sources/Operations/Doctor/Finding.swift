@@ -43,6 +43,8 @@ package struct DoctorReport: Codable, Sendable {
         package let key: String
         /// In the syntax of the settings file.
         package let value: String
+        /// In the same syntax.
+        package let `default`: String
         /// `default`, `environment`, `command line`, or a file and a line.
         package let origin: String
     }

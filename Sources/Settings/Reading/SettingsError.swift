@@ -11,6 +11,11 @@ package enum SettingsError: Error, Hashable, CustomStringConvertible {
     case refused(source: String, key: String, reason: String)
     /// Two values contradict each other although each is allowed.
     case contradiction(String)
+    /// At least two faults, all of which can be corrected at once.
+    case several([SettingsError])
+
+    /// The faults one by one.
+    package var each: [SettingsError] { if case .several(let faults) = self { faults } else { [self] } }
 
     package var description: String {
         switch self {
@@ -29,6 +34,8 @@ package enum SettingsError: Error, Hashable, CustomStringConvertible {
             "\(source): \(key) \(reason)"
         case .contradiction(let text):
             text
+        case .several(let faults):
+            faults.map(\.description).joined(separator: "; and ")
         }
     }
 }

@@ -1,11 +1,11 @@
 extension SettingsFile {
-    /// Refuses unknown keys, values in the place of sections, and values that no setting can have.
-    func checkKeys() throws(SettingsError) {
+    /// Unknown keys, values in the place of sections, and values that no setting can have.
+    var keyFaults: [SettingsError] {
         let known = Dictionary(uniqueKeysWithValues: Setting.all.map { ($0.key, $0) })
-        for entry in entries {
+        return entries.compactMap { entry in
             let members = Setting.all.map(\.key).filter { $0.hasPrefix(entry.key + ".") }
             if !members.isEmpty {
-                throw .refused(
+                return .refused(
                     source: place(of: entry), key: entry.key,
                     reason: """
                         is a section and has no value of its own; write one of its settings below it, indented: \
@@ -14,10 +14,10 @@ extension SettingsFile {
                 )
             }
             guard let setting = known[entry.key] else {
-                throw unknown(entry)
+                return unknown(entry)
             }
-            if let fault = entry.fault {
-                throw .notAllowed(source: place(of: entry), key: entry.key, found: fault, allowed: setting.allowed)
+            return entry.fault.map {
+                .notAllowed(source: place(of: entry), key: entry.key, found: $0, allowed: setting.allowed)
             }
         }
     }
@@ -56,7 +56,7 @@ extension YAMLEntries.Entry {
     }
 
     /// Describes a value that no setting can have; nil for all others.
-    fileprivate var fault: String? {
+    var fault: String? {
         switch value {
         case .text, .list: nil
         case .emptySection: "an empty section"

@@ -25,7 +25,10 @@ package struct SettingsLoader: Sendable {
         let name: String
     }
 
-    /// Reads and checks all settings; throws the first fault.
+    /// The most faults that are reported at once.
+    private static let faultLimit = 20
+
+    /// Reads and checks all settings; throws all faults, or those of the file as a whole.
     package func load() throws(SettingsError) -> Settings {
         try loadWithOrigins().settings
     }
@@ -36,16 +39,19 @@ package struct SettingsLoader: Sendable {
             throw .refused(source: "command line", key: "--config", reason: "is empty; name the settings file")
         }
         let file: SettingsFile? = if let filePath { try SettingsFile(path: filePath) } else { nil }
-        try file?.checkKeys()
-        try checkEnvironment()
+        var faults = (file?.keyFaults ?? []) + environmentFaults
         var loaded = Loaded()
         for setting in Setting.all {
             guard let found = find(setting, file) else { continue }
             let isCountRight = setting.isList || found.values.count == 1
             guard isCountRight, setting.apply(found.values, &loaded.settings) else {
-                throw Self.error(found, setting)
+                faults.append(Self.error(found, setting))
+                continue
             }
             loaded.origins[setting.key] = found.place
+        }
+        if let first = faults.first {
+            throw faults.count == 1 ? first : .several(Array(faults.prefix(Self.faultLimit)))
         }
         try loaded.settings.checkTogether()
         return loaded
@@ -74,7 +80,8 @@ package struct SettingsLoader: Sendable {
             let values = setting.isList ? Self.elements(value) : [value]
             return Found(values: values, place: "environment", name: setting.environmentName)
         }
-        guard let file, let entry = file[setting.key] else { return nil }
+        // One of which the file's own faults tell.
+        guard let file, let entry = file[setting.key], entry.fault == nil else { return nil }
         return Found(values: entry.texts, place: file.place(of: entry), name: setting.key)
     }
 
@@ -92,13 +99,15 @@ package struct SettingsLoader: Sendable {
         return values.count == 1 ? text : "[\(text)]"
     }
 
-    /// Refuses variables with the program's prefix that are no settings: a mistyped one may have been meant for security.
-    private func checkEnvironment() throws(SettingsError) {
+    /// Variables with the program's prefix that are no settings: a mistyped one may have been meant for security.
+    private var environmentFaults: [SettingsError] {
         let names = Setting.all.map(\.environmentName)
         let known = Set(names)
-        for name in environment.keys.sorted()
-        where name.hasPrefix(Setting.environmentPrefix) && !known.contains(name) && !Self.isOfKubernetes(name) {
-            throw .unknownKey(source: "environment", key: name, suggestion: Suggestion.nearest(to: name, among: names))
+        let unknown = environment.keys.sorted().filter {
+            $0.hasPrefix(Setting.environmentPrefix) && !known.contains($0) && !Self.isOfKubernetes($0)
+        }
+        return unknown.map {
+            .unknownKey(source: "environment", key: $0, suggestion: Suggestion.nearest(to: $0, among: names))
         }
     }
 

@@ -11,6 +11,11 @@ extension ListenAddress {
         let rest = text.dropFirst(scheme.count)
         guard !rest.hasPrefix("/") else { return scheme.isEmpty ? "a Unix socket is written unix:\(rest)" : nil }
         if let advice = bracketAdvice(scheme, rest) { return advice }
+        if let colon = rest.lastIndex(of: ":"), let port = Int(rest[rest.index(after: colon)...]), port > UInt16.max,
+            ListenAddress("\(rest[..<colon]):8080") != nil
+        {
+            return "a port is a number from 0 to 65535"
+        }
         // As other programs write it: 80, :80 or *:80.
         var port = rest
         if port.hasPrefix("*") { port.removeFirst() }

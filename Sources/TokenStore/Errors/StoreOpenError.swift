@@ -27,7 +27,7 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .directory(let error): "\(error)"
         case .keyRing(let error): "\(error)"
-        case .missing(let path): "there is no store at \(path); name its folder with --data-directory"
+        case .missing(let path): "there is no store at \(path); name its folder with --data-directory or --config"
         case .notSealed(let path):
             """
             the store \(path) holds tokens in the clear, and sealing is on; \

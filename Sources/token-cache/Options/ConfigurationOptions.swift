@@ -47,13 +47,23 @@ struct ConfigurationOptions: ParsableArguments {
         do throws(SettingsError) {
             return try loader(listen: listen, acceptsDamagedWAL: acceptsDamagedWAL).load()
         } catch {
-            throw fault("\(error)")
+            for other in error.each.dropLast() { StandardError.print("\(other)") }
+            throw fault("\(error.each.last ?? error)")
         }
     }
 
     /// Prints an error, and returns the exit status 1, to be thrown.
+    ///
+    /// Names the installed settings file if that was probably forgotten.
     func fault(_ text: String) -> ExitCode {
         StandardError.print(text)
+        noteForgottenFile()
         return ExitCode.failure
+    }
+
+    /// Names the installed settings file if it was probably forgotten.
+    func noteForgottenFile() {
+        guard let file = loader().forgottenFile else { return }
+        StandardError.print("no settings file was named; that of the installed server is meant with --config \(file)")
     }
 }

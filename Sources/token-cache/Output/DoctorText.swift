@@ -34,7 +34,8 @@ struct DoctorText {
     /// The settings that differ from their defaults, and the number of the others.
     private func settings(_ report: DoctorReport) -> [String] {
         guard !report.settings.isEmpty else { return [] }
-        let set = report.settings.filter { $0.origin != "default" }
+        // By value: the package's settings file names many with the values that they have without it.
+        let set = report.settings.filter { $0.value != $0.default }
         let rest =
             "\(report.settings.count - set.count) settings have their defaults; token-cache check-config shows all"
         return (set.map { "\($0.key): \($0.value) (\($0.origin))" } + [rest]).map { "  \(word(.ok))\($0)" }

@@ -24,6 +24,9 @@ struct Health: AsyncParsableCommand {
         try output.print(
             readiness, readiness.isReady ? "ready" : "not ready: \(readiness.reasons.joined(separator: "; "))"
         )
-        if !readiness.isReady { throw ExitCode.failure }
+        guard readiness.isReady else {
+            options.noteForgottenFile()
+            throw ExitCode.failure
+        }
     }
 }

@@ -24,7 +24,9 @@ class SettingsCard {
 
   show() {
     this.body.replaceChildren();
-    const shown = this.list.filter(({ source, after_restart }) => this.all.checked || source !== "default" || after_restart !== undefined);
+    // By value: a settings file may name a setting with its default.
+    const shown = this.list.filter(
+      ({ value, default: usual, after_restart }) => this.all.checked || value !== usual || after_restart !== undefined);
     for (const { key, value, source, after_restart, default: usual } of shown) {
       const line = element(this.body, "tr");
       element(line, "th", { scope: "row" }, key);

@@ -221,8 +221,8 @@ let package = Package(
         .testTarget(
             name: "ServerTests",
             dependencies: [
-                "Server", "EventLoop", "HTTP", "Metrics", "Settings", "StoreConformance", "System", "TokenService",
-                "TokenStore", "TestSupport",
+                "Audit", "Server", "EventLoop", "HTTP", "Metrics", "Settings", "StoreConformance", "System",
+                "TokenService", "TokenStore", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: tested

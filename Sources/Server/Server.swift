@@ -98,7 +98,7 @@ package final class Server: Sendable {
             self.workers = workers
             administrationLoop = try EventLoop()
         } catch {
-            throw (error as? SystemError).flatMap(StartError.shortage) ?? .system("\(error)")
+            throw (error as? SystemError).flatMap { StartError.shortage($0) } ?? .system("\(error)")
         }
         let parts = SettingsReloader.Parts(
             store: store, log: log, accessLog: accessLog, listenerNames: listeners.all.map(\.name), audit: audit,
@@ -132,6 +132,8 @@ package final class Server: Sendable {
         let periodicTasks = [
             // On the administration's loop, as all of Swift's shared threads may be blocked by a slow disk.
             Task(executorPreference: administrationLoop) { await self.notifyWatchdog() },
+            // There too, as it must not itself need a thread.
+            Task(executorPreference: administrationLoop) { await self.startWaitingThreads() },
             Task { await self.stop(by: signals) },
             Task { await self.reload(on: hangUps) },
             Task { await self.reloadChangedCertificates() },
@@ -150,12 +152,13 @@ package final class Server: Sendable {
         await administrationTask.value
         for task in periodicTasks { task.cancel() }
         for loop in loops { loop.stop() }
-        store.close()
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
         // Otherwise a change since the last look would appear in neither log, as the next start takes the files as they are.
         access.reloadChangedFiles(logger, [.apiKeys, .adminKeys])
         audit?.close()
         accessLog.close()
+        // Last, as it gives up the lock of the data folder: a process that waits for that opens the audit log too.
+        store.close()
         logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")
     }
 
@@ -198,9 +201,9 @@ package final class Server: Sendable {
             }
         } catch {
             for loop in loops { loop.stop() }
-            store.close()
             audit?.close()
             accessLog.close()
+            store.close()
             throw .system("\(error)")
         }
     }

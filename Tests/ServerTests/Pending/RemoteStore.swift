@@ -11,8 +11,11 @@ final class RemoteStore: TokenStore {
         MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
     )
 
-    init(timeLimit: Duration?) {
-        self.timeLimit = timeLimit
+    private let closing: @Sendable () -> Void
+
+    /// - Parameter closing: Called when the store is closed.
+    init(timeLimit: Duration?, closing: @escaping @Sendable () -> Void = {}) {
+        (self.timeLimit, self.closing) = (timeLimit, closing)
     }
 
     var software: StoreSoftware { memory.software }
@@ -35,7 +38,7 @@ final class RemoteStore: TokenStore {
         return made
     }
 
-    func close() {}
+    func close() { closing() }
 
     /// The one handle.
     var opened: RemoteStoreHandle {

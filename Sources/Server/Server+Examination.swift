@@ -5,17 +5,21 @@ internal import System
 
 extension Server {
     /// Fails if a start would fail over the files of keys and logs; changes nothing.
-    package static func examineFiles(_ settings: Settings) throws(StartError) {
+    ///
+    /// - Parameter isAwaited: Whether a log's folder will be there when the service starts, and cannot be looked at before.
+    package static func examineFiles(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
         _ = try AccessResources(settings, Logger(label: "examination"))
         let path = settings.accessLogFile
-        if settings.accessLog != .off && !path.isEmpty {
+        if settings.accessLog != .off && !path.isEmpty && !isAwaited(path) {
             do throws(SystemError) {
                 try AccessLogFile.examine(path)
             } catch {
                 throw AccessLogFile.fault(path, error)
             }
         }
-        guard !settings.audit.file.isEmpty else { return }
+        guard !settings.audit.file.isEmpty, !isAwaited(settings.audit.file), !isAwaited(settings.auditKeyPath) else {
+            return
+        }
         do throws(AuditError) {
             // The server itself may have it open.
             try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath, isAlone: false)

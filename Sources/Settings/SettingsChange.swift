@@ -4,7 +4,7 @@ package struct SettingsChange: Sendable {
     package let settings: Settings
     /// The settings that change at once, such as `limits.body from 1 MiB to 2 MiB`.
     package let made: [String]
-    /// Those that need a restart, such as `loops stays 2 until a restart, not 4`.
+    /// Those that need a restart, such as `loops from 2 to 4`.
     package let postponed: [String]
     private let running: Settings
 
@@ -25,8 +25,8 @@ package struct SettingsChange: Sendable {
         }
         self.running = running
         self.settings = settings
-        made = Self.differences(running, settings) { "\($0) from \($1) to \($2)" }
-        postponed = Self.differences(settings, wanted) { "\($0) stays \($1) until a restart, not \($2)" }
+        made = Self.differences(running, settings)
+        postponed = Self.differences(settings, wanted)
     }
 
     /// Whether a value changes at once.
@@ -34,12 +34,10 @@ package struct SettingsChange: Sendable {
         running[keyPath: place] != settings[keyPath: place]
     }
 
-    private static func differences(
-        _ old: Settings, _ new: Settings, _ text: (_ key: String, _ old: String, _ new: String) -> String
-    ) -> [String] {
+    private static func differences(_ old: Settings, _ new: Settings) -> [String] {
         Setting.all.compactMap { setting in
             let (old, new) = (setting.show(old), setting.show(new))
-            return old == new ? nil : text(setting.key, old, new)
+            return old == new ? nil : "\(setting.key) from \(old) to \(new)"
         }
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Operations
+import System
 
 /// The `token-cache` command.
 @main
@@ -46,6 +47,12 @@ struct TokenCache: AsyncParsableCommand {
 
     /// Runs the command that the arguments name, and returns the exit status.
     private static func status() async -> Int32 {
+        // Swift reads the arguments from there (proc(5), `/proc/pid/cmdline`), and would find none.
+        guard FileStatus.exists("/proc/self/cmdline") else {
+            StandardError.print(
+                "/proc is not mounted here, as in some chroots; mount it first: mount -t proc proc /proc")
+            return ExitCode.failure.rawValue
+        }
         let arguments = Array(CommandLine.arguments.dropFirst())
         // Otherwise the help of all commands would be shown without a word about the one that is missing.
         if arguments.first == "help", let message = CommandSuggestion.message(arguments) {

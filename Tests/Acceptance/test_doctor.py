@@ -116,14 +116,18 @@ def test_a_running_server_has_no_problem_and_is_asked(serve):
 
 def test_settings_are_shown_with_where_they_are_from(tmp_path):
     file = tmp_path / "settings.yaml"
-    file.write_text("# none\nlog_level: debug\naccess_log: json\n")
+    file.write_text("# none\nlog_level: debug\naccess_log: json\ndrain_timeout: 10s\n")
     report = examine("--config", str(file), "--data-directory", str(tmp_path / "data"),
                      environment={"TOKEN_CACHE_ACCESS_LOG": "combined"})
     values = {value["key"]: (value["value"], value["origin"]) for value in report["settings"]}
     assert values["log_level"] == ("debug", f"{file}, line 2")
     assert values["access_log"] == ("combined", "environment")
     assert values["data_directory"][1] == "command line"
-    assert values["drain_timeout"] == ("10s", "default")
+    assert values["drain_timeout"] == ("10s", f"{file}, line 4") and values["loops"][1] == "default"
+    # The text has those that differ from their defaults.
+    text = run("doctor", "--config", str(file), environment=NOWHERE).stdout
+    assert f"log_level: debug ({file}, line 2)\n" in text and "drain_timeout" not in text
+    assert "settings have their defaults" in text
     shown = run("check-config", "--config", str(file), environment=NOWHERE).stdout
     assert [line.split(":")[0] for line in shown.splitlines()] == [value["key"] for value in report["settings"]]
 
@@ -170,7 +174,7 @@ def test_a_taken_port_is_a_problem(stopped):
         port = taken.getsockname()[1]
         for variable, key in (("TOKEN_CACHE_LISTEN", "listen"), ("TOKEN_CACHE_ADMIN_LISTEN", "admin.listen")):
             report = of(stopped, environment={variable: f"127.0.0.1:{port}"})
-            only_problem(report, "Listeners", f"^{key}: 127.0.0.1:{port} is in use by another program")
+            only_problem(report, "Listeners", fr"^{key}: 127.0.0.1:{port} is in use by another program, process {os.getpid()} \(")
     only_problem(of(stopped, environment={"TOKEN_CACHE_LISTEN": "192.0.2.1:80"}), "Listeners", "listening on 192.0.2.1:80 fails")
 
 
@@ -611,6 +615,11 @@ def test_systemd_makes_and_hands_over_the_folders_of_the_unit(public_folder):
         assert done.stderr == "", done.stderr
         return json.loads(done.stdout)
 
+    # What is not there yet is not held against it by check-config either.
+    script = "mount -t tmpfs none /var/lib || exit 99; exec " + " ".join([binary(), "check-config", "--config", str(file)])
+    done = subprocess.run(["unshare", "-m", "sh", "-ec", script], env=clean_environment(units), capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert (done.returncode, done.stderr) in ((0, ""), (99, "")) or "unshare failed" in done.stderr, done
     missing = report("true")
     assert problems(missing) == [] and "systemd creates it for the service" in said(missing, "Data folder")
     private = "mkdir -m 700 /var/lib/private /var/lib/private/token-cache-test; ln -s private/token-cache-test /var/lib"
@@ -626,6 +635,54 @@ def test_systemd_makes_and_hands_over_the_folders_of_the_unit(public_folder):
     # chown has no such user while the service is stopped.
     (advice,) = advices(with_database)
     assert advice.startswith("chown --reference=/var/lib/token-cache-test/ /var/lib/token-cache-test/tokens.db"), advice
+
+
+@needs_root
+@pytest.mark.parametrize("command", ("doctor", "check-config"))
+@pytest.mark.parametrize("missing", ("nothing", "proc"))
+def test_a_chroot_in_which_nobody_else_can_look_is_told_of_calmly(public_folder, command, missing):
+    """Its root folder is no mount point; that needs a namespace of mounts of its own."""
+    file = with_settings(public_folder, "/var/lib/token-cache-test")
+    units = unit_folder(public_folder, file, "DynamicUser=yes", "User=token-cache-test", "StateDirectory=token-cache-test",
+                        f"BindReadOnlyPaths={public_folder}")
+    root = public_folder / "root"
+    (root / "machine").mkdir(parents=True)
+    script = ("mount -t tmpfs none /var/lib || exit 99; mkdir -m 700 /var/lib/private /var/lib/private/token-cache-test;"
+              " ln -s private/token-cache-test /var/lib; mount --rbind / $0/machine;"
+              " for name in $(ls / | grep -v $1); do ln -s machine/$name $0; done; shift; exec chroot $0 \"$@\"")
+    arguments = [binary(), command, *(["--json"] if command == "doctor" else []), "--config", str(file)]
+    done = subprocess.run(["unshare", "-m", "sh", "-ec", script, root, missing, *arguments], capture_output=True, text=True, timeout=60,
+                          env=clean_environment({**NOWHERE, **units}), check=False)
+    if done.returncode == 99 or "unshare failed" in done.stderr:
+        pytest.skip("nothing can be mounted here")
+    if missing == "proc":
+        assert done.returncode == 1 and done.stderr == (
+            "token-cache: /proc is not mounted here, as in some chroots; mount it first: mount -t proc proc /proc\n"), done
+        return
+    assert done.returncode == 0, done
+    reason = "as in this chroot the folders that systemd keeps for token-cache-test cannot be opened"
+    if command == "doctor":
+        (finding,) = [finding for finding in json.loads(done.stdout)["findings"] if finding["topic"] == "User"]
+        assert finding["state"] == "ok" and reason in finding["text"] and done.stderr == "", done
+    else:
+        assert reason in done.stderr and "mount:" not in done.stderr and "data_directory: " in done.stdout, done
+
+
+@needs_root
+def test_a_file_that_is_certificate_and_key_is_reported_once(public_folder):
+    pair = public_folder / "pair.pem"
+    pair.write_text("not looked at")
+    pair.chmod(0o600)
+    file = public_folder / "token-cache.yaml"
+    file.write_text(json.dumps({"data_directory": str(public_folder / "data"), "listen": "127.0.0.1:0", "admin": {"listen": "off"},
+                                "tls": {"certificate": str(pair), "private_key": str(pair)}}))
+    os.chown(public_folder, 65534, 65534)
+    only_problem(examine("--config", str(file), "--user", "nobody"), "Certificates", f"may not read {pair}$")
+    units = unit_folder(public_folder, file, "User=root", f"InaccessiblePaths={pair}")
+    found = problems(examine("--config", str(file), environment=units))
+    assert [text for topic, text in found if topic == "Service"] == [
+        f"{units['SYSTEMD_UNIT_PATH']}/token-cache.service does not let the server read {pair} (InaccessiblePaths={pair}), which is "
+        "tls.certificate and tls.private_key"]
 
 
 @needs_root

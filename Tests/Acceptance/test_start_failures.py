@@ -288,7 +288,7 @@ def _(world):
     world.write("data", "")
 
 
-@case("a data folder on a disk that is read-only", "scd", "[Rr]ead-only", needs_root)
+@case("a data folder on a disk that is read-only", "scd", "[Rr]ead-only(.|\n)*ReadWritePaths=(.|\n)*mount", needs_root)
 def _(world):
     world.data.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"ro,mode=0700,uid={NOBODY}", "none", world.data]
@@ -470,9 +470,9 @@ def serve(world):
         process.communicate()
 
 
-def check_config(world):
-    done = subprocess.run(world.command("check-config", prefix=AS_NOBODY), cwd="/", env=clean_environment(), capture_output=True,
-                          text=True, timeout=30, check=False)
+def check_config(world, *flags, prefix=()):
+    done = subprocess.run(world.command("check-config", *flags, prefix=prefix), cwd="/", env=clean_environment(),
+                          capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode == 0) == (done.stderr == "") == (done.stdout != ""), done
     return done.stderr or None
 
@@ -493,8 +493,9 @@ def test_the_commands_agree(world, arrange, refusing, text):
     arrange(world)
     # The doctor comes before the start, which would make what is missing.
     user = ["--user", "nobody"] if IS_ROOT else []
-    found = {"c": [check_config(world)], "d": [doctor(world, *user, prefix=AS_NOBODY)]}
+    found = {"c": [check_config(world, prefix=AS_NOBODY)], "d": [doctor(world, *user, prefix=AS_NOBODY)]}
     if IS_ROOT:
+        found["c"].append(check_config(world, *user))
         found["d"].append(doctor(world, *user))
     found["s"] = [serve(world)]
     for command, messages in found.items():

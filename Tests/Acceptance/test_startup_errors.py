@@ -1,4 +1,5 @@
 """A start that cannot succeed ends with exit status 1 and a message on standard error that says what to do."""
+import json
 import os
 import re
 import shutil
@@ -31,8 +32,60 @@ def test_a_busy_port_is_named(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         message = failed_start(tmp_path / "data", "--listen", f"127.0.0.1:{port}")
-    assert f"127.0.0.1:{port} is in use" in message
+    assert re.search(rf"127.0.0.1:{port} is in use by another program, process {os.getpid()} \(.*\); stop it", message)
     assert "--listen" in message
+
+
+def test_another_server_on_the_port_is_named(serve, tmp_path):
+    server = serve()
+    message = failed_start(tmp_path / "data", "--listen", f"127.0.0.1:{server.address[1]}")
+    assert f"is in use by another token-cache, process {server.process.pid}; stop it" in message
+
+
+def test_a_busy_port_of_another_users_is_told_of_with_how_to_find_its_program(strangers_folder):
+    folder, prefix = strangers_folder
+    if not prefix:
+        pytest.skip("only root can become somebody else")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        message = failed_start(folder / "data", "--listen", f"127.0.0.1:{port}", prefix=prefix, folder="/")
+    assert "is in use by another program, perhaps another token-cache; stop that program (ss -ltnp shows it" in message
+
+
+@pytest.fixture
+def forgotten(public_folder):
+    """Runs a command without --config on a machine where the package has its settings file, in a namespace of mounts of its own."""
+    folder = public_folder / "here"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+
+    def go(*arguments):
+        script = ("cp -L /etc/passwd /etc/group /etc/ld.so.cache $0; mount -t tmpfs none /etc || exit 99; cp $0/* /etc;"
+                  " mkdir /etc/token-cache; touch /etc/token-cache/token-cache.yaml; exec \"$@\"")
+        done = run(*arguments, prefix=["unshare", "-m", "sh", "-c", script, public_folder],
+                   environment=NO_ADMINISTRATION, folder=folder)
+        if done.returncode == 99 or "unshare failed" in done.stderr:
+            pytest.skip("nothing can be mounted here")
+        return done
+    return go
+
+
+def test_a_settings_file_that_was_forgotten_is_named(forgotten, public_folder):
+    named = "no settings file was named; that of the installed server is meant with --config /etc/token-cache/token-cache.yaml\n"
+    for command in (["stats"], ["reload"], ["get", "an id"], ["backup", "copy.db"], ["health"]):
+        done = forgotten(*command)
+        assert done.returncode == 1 and done.stderr.endswith(named), done
+    report = json.loads(forgotten("doctor", "--json").stdout)["findings"]
+    (warned,) = [finding for finding in report if finding["topic"] == "Settings" and finding["state"] == "warning"]
+    assert f"the data folder {public_folder}/here/data of the defaults does not exist, but /etc/token-cache/" in warned["text"]
+    assert warned["advice"].endswith("token-cache doctor --config /etc/token-cache/token-cache.yaml")
+    for command in (["stats", "--data-directory", "elsewhere"], ["stats", "--config", "/etc/token-cache/token-cache.yaml"]):
+        done = forgotten(*command)
+        assert done.returncode == 1 and named not in done.stderr and "there is no store" in done.stderr, done
+    (public_folder / "here" / "data").mkdir()
+    assert named not in forgotten("stats").stderr
+    assert "of the defaults does not exist" not in forgotten("doctor").stdout
 
 
 CLASHES = {

@@ -103,7 +103,7 @@ import TokenService
         let header = try load(["mode": "header", "header.name": "Remote-User", "/trusted_proxies": "10.0.0.1"])
         let change = SettingsChange(from: header, to: Settings(), takesTLS: false)
         #expect(change.settings.access.mode == .header)
-        #expect(change.postponed.contains("access.mode stays header until a restart, not open"))
+        #expect(change.postponed.contains("access.mode from header to open"))
         #expect(throws: SettingsError.self) { try change.settings.checkAccess() }
     }
 

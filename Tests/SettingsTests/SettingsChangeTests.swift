@@ -16,7 +16,7 @@ import Testing
         #expect(now.made == ["limits.body from 1 MiB to 2 MiB"] && now.postponed.isEmpty)
         let later = SettingsChange(from: Settings(), to: try settings("loops", "4"), takesTLS: false)
         #expect(later.settings.loops == nil)
-        #expect(later.made.isEmpty && later.postponed == ["loops stays auto until a restart, not 4"])
+        #expect(later.made.isEmpty && later.postponed == ["loops from auto to 4"])
     }
 
     @Test func `certificates change only where listeners have some, and never to none`() {

@@ -94,6 +94,6 @@ import TokenStore
     @Test func `the database changes at the next start alone`() throws {
         let change = SettingsChange(from: Settings(), to: try load(["store.url": Self.url]), takesTLS: false)
         #expect(change.settings.store.url.isEmpty)
-        #expect(change.postponed == [#"store.url stays "" until a restart, not "\#(Self.url)""#])
+        #expect(change.postponed == [#"store.url from "" to "\#(Self.url)""#])
     }
 }

@@ -10,22 +10,25 @@ internal import TokenStore
 package enum StartCheck {
     /// - Parameters:
     ///   - settings: Those of the server.
+    ///   - user: The server's user, if this process has that user's rights and systemd may do something for the service that
+    ///     is not done yet; nil otherwise.
     ///   - isSyntaxOnly: Whether only the settings themselves are looked at, as on another machine.
-    package static func check(_ settings: Settings, isSyntaxOnly: Bool) throws(StartError) {
+    package static func check(_ settings: Settings, for user: ServerUser?, isSyntaxOnly: Bool) throws(StartError) {
         do throws(StoreOpenError) {
             try StoreSelection.check(settings)
         } catch {
             throw .store(error)
         }
         guard !isSyntaxOnly else { return }
-        try ClientListeners.examine(settings)
+        let isAwaited: (String) -> Bool = { user?.awaitsFolder(of: $0) ?? false }
+        try ClientListeners.examine(settings, except: isAwaited)
         do throws(StoreOpenError) {
-            try DataDirectory.examine(settings)
-            try checkKeyRing(settings)
+            if !isAwaited(settings.dataDirectoryPath) { try DataDirectory.examine(settings) }
+            if !isAwaited(StoreSelection.keyRing(settings).path) { try checkKeyRing(settings) }
         } catch {
             throw .store(error)
         }
-        try Server.examineFiles(settings)
+        try Server.examineFiles(settings, except: isAwaited)
     }
 
     private static func checkKeyRing(_ settings: Settings) throws(StoreOpenError) {

@@ -23,7 +23,9 @@ enum CertificateCheck {
     private static func unreadable(
         _ pair: TLSFiles.Pair, _ authorities: String?, _ user: ServerUser
     ) -> [Finding]? {
-        let paths = [pair.certificateChain, pair.privateKey] + (authorities.map { [$0] } ?? [])
+        var paths = [pair.certificateChain, pair.privateKey] + (authorities.map { [$0] } ?? [])
+        // One file may hold certificate and key.
+        if pair.certificateChain == pair.privateKey { paths.removeFirst() }
         var findings = paths.compactMap { user.refusesReading($0, topic) }
         if user.service?.opensCredentials == true {
             findings += paths.filter(StoreCredential.isTransient).map {

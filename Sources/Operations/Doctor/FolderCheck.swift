@@ -95,7 +95,7 @@ struct FolderCheck {
     private func readOnly(_ directory: String) -> Finding {
         .problem(
             Self.topic, "\(directory) is on a file system that is read-only",
-            "mount it for writing, or set data_directory to another folder"
+            "\(DataDirectoryError.readOnlyAdvice), or set data_directory to another folder"
         )
     }
 

@@ -62,12 +62,12 @@ struct ListenerCheck {
             if key == "listen", let service = user.service, service.listens(on: address.port) {
                 return .ok(Self.topic, "\(key): systemd listens on port \(address.port) for \(service.unit)")
             }
-            return fault(error, "\(address)", key)
+            return fault(error, address, key)
         }
     }
 
-    private func fault(_ error: SystemError, _ name: String, _ key: String) -> Finding {
-        let another = "stop that program (ss -ltnp shows it), or set \(key) to another address"
+    private func fault(_ error: SystemError, _ address: SocketAddress, _ key: String) -> Finding {
+        let name = "\(address)"
         if error.isAddressInUse {
             // This user cannot see whether the server itself uses the address.
             if case .hidden = server {
@@ -76,7 +76,11 @@ struct ListenerCheck {
                     "run token-cache doctor as root or as the server's user"
                 )
             }
-            return .problem(Self.topic, "\(key): \(name) is in use by another program", another)
+            let process = ListeningProcess.find(address)
+            return .problem(
+                Self.topic,
+                "\(key): \(name) is in use by \(process?.text ?? "another program, perhaps another token-cache")",
+                "stop \(process == nil ? "that program (ss -ltnp shows it)" : "it"), or set \(key) to another address")
         }
         if error.isPermissionDenied {
             if let service = user.service, service.mayUseLowPorts {

@@ -32,7 +32,8 @@ enum SandboxCheck {
     }
 
     private struct Place {
-        let name: String
+        /// Such as the settings that name it.
+        var name: String
         let path: String
         var isWritten = false
     }
@@ -59,6 +60,21 @@ enum SandboxCheck {
         for case .unix(let path) in settings.listen.map(\.place) {
             places.append(Place(name: "a Unix socket of listen", path: Path.folder(of: path), isWritten: true))
         }
-        return places
+        return merged(places)
+    }
+
+    /// One place for each path and kind of access, with the names of all settings that have it.
+    private static func merged(_ places: [Place]) -> [Place] {
+        var merged: [Place] = []
+        for place in places {
+            let index = merged.firstIndex { $0.path == place.path && $0.isWritten == place.isWritten }
+            if let index {
+                // A setting may name a file twice.
+                if !merged[index].name.hasSuffix(place.name) { merged[index].name += " and \(place.name)" }
+            } else {
+                merged.append(place)
+            }
+        }
+        return merged
     }
 }

@@ -104,7 +104,7 @@ package struct ServerUser: Codable, Hashable, Sendable {
     package var isPresent: Bool { source != .unknown && account.id == geteuid() }
 
     /// The user and how it is known, for the report.
-    var text: String {
+    package var text: String {
         switch source {
         case .option: "\(account.name), the user of --user"
         case .process(let number): "\(account.name), the user of the running server, process \(number)"

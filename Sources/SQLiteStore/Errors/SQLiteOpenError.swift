@@ -81,7 +81,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
         case .notSealed, .sealed, .missing: "\(shared)"
         case .noThread(let shortage): "\(shortage)"
         case .database(let path, let error):
-            "the database \(path) cannot be opened: \(error)"
+            "the database \(path) cannot be opened: \(error)\(error.isDiskFull ? "; free some space on its disk" : "")"
         }
     }
     /// The error in the words that every store shares.

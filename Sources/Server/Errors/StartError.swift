@@ -1,16 +1,19 @@
 internal import Glibc
-internal import System
+package import System
 package import TokenStore
 
 /// Why the server cannot start; the description says what to do.
 package enum StartError: Error, CustomStringConvertible {
     case store(StoreOpenError)
-    /// An address cannot be bound: it is in use, not permitted, or fails for the given reason.
-    case listen(address: String, _ isInUse: Bool, _ isPermissionDenied: Bool, String)
+    /// An address is in use, by this process if that is known.
+    case addressInUse(address: String, ListeningProcess?)
+    /// An address cannot be bound: it is not permitted, or fails for the given reason.
+    case listen(address: String, _ isPermissionDenied: Bool, String)
     /// A Unix socket cannot be listened on.
     case unixSocket(UnixSocketFault)
     /// An address of `admin.listen` cannot be bound.
-    case administration(address: String, isInUse: Bool, reason: String)
+    case administration(address: String, reason: String)
+    case administrationInUse(address: String, ListeningProcess?)
     /// Two addresses in the settings exclude each other.
     case conflict(AddressConflict)
     case resolution(address: String, reason: String)
@@ -30,18 +33,26 @@ package enum StartError: Error, CustomStringConvertible {
     case audit(String)
     case system(String)
 
-    /// The error if a call failed because the system lacks descriptors or memory; nil if it failed for another reason.
-    static func shortage(_ error: SystemError) -> StartError? {
-        if error.isOutOfDescriptors {
-            return .system("\(error); raise the limit of open files with ulimit -n or LimitNOFILE=")
+    /// The error if a call failed because the process or the machine lacks descriptors or memory; nil if it failed for another
+    /// reason.
+    ///
+    /// - Parameter address: What was to be listened on; nil if the call was for something else.
+    static func shortage(_ error: SystemError, listeningOn address: String? = nil) -> StartError? {
+        let text = address.map { "listening on \($0) failed (\(error))" } ?? "\(error)"
+        return switch error.code {
+        case EMFILE: .system("\(text); raise the limit of open files with ulimit -n or LimitNOFILE=")
+        case ENFILE:
+            .system("\(text); the whole machine has too many files open: raise that limit with sysctl fs.file-max")
+        case ENOMEM, ENOBUFS:
+            .system("\(text); the machine or its container is short of memory: free some, or raise MemoryMax=")
+        default: nil
         }
-        return error.code == ENOMEM || error.code == ENOBUFS ? .system("\(error)") : nil
     }
 
     /// Whether the address is in use, possibly by this server itself.
     var isAddressInUse: Bool {
         switch self {
-        case .listen(_, true, _, _), .administration(_, true, _): true
+        case .addressInUse, .administrationInUse: true
         case .unixSocket(let fault): fault.reason == .inUse
         default: false
         }
@@ -50,10 +61,9 @@ package enum StartError: Error, CustomStringConvertible {
     /// The same error for an address of `admin.listen`.
     package var ofAdministration: StartError {
         switch self {
-        case .listen(let address, let isInUse, _, let reason):
-            .administration(address: address, isInUse: isInUse, reason: reason)
-        case .resolution(let address, let reason):
-            .administration(address: address, isInUse: false, reason: reason)
+        case .addressInUse(let address, let process): .administrationInUse(address: address, process)
+        case .listen(let address, _, let reason): .administration(address: address, reason: reason)
+        case .resolution(let address, let reason): .administration(address: address, reason: reason)
         default: self
         }
     }
@@ -61,25 +71,21 @@ package enum StartError: Error, CustomStringConvertible {
     package var description: String {
         switch self {
         case .store(let error): "\(error)"
-        case .listen(let address, true, _, _):
-            """
-            \(address) is in use by another program; stop that program (ss -ltnp shows it), \
-            or listen elsewhere with --listen
-            """
-        case .listen(let address, _, true, _):
+        case .addressInUse(let address, let process):
+            "\(address) is in use by \(Self.stop(process)), or listen elsewhere with --listen"
+        case .listen(let address, true, _):
             """
             listening on \(address) is not permitted; ports below 1024 need the capability CAP_NET_BIND_SERVICE, \
             others are chosen with --listen
             """
-        case .listen(let address, _, _, let reason):
+        case .listen(let address, _, let reason):
             "\(address) cannot be listened on: \(reason); choose an address of this machine with --listen"
         case .unixSocket(let fault): "\(fault)"
-        case .administration(let address, true, _):
+        case .administrationInUse(let address, let process):
             """
-            admin.listen: \(address) is in use by another program, perhaps another token-cache; stop that program \
-            (ss -ltnp shows it), or set admin.listen to another address, or to off
+            admin.listen: \(address) is in use by \(Self.stop(process)), or set admin.listen to another address, or to off
             """
-        case .administration(let address, _, let reason):
+        case .administration(let address, let reason):
             "admin.listen: \(address) cannot be listened on: \(reason); choose an address of this machine, or off"
         case .conflict(let conflict): "\(conflict)"
         case .resolution(let address, let reason):
@@ -97,5 +103,12 @@ package enum StartError: Error, CustomStringConvertible {
             """
         case .system(let reason): "the server cannot be set up: \(reason)"
         }
+    }
+
+    /// Who has an address, and what to do about it.
+    private static func stop(_ process: ListeningProcess?) -> String {
+        process.map { "\($0.text); stop it" } ?? """
+            another program, perhaps another token-cache; stop that program (ss -ltnp shows it, to root whoever runs it)
+            """
     }
 }

@@ -33,14 +33,14 @@ package struct ClientListener: Sendable {
         case .tcp(let host, let port):
             for resolved in try resolve(host, port, address) {
                 listeners.append(
-                    try opening("\(resolved)") { () throws(SystemError) in try Listener(binding: resolved) })
+                    try opening(resolved) { () throws(SystemError) in try Listener(binding: resolved) })
             }
         case .unix(let path):
             let owner = try address.owner.map { (name) throws(StartError) in try Self.owner(name, path) }
             do throws(SystemError) {
                 listeners.append(try Listener(unixPath: path, mode: address.mode, owner: owner))
             } catch {
-                throw StartError.shortage(error)
+                throw StartError.shortage(error, listeningOn: "unix:\(path)")
                     ?? .unixSocket(UnixSocketFault(error, path: path, owner: address.owner ?? ""))
             }
         case .systemd:
@@ -73,13 +73,15 @@ package struct ClientListener: Sendable {
     }
 
     private static func opening(
-        _ name: String, _ open: () throws(SystemError) -> Listener
+        _ address: SocketAddress, _ open: () throws(SystemError) -> Listener
     ) throws(StartError) -> Listener {
         do throws(SystemError) {
             return try open()
         } catch {
-            throw StartError.shortage(error)
-                ?? .listen(address: name, error.isAddressInUse, error.isPermissionDenied, error.description)
+            let name = "\(address)"
+            if error.isAddressInUse { throw .addressInUse(address: name, .find(address)) }
+            throw StartError.shortage(error, listeningOn: name)
+                ?? .listen(address: name, error.isPermissionDenied, error.description)
         }
     }
 

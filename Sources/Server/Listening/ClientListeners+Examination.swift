@@ -7,11 +7,16 @@ extension ClientListeners {
     /// Fails if listening is bound to fail, whatever other programs do; does not listen anywhere itself.
     ///
     /// Looks at addresses that exclude each other or that this machine does not have, folders of Unix sockets, and certificates.
-    package static func examine(_ settings: Settings) throws(StartError) {
+    ///
+    /// - Parameter isAwaited: Whether the folder of a path will be there when the service starts, and cannot be looked at before.
+    package static func examine(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
         if let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen) {
             throw .conflict(conflict)
         }
-        for address in settings.listen { try examine(address) }
+        for address in settings.listen {
+            if case .unix(let path) = address.place, isAwaited(path) { continue }
+            try examine(address)
+        }
         for address in settings.admin.listen {
             do throws(StartError) {
                 try examine(address)
@@ -39,7 +44,7 @@ extension ClientListeners {
         do throws(SystemError) {
             try Listener.tryBinding(address)
         } catch {
-            throw .listen(address: name, false, false, error.description)
+            throw StartError.shortage(error, listeningOn: name) ?? .listen(address: name, false, error.description)
         }
     }
 

@@ -155,12 +155,12 @@ final class SettingsReloader: Sendable {
     }
 
     private func report(_ reason: String, _ change: SettingsChange, _ faults: [String]) -> ReloadOutcome {
-        let made = change.made.isEmpty ? "no setting has changed" : change.made.joined(separator: ", ")
+        let made = Self.text(change)
         let expiry = parts.tls.map { "; certificates reloaded, the first expires on \(Self.date($0.earliestExpiry))" }
         var outcome = made + (expiry ?? "")
         logger.notice("\(reason): \(outcome)")
         if !change.postponed.isEmpty {
-            let postponed = change.postponed.joined(separator: ", ")
+            let postponed = "only a restart changes \(change.postponed.joined(separator: ", "))"
             logger.warning("\(reason): \(postponed)")
             outcome += "; " + postponed
         }
@@ -179,6 +179,12 @@ final class SettingsReloader: Sendable {
             logger.warning("https.mode is off: tokens are accepted and given over plain HTTP")
         }
         return ReloadOutcome(isReloaded: true, outcome: outcome)
+    }
+
+    /// What has changed at once.
+    private static func text(_ change: SettingsChange) -> String {
+        if !change.made.isEmpty { return "changed \(change.made.joined(separator: ", "))" }
+        return change.postponed.isEmpty ? "no setting has changed" : "no setting has changed yet"
     }
 
     private static func date(_ unixTime: Int64) -> Substring {

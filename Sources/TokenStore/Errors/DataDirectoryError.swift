@@ -1,3 +1,4 @@
+internal import Glibc
 package import System
 
 /// Why a data folder cannot be used; says what to do about it.
@@ -16,7 +17,7 @@ package enum DataDirectoryError: Error, Hashable, CustomStringConvertible {
         case .unusable(let path, let call, let code):
             """
             the data directory \(path) cannot be used (\(call): \(SystemError.reason(code))); \
-            give the server's user write access to it, or name another one with --data-directory
+            \(Self.advice(code)), or name another one with --data-directory
             """
         case .notADirectory(let path):
             "the data directory \(path) is not a directory; name another one with --data-directory"
@@ -26,6 +27,20 @@ package enum DataDirectoryError: Error, Hashable, CustomStringConvertible {
             stop that one first, or name another directory with --data-directory
             """
         case .link(let error): "\(error)"
+        }
+    }
+
+    /// What to do about a folder that is read-only.
+    package static let readOnlyAdvice = """
+        for a systemd service it is usually ProtectSystem= that makes it so: add the folder to ReadWritePaths= of the unit; \
+        otherwise mount its file system for writing
+        """
+
+    private static func advice(_ code: Int32) -> String {
+        switch code {
+        case EROFS: readOnlyAdvice
+        case ENOSPC, EDQUOT: "free some space there"
+        default: "give the server's user write access to it"
         }
     }
 }

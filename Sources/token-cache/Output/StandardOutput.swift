@@ -21,8 +21,13 @@ enum StandardOutput {
 
     /// Prints a text and a newline; throws the exit status 1 if that fails.
     static func print(_ text: String) throws {
+        try write(Array((text + "\n").utf8))
+    }
+
+    /// Writes bytes unchanged; throws the exit status 1 if that fails.
+    static func write(_ bytes: [UInt8]) throws {
         do throws(SystemError) {
-            try BlockingIO.write(Array((text + "\n").utf8), to: STDOUT_FILENO, waitsForRoom: true)
+            try BlockingIO.write(bytes, to: STDOUT_FILENO, waitsForRoom: true)
         } catch {
             throw fault(error)
         }

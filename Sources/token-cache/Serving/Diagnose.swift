@@ -25,16 +25,10 @@ struct Diagnose: AsyncParsableCommand {
     @OptionGroup var options: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
-    @Option(help: ArgumentHelp("Check with the rights of this user, as whom the server runs.", valueName: "name"))
-    var user: String?
+    @OptionGroup var serverUser: ServerUserOptions
 
     @Flag(help: "Also print what is worth knowing and needs no action.")
     var verbose = false
-
-    @Option(help: .private)
-    var serverUser: String?
-
-    private var arguments: [String] { Array(CommandLine.arguments.dropFirst()) }
 
     func run() async throws {
         let report = try await report()
@@ -43,14 +37,15 @@ struct Diagnose: AsyncParsableCommand {
     }
 
     private func report() async throws -> DoctorReport {
-        let user = try serverUser.map(other) ?? found()
-        if DoctorAsUser.isNeeded(user) {
-            if let report = DoctorAsUser.report(user, arguments) { return report }
+        let user = try serverUser.becomeOther() ?? found()
+        guard OtherUsersProcess.isNeeded(user) else { return await examine(user) }
+        do throws(OtherUsersProcess.Obstacle) {
+            return try DoctorReport(by: user, serverUser.arguments)
+        } catch {
             var report = await examine(user)
-            report.findings.append(DoctorAsUser.failure(user))
+            report.noteObstacle(error, user)
             return report
         }
-        return await examine(user)
     }
 
     private func examine(_ user: ServerUser) async -> DoctorReport {
@@ -59,18 +54,9 @@ struct Diagnose: AsyncParsableCommand {
 
     private func found() throws -> ServerUser {
         do throws(ServerUser.Fault) {
-            return try ServerUser.find(user, options.loader(listen: addresses.listen))
+            return try ServerUser.find(serverUser.user, options.loader(listen: addresses.listen))
         } catch {
             throw options.fault("\(error)")
         }
-    }
-
-    /// In the process that looks with another user's rights: becomes that user first.
-    private func other(_ text: String) throws -> ServerUser {
-        guard let user = DoctorAsUser.user(text) else {
-            throw ValidationError("\(DoctorAsUser.option) is only for the doctor itself; use --user")
-        }
-        guard !DoctorAsUser.hasBecome(user) else { return user }
-        throw options.fault("\(DoctorAsUser.become(user, arguments))")
     }
 }

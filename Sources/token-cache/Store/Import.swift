@@ -36,6 +36,12 @@ struct Import: AsyncParsableCommand {
     private static let (batch, batchBytes) = (500, 8 << 20)
 
     func run() async throws {
+        // Before a store is made for nothing.
+        do throws(TokenPHPFolderError) {
+            _ = try TokenPHPFolderReader(directory)
+        } catch {
+            throw options.configuration.fault("\(error)")
+        }
         let summary = try await options.withStore(for: .store, creates: true) { store in
             let bar = ProgressBar("Importing")
             defer { bar.finish() }

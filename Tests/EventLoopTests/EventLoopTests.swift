@@ -142,6 +142,33 @@ import Testing
     }
 
     @Test
+    func `the timer of an earlier wait leaves nothing behind in a wait without a deadline`() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            defer { close(client) }
+            try await loop.perform {
+                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                var buffer: [UInt8] = []
+                let nothing = try stream.receive(into: &buffer, room: 1)
+                #expect(nothing == .wouldBlock)
+                _ = write(client, "x", 1)
+                let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
+                let early = await stream.waitUntilReadable(until: near, isIdle: true)
+                #expect(early == .ready)
+                let one = try stream.receive(into: &buffer, room: 2)
+                #expect(one == .received(1))
+                Task(executorPreference: loop) {
+                    await loop.sleep(until: near + Nanoseconds(.milliseconds(1)))
+                    _ = write(client, "y", 1)
+                }
+                let late = await stream.waitUntilReadable(until: .never, isIdle: true)
+                #expect(late == .ready)
+                #expect(loop.timers.count == 0)
+            }
+        }
+    }
+
+    @Test
     func `a handler is called once for each wait that begins, on the loop's thread`() async throws {
         try await withLoop { loop in
             let (server, client) = try socketPair()

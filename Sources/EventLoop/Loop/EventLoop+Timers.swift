@@ -43,7 +43,8 @@ extension EventLoop {
         let deadline = registrations[row].deadline
         if deadline <= now {
             wake(row, .timedOut)
-        } else {
+        } else if deadline < .never {
+            // A wait without a deadline needs no entry, which would stay in the heap for ever.
             registrations[row].timer = deadline
             timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
         }

@@ -252,3 +252,20 @@ if Context.environment["TOKEN_CACHE_FUZZING"] != nil {
         ),
     ]
 }
+
+// Only for Tests/Simulation/run: its C functions take the place of the C library's, and it looks into modules as tests do,
+// which a release build does not allow.
+if Context.environment["TOKEN_CACHE_SIMULATION"] != nil {
+    package.targets += [
+        .target(name: "CSimulatedKernel", path: "Tests/Simulation/CSimulatedKernel"),
+        .executableTarget(
+            name: "simulation",
+            dependencies: [
+                "CLinux", "CSimulatedKernel", "EventLoop", "HTTP", "Metrics", "Server", "Settings",
+                "StoreConformance", "System", "TestSupport", "TokenService", "TokenStore",
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Tests/Simulation/Simulator", swiftSettings: tested
+        ),
+    ]
+}

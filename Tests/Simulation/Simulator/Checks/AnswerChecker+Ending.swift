@@ -1,0 +1,49 @@
+/// The end of a connection, and the moments in which nothing happens.
+extension AnswerChecker {
+    /// Checks that the server has a reason to close the connection, and owes nothing.
+    func serverCloses(_ socket: SimulatedSocket) {
+        if isExcused { return }
+        if reader.hasPart { fail("the answer is cut off") }
+        if !isDone {
+            if answered < client.requests.count, client.requests[answered].end <= bytesRead {
+                fail("the connection is closed without an answer although the request was read")
+            }
+            if socket.oldestInput < world.kernel.turn {
+                fail("the connection is closed although input had arrived")
+            }
+            let waited = now + Self.slack - lastAnswerAt
+            guard socket.hasEnd || world.hasEndedIdleWaits || waited >= world.choices.idleTime else {
+                fail("an idle connection is closed after \(waited / 1_000_000) ms")
+            }
+        } else if socket.hasUnreadInput, socket.unread > 0, !hasAskedToClose {
+            let lingered = now + Self.slack - (socket.finishedAt ?? now)
+            guard lingered >= .seconds(2) else { fail("the last answer is lost to a reset, as input was left unread") }
+        }
+    }
+
+    /// Whether the last request that was answered has asked for the end of the connection, so that nothing may follow it.
+    private var hasAskedToClose: Bool {
+        answered > 0 && answered <= client.requests.count && client.requests[answered - 1].closes
+    }
+
+    /// Whether the server may drop the connection without a word.
+    private var isExcused: Bool {
+        if client.isGone || isForsaken || world.isAbandoned || world.choices.hasFewBuffers { return true }
+        guard let blockedSince else { return false }
+        return now + Self.slack >= blockedSince + world.choices.sendTime
+    }
+
+    /// Nothing else can happen now except that time passes: whatever was asked for must have been answered.
+    func checkAtRest() {
+        guard let socket = client.socket, !socket.isClosed, !client.isGone, client.hasReadAll, !isDone else { return }
+        if answered < client.sentRequests { fail("there is no answer, although nothing more can happen") }
+        guard let request, request.waitsForContinue, !hasContinued, !client.hasEndedSending else { return }
+        if client.sent == request.end - request.bytes.count + request.headLength { fail("there is no 100 Continue") }
+    }
+
+    /// Whether the server has nothing to remember of the connection.
+    var isIdle: Bool {
+        guard let socket = client.socket, !socket.isClosed, !client.isGone else { return true }
+        return client.hasReadAll && (isDone || client.sent == startOfRequest)
+    }
+}

@@ -1,0 +1,174 @@
+/// Compares what the server sends on one connection with what its client must get.
+///
+/// It looks at answers when the server sends them, so that neither the order nor the moment is blurred by the network.
+final class AnswerChecker {
+    unowned let world: World
+    unowned let client: SimulatedClient
+    private(set) var reader = AnswerReader()
+    /// Requests with a final answer.
+    private(set) var answered = 0
+    /// An answer has said that the connection closes.
+    private(set) var isDone = false
+    /// Whether the current request has got its `100 Continue`.
+    private(set) var hasContinued = false
+    /// More connections are open than the settings allow, so that it gets 503.
+    var exceedsLimit = false
+    /// The kernel has failed in a call for this connection, which is then dropped.
+    var isForsaken = false
+
+    /// The moments at which each request's last byte has arrived.
+    private var arrivals: [Int] = []
+    /// The times at which each request's first byte has arrived.
+    private var beginnings: [UInt64] = []
+    /// The moment of the last read or write that is known to have happened.
+    private var lastMoment = 0
+    /// When the server has read the first bytes of the current request, which is not complete.
+    private var readSince: UInt64?
+    /// When the last answer was sent, or the connection accepted.
+    private(set) var lastAnswerAt: UInt64 = 0
+    /// Since when the server waits for the client to read.
+    private(set) var blockedSince: UInt64?
+    /// Attempts to read and to send after the time for them was over: one, as the last event may come with the deadline.
+    private var (lateReads, lateSends) = (0, 0)
+    /// How many bytes the server has read.
+    private(set) var bytesRead = 0
+
+    /// The server's deadlines begin with a turn, a moment before what they are for.
+    static let slack = UInt64.seconds(1)
+
+    init(_ client: SimulatedClient, _ world: World) {
+        self.client = client
+        self.world = world
+    }
+
+    private var ledger: Ledger { world.ledger }
+    var now: UInt64 { world.kernel.clock.now }
+
+    func isAccepted() { lastAnswerAt = now }
+    func requestBegins(_ index: Int) { beginnings.append(now) }
+    func requestArrives(_ index: Int) { arrivals.append(ledger.moment) }
+
+    /// The server cannot send, as the client does not read.
+    func isBlocked() {
+        let since = blockedSince ?? now
+        blockedSince = since
+        // Less than the 256 KiB after which a client that reads gets more time.
+        lateSends = now > since + world.choices.sendTime + Self.slack ? lateSends + 1 : 0
+        if lateSends > 2 { fail("the client is still waited for after \((now - since) / 1_000_000) ms") }
+    }
+
+    func serverHasRead(_ total: Int) {
+        bytesRead = total
+        blockedSince = nil
+        // Whether a request that does not come to its end is waited for too long.
+        guard !isDone, answered >= arrivals.count, total > startOfRequest else {
+            lateReads = 0
+            return
+        }
+        let began = readSince ?? now
+        readSince = began
+        let limit = world.choices.headTime + world.choices.bodyTime + Self.slack
+        lateReads = now > began + limit ? lateReads + 1 : 0
+        if lateReads > 2 { fail("it is still waited for after \((now - began) / 1_000_000) ms") }
+    }
+
+    // MARK: - Answers
+
+    func serverSends(_ bytes: UnsafeRawBufferPointer) {
+        if isDone && !reader.hasPart { fail("bytes follow the last answer") }
+        reader.append(bytes)
+        while let answer = reader.next() {
+            if isDone { fail("an answer follows the last one") }
+            check(answer)
+        }
+    }
+
+    var request: ClientRequest? { answered < client.requests.count ? client.requests[answered] : nil }
+
+    private func check(_ answer: AnswerReader.Answer) {
+        client.note("gets an answer", answer.status * 100_000 + answer.errorCode)
+        if answer.status == 100 { return checkContinue() }
+        if answer.status == 503 || answer.status == 408 { return checkRefusal(answer) }
+        if exceedsLimit { fail("a connection beyond the limit gets \(answer.status)") }
+        guard let request else { fail("there are more answers than requests") }
+        if case .malformed(let status) = request.purpose {
+            guard answer.status == status else { fail("the answer is \(answer.status) and not \(status)") }
+            guard answer.closes else { fail("the connection goes on after a request that cannot be read") }
+            isDone = true
+            return finishRequest()
+        }
+        guard answered < arrivals.count else { fail("it gets \(answer.status) before its last byte has arrived") }
+        if request.closes && !answer.closes { fail("the client asked to close, and the answer does not say so") }
+        if answer.closes && !request.closes && !world.isDraining { fail("the connection closes for no reason") }
+        isDone = answer.closes
+        checkContent(answer, of: request)
+        finishRequest()
+    }
+
+    private func finishRequest() {
+        answered += 1
+        hasContinued = false
+        lastAnswerAt = now
+        readSince = nil
+    }
+
+    private func checkContinue() {
+        guard let request, request.expectsContinue, !hasContinued else { fail("100 Continue was not asked for") }
+        hasContinued = true
+    }
+
+    private func checkRefusal(_ answer: AnswerReader.Answer) {
+        guard answer.closes else { fail("the connection goes on after \(answer.status)") }
+        isDone = true
+        if answer.status == 408 {
+            guard answered < beginnings.count else { fail("it takes too long although it has not begun") }
+            let began = max(beginnings[answered], lastAnswerAt)
+            let limit = min(world.choices.headTime, world.choices.bodyTime)
+            guard now + Self.slack >= began + limit else { fail("408 after \((now - began) / 1_000_000) ms") }
+        } else if exceedsLimit {
+            if answered > 0 { fail("a connection beyond the limit was served") }
+        } else if !world.choices.hasFewBuffers {
+            fail("it is refused although there is room")
+        }
+        finishRequest()
+    }
+
+    private func checkContent(_ answer: AnswerReader.Answer, of request: ClientRequest) {
+        if case .httpError(let status) = request.purpose {
+            guard answer.status == status else { fail("the answer is \(answer.status) and not \(status)") }
+            return
+        }
+        guard answer.status == 200 else { fail("the answer is \(answer.status)") }
+        let start = max(lastMoment, arrivals[answered])
+        switch (request.purpose, answer.errorCode) {
+        case (.get(let id), 0):
+            guard let write = ledger.write(inBody: answer.body) else { fail("the answer is no token that was written") }
+            guard let moment = ledger.firstMoment(finding: write, of: id, from: start) else {
+                fail("GET of id \(id) gets write \(write), which was not stored at any moment since the request")
+            }
+            lastMoment = moment
+        case (.get(let id), 50002):
+            guard let moment = ledger.firstMomentFindingNothing(of: id, from: start) else {
+                return world.explainFailure { fail("GET of id \(id) finds nothing, but there was a token") }
+            }
+            lastMoment = moment
+        case (.post(let write), 0):
+            guard let moment = ledger.committedAt(write), moment >= arrivals[answered] else {
+                fail("POST is acknowledged, but write \(write) is not committed")
+            }
+            lastMoment = max(lastMoment, moment)
+        case (.post(let write), 50001):
+            world.explainFailure { fail("POST of write \(write) fails, but the store has reported nothing") }
+        case (.head, 0): if answer.length != nil { fail("the answer to HEAD has a length") }
+        case (.error(let code), answer.errorCode) where code == answer.errorCode: break
+        default: fail("the answer has code \(answer.errorCode)")
+        }
+    }
+
+    /// Where the current request begins among the bytes that the client sends.
+    var startOfRequest: Int { answered == 0 ? 0 : client.requests[answered - 1].end }
+
+    func fail(_ text: String) -> Never {
+        violation("\(client), request \(answered + 1): \(text)")
+    }
+}

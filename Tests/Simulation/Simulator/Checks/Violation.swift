@@ -1,0 +1,13 @@
+import Glibc
+
+/// The seed that runs, for its report.
+nonisolated(unsafe) var currentSeed: UInt64 = 0
+
+/// Reports what the server has done wrong, with the command that repeats it, and ends the process.
+///
+/// The server's tasks and descriptors are in the middle of things, so that no further seed can run in this process.
+func violation(_ text: String) -> Never {
+    print("Tests/Simulation/run --seed \(currentSeed): \(text)")
+    fflush(nil)
+    _exit(1)
+}

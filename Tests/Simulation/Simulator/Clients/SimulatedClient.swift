@@ -1,0 +1,168 @@
+/// A client with one connection, which acts when the scheduler lets it.
+final class SimulatedClient: CustomStringConvertible {
+    let number: Int
+    let habits: Habits
+    private(set) var requests: [ClientRequest]
+    private let bytes: [UInt8]
+    private unowned let world: World
+    private(set) lazy var checker = AnswerChecker(self, world)
+    /// Nil before the server accepts.
+    var socket: SimulatedSocket?
+    /// What happened before that.
+    private(set) var early = (bytes: [UInt8](), hasEnd: false, isReset: false)
+
+    private var hasConnected = false
+    private(set) var sent = 0
+    /// Requests whose last byte was sent.
+    private(set) var sentRequests = 0
+    private(set) var hasEndedSending = false
+    private(set) var hasClosed = false
+    private(set) var hasReset = false
+    /// The server does not listen any more.
+    var isRefused = false
+    /// The server sent to a closed connection.
+    var mustReset = false
+    private var isPaused = false
+    private(set) var hasPaused = false
+    /// When it has rested from its last piece.
+    private var restedAt: UInt64 = 0
+    /// It ends the connection as soon as it can, as the seed comes to its end.
+    var leaves = false
+
+    var description: String { "client \(number)" }
+
+    init(_ number: Int, _ habits: Habits, _ requests: [ClientRequest], _ world: World) {
+        self.number = number
+        self.habits = habits
+        self.world = world
+        var end = 0
+        self.requests = requests.map { request in
+            end += request.bytes.count
+            var request = request
+            request.end = end
+            return request
+        }
+        bytes = requests.flatMap(\.bytes)
+    }
+
+    func note(_ event: StaticString, _ count: Int = 0) { world.note(event, number, count) }
+
+    /// Whether it takes part in the connection no more.
+    var isGone: Bool { hasClosed || hasReset || isRefused }
+    private var mayReadNothing: Bool {
+        switch habits.reading {
+        case .eager, .slow: false
+        case .pauses: !hasPaused
+        case .never: true
+        }
+    }
+    /// Whether it has read all that was sent to it.
+    var hasReadAll: Bool { (socket?.unread ?? 0) == 0 }
+    var isConnected: Bool { hasConnected }
+
+    // MARK: - Acting
+
+    /// Does one thing; false if it has nothing to do now.
+    func act(_ random: Randomness) -> Bool {
+        if mustReset && !hasReset { return reset() }
+        guard !isGone else { return false }
+        guard hasConnected else {
+            hasConnected = true
+            note("connects")
+            return world.connect(self)
+        }
+        if world.kernel.clock.now < restedAt && !leaves { return false }
+        if let limit = habits.breaksAfter, sent >= min(limit, bytes.count) {
+            return random.happens(oneIn: 2) ? reset() : close()
+        }
+        if random.happens(oneIn: 2) { return read(random) || send(random) || end() }
+        return send(random) || read(random) || end()
+    }
+
+    /// Goes on after a pause; false if there was none.
+    func resume() -> Bool {
+        let wasPaused = isPaused || (habits.reading == .pauses && !hasPaused && !hasReadAll)
+        guard !isGone, wasPaused else { return false }
+        (isPaused, hasPaused) = (false, true)
+        note("goes on")
+        return true
+    }
+
+    /// When it will do something by itself; nil if it rests from nothing.
+    var actsAgainAt: UInt64? { restedAt > world.kernel.clock.now && !isGone && !leaves ? restedAt : nil }
+
+    private func send(_ random: Randomness) -> Bool {
+        guard sent < bytes.count, !hasEndedSending, !isPaused, socket?.isClosed != true else { return false }
+        if let limit = habits.pausesAfter, sent >= limit, !hasPaused {
+            isPaused = true
+            return false
+        }
+        let request = requests[sentRequests]
+        if !habits.pipelines && checker.answered < sentRequests { return false }
+        var limit = request.end
+        if request.waitsForContinue && !checker.hasContinued {
+            limit -= request.bytes.count - request.headLength
+        } else if habits.pipelines && random.happens(oneIn: 2) {
+            limit = bytes.count
+            if let waiting = requests[(sentRequests + 1)...].first(where: \.waitsForContinue) {
+                limit = waiting.end - waiting.bytes.count
+            }
+        }
+        guard sent < limit else { return false }
+        let count = min(limit - sent, habits.piece == .max ? .max : 1 + random.below(habits.piece))
+        let piece = bytes[sent..<sent + count]
+        restedAt = world.kernel.clock.now + habits.pace
+        note("sends", count)
+        for (index, request) in requests.enumerated() where piece.indices.contains(request.end - request.bytes.count) {
+            checker.requestBegins(index)
+        }
+        sent += count
+        while sentRequests < requests.count, requests[sentRequests].end <= sent {
+            checker.requestArrives(sentRequests)
+            sentRequests += 1
+        }
+        if let socket { socket.arrive(piece) } else { early.bytes += piece }
+        return true
+    }
+
+    private func read(_ random: Randomness) -> Bool {
+        guard let socket, socket.unread > 0, !mayReadNothing || leaves else { return false }
+        let count = habits.reading == .slow ? min(socket.unread, 1 + random.below(400)) : socket.unread
+        note("reads", count)
+        restedAt = world.kernel.clock.now + habits.pace
+        socket.read(count)
+        return true
+    }
+
+    /// Ends the connection when there is nothing else to do.
+    private func end() -> Bool {
+        if leaves { return close() }
+        guard hasReadAll else { return false }
+        if socket?.isClosed == true || (socket?.finishedAt != nil && habits.reading != .never) { return close() }
+        let hasAll = sent == bytes.count && checker.answered == requests.count
+        switch habits.ending {
+        case .closes where hasAll: return close()
+        case .endsSending where sent == bytes.count && !hasEndedSending:
+            hasEndedSending = true
+            note("ends its sending")
+            if let socket { socket.end() } else { early.hasEnd = true }
+            return true
+        default: return false
+        }
+    }
+
+    private func close() -> Bool {
+        hasClosed = true
+        note("closes")
+        if let socket, socket.unread > 0 { return reset() }
+        if let socket { socket.end() } else { early.hasEnd = true }
+        return true
+    }
+
+    private func reset() -> Bool {
+        hasReset = true
+        note("resets")
+        if let socket { socket.reset() } else { early.isReset = true }
+        return true
+    }
+}

@@ -1,0 +1,71 @@
+import EventLoop
+import Logging
+import Metrics
+import Settings
+import Synchronization
+import System
+import TokenService
+import TokenStore
+
+@testable import Server
+
+/// The parts of the server that run in a seed: one loop with its connections, and what they share.
+///
+/// Unchecked: the simulator has one thread.
+final class SimulatedServer: @unchecked Sendable {
+    let world: World
+    let worker: Worker
+    let budget: BufferBudget
+    let connections: ConnectionCount
+    private let listener: ClientListener
+    private let distributor: ConnectionDistributor
+    /// Whether the server has closed all connections and accepts no more.
+    private(set) var hasServed = false
+
+    init(_ world: World, _ access: AccessResources, _ logger: Logger) {
+        self.world = world
+        budget = BufferBudget(limit: world.choices.bufferLimit)
+        connections = ConnectionCount(limit: world.choices.connectionLimit ?? 1_000)
+        let answers = world.choices.cacheLimit.map { AnswerCache(limit: $0) }
+        if let answers { world.store.report(writesTo: answers) }
+        do {
+            worker = try Worker(
+                settings: world.choices.settings, store: world.store, answers: answers, access: access,
+                accessLog: nil, bufferBudget: budget, totalCount: connections,
+                failures: RateLimitedLog(logger, .error), logger: logger)
+            let address = try SocketAddress.resolve(host: "127.0.0.1", port: 8080)[0]
+            listener = ClientListener(
+                listener: try Listener(binding: address), requiresProxyProtocol: false, tls: nil,
+                clientAuthentication: .none)
+        } catch {
+            violation("the server does not start: \(error)")
+        }
+        distributor = ConnectionDistributor(
+            [worker], connections, DescriptorReserve(limit: 1_000, acceptors: 1), logger)
+    }
+
+    /// Runs the loop until the scheduler stops it.
+    func run() {
+        Task(executorPreference: worker.loop) { [self] in
+            await distributor.accept(from: listener, on: worker)
+            await worker.waitForConnections()
+            hasServed = true
+        }
+        worker.loop.run()
+    }
+
+    var reportedFailures: UInt64 {
+        StoreError.Cause.allCases.reduce(0) { $0 + worker.metrics.storeFailures.value($1) }
+    }
+
+    /// Applies the settings again, as a reload does.
+    func reload() {
+        let (worker, settings) = (worker, world.choices.settings)
+        worker.loop.execute { worker.apply(settings, accessLog: nil) }
+    }
+
+    /// The loop refers to itself through this closure, as it lives as long as the process.
+    func breakCycles() {
+        worker.loop.endOfTurn = {}
+    }
+}

@@ -1,0 +1,128 @@
+import CSimulatedKernel
+import EventLoop
+import Glibc
+import HTTP
+import Logging
+import Settings
+import System
+import TokenService
+import TokenStore
+
+@testable import Server
+
+/// All that one seed consists of: the kernel, the clients, the store, the operator, and the server among them.
+final class World: @unchecked Sendable {
+    // Unchecked: the simulator has one thread.
+
+    let random: Randomness
+    let choices: Choices
+    let kernel: Kernel
+    let ledger: Ledger
+    private(set) var clients: [SimulatedClient] = []
+    private(set) lazy var store = SimulatedStore(self)
+    private lazy var scheduler = Scheduler(self)
+    private var runningServer: SimulatedServer?
+    private(set) var trace = Trace()
+
+    /// Whether the server was told to accept no more, to wait for no further requests, and to end every wait.
+    var isDraining = false
+    var hasEndedIdleWaits = false
+    var isAbandoned = false
+    /// Connections that were accepted, so that the server counts them.
+    private(set) var accepted: [SimulatedClient] = []
+    /// Answers of failure that nothing in the ledger explains: the server must have reported a failure of the store for each.
+    private var unexplainedFailures: UInt64 = 0
+
+    init(seed: UInt64) {
+        random = Randomness(seed: seed)
+        choices = Choices(random)
+        var clock = VirtualClock()
+        if choices.isSlow { clock.longestStep = 3_000_000 }
+        kernel = Kernel(random, clock)
+        ledger = Ledger(ids: choices.ids)
+        for id in 0..<choices.ids where random.happens(oneIn: 2) {
+            ledger.commit(ledger.addWrite(id: id, length: 10), deadline: .max)
+        }
+        let maker = RequestMaker(random: random, ledger: ledger, choices: choices)
+        for number in 0..<choices.clients {
+            let habits = Habits(random, choices)
+            var requests: [ClientRequest] = []
+            for _ in 0..<habits.requests {
+                requests.append(maker.make())
+                // What follows could be read as a part of it.
+                if case .malformed = requests[requests.count - 1].purpose { break }
+            }
+            clients.append(SimulatedClient(number, habits, requests, self))
+        }
+    }
+
+    /// Runs the seed to its end.
+    ///
+    /// - Returns: A number that is the same each time.
+    func run(_ access: AccessResources, _ logger: Logger) -> UInt64 {
+        currentKernel = kernel
+        kernel.surroundings = scheduler
+        let leftovers = serve(access, logger)
+        leftovers.check(kernel)
+        currentKernel = nil
+        return trace.hash
+    }
+
+    private func serve(_ access: AccessResources, _ logger: Logger) -> Leftovers {
+        let server = SimulatedServer(self, access, logger)
+        runningServer = server
+        server.run()
+        let leftovers = Leftovers(server)
+        server.breakCycles()
+        runningServer = nil
+        store.forgetHandle()
+        return leftovers
+    }
+
+    var server: SimulatedServer {
+        guard let runningServer else { preconditionFailure("the server runs while anything happens") }
+        return runningServer
+    }
+
+    // MARK: - For all that takes part
+
+    func note(_ event: StaticString, _ subject: Int, _ number: Int = 0) {
+        ledger.advance()
+        trace.note(event, subject, number)
+        guard Trace.isPrinted else { return }
+        print("\(kernel.clock.now / 1_000) us, moment \(ledger.moment): \(subject): \(event) \(number)")
+    }
+
+    func interleave() { scheduler.interleave() }
+
+    /// Calls something of the loop that any thread may call, as another thread.
+    func onAnotherThread(_ body: () -> Void) {
+        simulation_pretend_another_thread(1)
+        body()
+        simulation_pretend_another_thread(0)
+    }
+
+    func connect(_ client: SimulatedClient) -> Bool {
+        guard let listener = kernel.listener, !server.hasServed else {
+            client.isRefused = true
+            return true
+        }
+        listener.queue.append(client)
+        kernel.noteChange(of: listener)
+        return true
+    }
+
+    func accept(_ client: SimulatedClient) {
+        note("is accepted", client.number)
+        accepted.append(client)
+        client.checker.isAccepted()
+        let open = accepted.count { $0.socket?.isClosed == false }
+        client.checker.exceedsLimit = open > choices.connectionLimit ?? .max
+    }
+
+    /// Checks that the server has reported as many failures of the store as clients were told of.
+    func explainFailure(else fail: () -> Never) {
+        unexplainedFailures += 1
+        if server.reportedFailures < unexplainedFailures { fail() }
+    }
+}

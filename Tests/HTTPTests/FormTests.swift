@@ -134,6 +134,7 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
             ("form-data; name=\"a\"b", ["a=v"]), ("form-data; name='a\"b'", ["a\"b=v"]),
             ("form-data; name=\"a", ["a=v"]),
             ("form-data; name=\"a\\b\"", ["a\\b=v"]), ("form-data; name=a\\\\b\\\"", ["a\\b\\\"=v"]),
+            ("form-data; name=a\\", ["a\\=v"]), ("form-data; name=\"a\\", ["a\\=v"]),
             // The second backslash keeps the quote from ending the segment, not the name.
             ("form-data; name=\"a\\\\\"; filename=y", ["a\\=v"]), ("form-data; x=\"\\\\\"; name=a", []),
         ]

@@ -60,7 +60,7 @@ def attempt(number, stage, module, usual):
     noticed, began = None, time.monotonic()
     # A folder of their own, because tests that are ended leave their files behind.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, log.open("w") as output:
-        environment = {"ACTIVE_MUTANT": str(number), "TOKEN_CACHE_BINARY": str(PROGRAM), "TMPDIR": folder}
+        environment = {"NO_COLOR": "1", "ACTIVE_MUTANT": str(number), "TOKEN_CACHE_BINARY": str(PROGRAM), "TMPDIR": folder}
         process = subprocess.Popen(
             ["nice", "-n", "10", *command(stage, module)], cwd=COPY, env=os.environ | environment, stdin=subprocess.DEVNULL,
             stdout=output, stderr=subprocess.STDOUT, start_new_session=True,

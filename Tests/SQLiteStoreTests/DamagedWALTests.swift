@@ -171,6 +171,22 @@ import Testing
         #expect(try keptCopies() == kept)
     }
 
+    @Test("a damaged WAL is kept once, however long it is, and another one beside it")
+    func keptOnce() throws {
+        let database = folder.path + "/long.db"
+        func keep(_ bytes: [UInt8]) throws -> String {
+            try Data(bytes).write(to: URL(filePath: database + "-wal"))
+            return try DamagedWALCopies.keep(of: database)
+        }
+        var bytes = [UInt8](repeating: 1, count: 5 << 19)
+        let kept = try keep(bytes)
+        #expect(try keep(bytes) == kept)
+        bytes[bytes.count - 1] = 2
+        let other = try keep(bytes)
+        #expect(other != kept)
+        #expect(DamagedWALCopies.all(of: database) == [kept, other].sorted())
+    }
+
     @Test("a copy of a damaged WAL that cannot be kept is a reason not to go on, even if that is accepted")
     func notKept() throws {
         let wal = crashed + "/tokens.db-wal"

@@ -174,6 +174,11 @@ import TokenStore
         try await handle.erase("anna")
         let names = try files().keys.filter { $0.contains("partial") || $0.contains("damaged") }
         #expect(names == ["notes.partial"], "a file of another program stays")
+        // A removed file takes room as long as it is open.
+        let open = try manager.contentsOfDirectory(atPath: "/proc/self/fd").compactMap {
+            try? manager.destinationOfSymbolicLink(atPath: "/proc/self/fd/" + $0)
+        }
+        #expect(!open.contains { $0.hasPrefix(data) && $0.hasSuffix(" (deleted)") })
         #expect(events.all.contains { $0.says("tokens.db-wal.damaged-20260101T000000Z") })
     }
 
@@ -188,6 +193,27 @@ import TokenStore
         try FileManager.default.removeItem(atPath: data + "/erasures")
         #expect(try await handle.erase("anna") == Erasure(hadToken: false, sessions: 0))
         #expect(try #require(try files()["erasures"]).count > 0)
+    }
+
+    @Test("what removed rows have left is erased from all pages, also without a pointer map", arguments: [0, 2])
+    func everyPage(autoVacuum: Int) throws {
+        let path = folder.path + "/pages.db"
+        let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
+        try connection.execute(
+            """
+            PRAGMA auto_vacuum = \(autoVacuum); PRAGMA secure_delete = OFF;
+            CREATE TABLE kept (text); INSERT INTO kept VALUES ('kept'), ('canary of a row');
+            CREATE TABLE canary_of_the_first_page (text);
+            DROP TABLE canary_of_the_first_page; DELETE FROM kept WHERE text <> 'kept'
+            """)
+        func contains(_ text: String) throws -> Bool {
+            try Data(contentsOf: URL(filePath: path)).range(of: Data(text.utf8)) != nil
+        }
+        #expect(try contains("canary_of_the_first_page") && contains("canary of a row"))
+        try DatabasePages(connection).eraseAll()
+        #expect(try !contains("canary"))
+        #expect(try connection.text("SELECT text FROM kept") == "kept")
+        try connection.checkIntegrity()
     }
 
     @Test("the gap of a page is what lies between its pointers and its cells, and nothing for other pages")

@@ -1,6 +1,7 @@
 import Foundation
 import StoreConformance
 import Synchronization
+import System
 import TestSupport
 import Testing
 
@@ -237,6 +238,19 @@ import Testing
         }
         #expect(store.state.fault?.description.contains("token-cache restore") == true)
         #expect(store.events.all.count == 1)
+    }
+
+    @Test("a database that is cut before the first look is noticed, and taken as it is when it is adopted again")
+    func cutBeforeTheFirstLook() throws {
+        let database = data + "/tokens.db"
+        var files = StoreFiles(directory: data, database: database)
+        files.adopt(wal: FileIdentity.find(wal)?.identity)
+        #expect(truncate(database, 4_096) == 0)
+        for expected in [StoreFiles.Finding.databaseCut, .inPlace] {
+            let finding = files.look(walSize: 0, databaseSize: nil)
+            #expect(finding == expected)
+            files.adopt(wal: FileIdentity.find(wal)?.identity)
+        }
     }
 
     @Test("reads that fail count for readiness until none has for a while, and have the database opened again")

@@ -209,6 +209,18 @@ import Testing
         #expect(step(schedule, at: 120, wal: 1 << 30, isIdle: false) == .checkpoint(empties: false))
     }
 
+    @Test("a WAL of which little is left to move waits for its checkpoint, and is not moved ahead once more")
+    func littleLeft() {
+        var schedule = settled()
+        let wal = MaintenanceSchedule.comfortableWAL
+        schedule.noteHold(walSize: wal)
+        schedule.noteHeldCheckpoint(checkpointed: wal - MaintenanceSchedule.restOfWAL + 1)
+        schedule.noteWAL(size: wal, isSynchronizing: false)
+        schedule.noteCheckpoint(isComplete: false, empties: false, at: noted(20))
+        #expect(step(schedule, at: 119, wal: wal) == nil)
+        #expect(step(schedule, at: 120, wal: wal, isIdle: false) == .checkpoint(empties: false))
+    }
+
     @Test("while readers hold checkpoints up, the pauses between them grow, and are short again afterwards")
     func heldUpForLong() {
         var schedule = settled()

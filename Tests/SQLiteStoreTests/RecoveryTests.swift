@@ -183,6 +183,7 @@ import Testing
         #expect(try await handle.get("expired") == expired)
         try await until { try await SQLiteAdministrator(byWriting).statistics().tokens == 2 }
         byWriting.close()
+        #expect(byWriting.metrics.expired == 1_000)
         let byExpiration = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(60)) }
         defer { byExpiration.close() }
         try await until { try await SQLiteAdministrator(byExpiration).statistics().tokens == 1 }

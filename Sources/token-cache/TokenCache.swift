@@ -38,9 +38,17 @@ struct TokenCache: AsyncParsableCommand {
         ]
     )
 
-    static func main() async {
+    /// On the main thread until it is certain that there can be others: asynchronous code needs them, and would wait for them without
+    /// a word.
+    @MainActor static func main() async {
         // Before any file is opened.
         StandardOutput.reserve()
+        do throws(ThreadShortage) {
+            try NamedThread.start("first") {}
+        } catch {
+            StandardError.print("\(error)")
+            _exit(EXIT_FAILURE)
+        }
         // Not exit(3): the exit handlers of OpenSSL and Kerberos free memory that a thread may still need to connect to a database.
         _exit(await status())
     }

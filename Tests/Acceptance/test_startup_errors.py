@@ -52,6 +52,12 @@ def test_a_busy_port_of_another_users_is_told_of_with_how_to_find_its_program(st
     assert "is in use by another program, perhaps another token-cache; stop that program (ss -ltnp shows it" in message
 
 
+def test_a_start_that_gets_no_thread_at_all_says_so(strangers_folder):
+    folder, prefix = strangers_folder
+    message = failed_start(folder / "data", prefix=[*prefix, "prlimit", "--nproc=1:1"], folder="/")
+    assert "no thread can be started" in message and "TasksMax=" in message
+
+
 @pytest.fixture
 def forgotten(public_folder):
     """Runs a command without --config on a machine where the package has its settings file, in a namespace of mounts of its own."""

@@ -68,7 +68,7 @@ package enum OtherUsersProcess {
         default:
             return Obstacle(
                 reason: "no process of \(name) could be started (\(error))",
-                advice: "run the command as \(name): setpriv --reuid=\(name) --init-groups token-cache ...")
+                advice: "run the command as \(name): runuser -u \(name) -- token-cache ...")
         }
     }
 

@@ -76,7 +76,7 @@ struct ListenerCheck {
                     "run token-cache doctor as root or as the server's user"
                 )
             }
-            let process = ListeningProcess.find(address)
+            let process = user.listeners[name]
             return .problem(
                 Self.topic,
                 "\(key): \(name) is in use by \(process?.text ?? "another program, perhaps another token-cache")",

@@ -23,6 +23,8 @@ package struct ServerUser: Codable, Hashable, Sendable {
     let service: ServiceSupport?
     /// A key ring in systemd's folders of credentials, which only root can look into.
     let keyRingCredential: String?
+    /// The processes that listen on addresses of the settings, by these addresses: only root may see those of other users.
+    let listeners: [String: ListeningProcess]
 
     /// Why it is not known which user to look as; says what to do.
     package struct Fault: Error, CustomStringConvertible {
@@ -39,14 +41,26 @@ package struct ServerUser: Codable, Hashable, Sendable {
     ///   - name: The user that the operator names; nil for none.
     ///   - loader: Finds the settings as the server does.
     package static func find(_ name: String?, _ loader: SettingsLoader) throws(Fault) -> ServerUser {
-        let directory = try? loader.load().dataDirectoryPath
+        let settings = try? loader.load()
+        let directory = settings?.dataDirectoryPath
         let folders = UnitFile.folders(ProcessInfo.processInfo.environment)
         let unit = ServerUnit.installed(in: folders)
             .first { $0.starts(directory: directory, settingsFile: loader.filePath) }
         let (account, source) = try account(name, directory, unit)
         return ServerUser(
             account: account, source: source, service: unit?.support,
-            keyRingCredential: StoreCredential.path(in: StoreCredential.folders))
+            keyRingCredential: StoreCredential.path(in: StoreCredential.folders),
+            listeners: listeners(on: settings.map { $0.listen + $0.admin.listen } ?? []))
+    }
+
+    private static func listeners(on addresses: [ListenAddress]) -> [String: ListeningProcess] {
+        var found: [String: ListeningProcess] = [:]
+        for case .tcp(let host, let port) in addresses.map(\.place) where port != 0 {
+            for address in (try? SocketAddress.resolve(host: host, port: port)) ?? [] {
+                found["\(address)"] = ListeningProcess.find(address)
+            }
+        }
+        return found
     }
 
     private static func account(

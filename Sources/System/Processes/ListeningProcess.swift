@@ -1,7 +1,7 @@
 internal import Glibc
 
 /// The process that keeps another one from listening on a TCP address, as far as this process may see.
-package struct ListeningProcess: Hashable, Sendable {
+package struct ListeningProcess: Codable, Hashable, Sendable {
     package let number: Int
     /// As ps(1) shows it; empty if it cannot be told.
     package let name: String

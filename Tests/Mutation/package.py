@@ -138,4 +138,5 @@ def update_tests():
     """Copies the tests as they are now, and builds them; the sources stay as they were."""
     copy_package("Tests")
     if output := build("--build-tests"):
-        sys.exit(f"Tests/Mutation/run: cannot build the tests:\n{output[-8_000:]}")
+        sys.exit("Tests/Mutation/run: cannot build the tests; if they need sources that have changed, begin with --new:\n"
+                 + output[-8_000:])

@@ -21,13 +21,14 @@ import Testing
         let store = try SQLiteTokenStore(at: data)
         let administrator = SQLiteAdministrator(store)
         await administrator.fill(0..<3_000)
-        let seen = Mutex(0)
+        let seen = Mutex(StoreProgress(done: 0, total: 0))
         let writing = Task { [administrator] in
             for number in 3_000..<3_050 { await administrator.fill(number..<(number + 1)) }
         }
-        let backup = try await administrator.backUp(to: path) { progress in seen.withLock { $0 = progress.total } }
+        let backup = try await administrator.backUp(to: path) { progress in seen.withLock { $0 = progress } }
         await writing.value
-        #expect(backup.tokens >= 3_000 && seen.withLock { $0 } > 0)
+        let last = seen.withLock(\.self)
+        #expect(backup.tokens >= 3_000 && last.total > 0 && last.done == last.total)
         await administrator.fill(4_000..<4_100)
         store.close()
         #expect(try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int == 0o600)

@@ -60,6 +60,11 @@ import Testing
         #expect(try other.isCurrent(keyNumber: 2) { 0 } == false)
     }
 
+    @Test("a fingerprint has two digits for each of eight bytes")
+    func fingerprint() {
+        #expect(KeyRingExamination.fingerprint([0, 9, 15, 16, 17, 160, 255, 1, 2]) == "00090f1011a0ff01")
+    }
+
     @Test("a missing file is no ring, a new one has other keys")
     func missing() throws {
         #expect(try file("none").load() == nil)

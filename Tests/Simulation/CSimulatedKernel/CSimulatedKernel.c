@@ -33,6 +33,12 @@ long simulated_clock(int is_wall_clock);
 static int is_running;
 static int is_another_thread;
 
+int simulation_fork(unsigned int seconds) {
+    int process = fork();
+    if (process == 0) alarm(seconds);
+    return process;
+}
+
 void simulation_begin(void) { is_running = 1; }
 void simulation_pretend_another_thread(int pretends) { is_another_thread = pretends; }
 

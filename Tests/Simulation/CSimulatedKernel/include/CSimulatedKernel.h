@@ -8,5 +8,8 @@
 // From now on descriptors and time are simulated.
 void simulation_begin(void);
 
+// A copy of this process, in which 0 is returned: Swift cannot call fork (fork(2)). The copy ends when it takes too long.
+int simulation_fork(unsigned int seconds);
+
 // Whether the calling thread appears to be another one, such as a store's writer.
 void simulation_pretend_another_thread(int pretends);

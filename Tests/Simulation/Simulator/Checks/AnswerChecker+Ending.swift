@@ -15,10 +15,21 @@ extension AnswerChecker {
             guard socket.hasEnd || world.hasEndedIdleWaits || waited >= world.choices.idleTime else {
                 fail("an idle connection is closed after \(waited / 1_000_000) ms")
             }
-        } else if socket.hasUnreadInput, socket.unread > 0, !hasAskedToClose {
-            let lingered = now + Self.slack - (socket.finishedAt ?? now)
-            guard lingered >= .seconds(2) else { fail("the last answer is lost to a reset, as input was left unread") }
+        } else if socket.hasUnreadInput {
+            checkLingering(of: socket)
         }
+    }
+
+    /// The client goes on sending after the server has closed the connection.
+    func inputMeetsClosedSocket(_ socket: SimulatedSocket) {
+        if isDone && !isExcused { checkLingering(of: socket) }
+    }
+
+    /// Checks that the client had a moment to read the last answer before a reset could overtake it (RFC 9112, section 9.6).
+    private func checkLingering(of socket: SimulatedSocket) {
+        guard socket.unread > 0, !hasAskedToClose, let closedAt = socket.closedAt else { return }
+        let lingered = closedAt + Self.slack - (socket.finishedAt ?? closedAt)
+        guard lingered >= .seconds(2) else { fail("the last answer is lost to a reset, as input was left unread") }
     }
 
     /// Whether the last request that was answered has asked for the end of the connection, so that nothing may follow it.

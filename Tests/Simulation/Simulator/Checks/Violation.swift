@@ -7,7 +7,12 @@ nonisolated(unsafe) var currentSeed: UInt64 = 0
 ///
 /// The server's tasks and descriptors are in the middle of things, so that no further seed can run in this process.
 func violation(_ text: String) -> Never {
+    report(text)
+    _exit(1)
+}
+
+/// Prints what is wrong with a seed.
+func report(_ text: String) {
     print("Tests/Simulation/run --seed \(currentSeed): \(text)")
     fflush(nil)
-    _exit(1)
 }

@@ -92,7 +92,9 @@ final class SimulatedClient: CustomStringConvertible {
     var actsAgainAt: UInt64? { restedAt > world.kernel.clock.now && !isGone && !leaves ? restedAt : nil }
 
     private func send(_ random: Randomness) -> Bool {
-        guard sent < bytes.count, !hasEndedSending, !isPaused, socket?.isClosed != true else { return false }
+        // It does not know that the server has closed the connection before it has read all that came before that.
+        let seesEnd = socket?.isClosed == true && hasReadAll
+        guard sent < bytes.count, !hasEndedSending, !isPaused, !seesEnd else { return false }
         if let limit = habits.pausesAfter, sent >= limit, !hasPaused {
             isPaused = true
             return false
@@ -127,7 +129,8 @@ final class SimulatedClient: CustomStringConvertible {
 
     private func read(_ random: Randomness) -> Bool {
         guard let socket, socket.unread > 0, !mayReadNothing || leaves else { return false }
-        let count = habits.reading == .slow ? min(socket.unread, 1 + random.below(400)) : socket.unread
+        let slow = 1 + random.below(habits.pace > 0 ? 30 : 400)
+        let count = habits.reading == .slow ? min(socket.unread, slow) : socket.unread
         note("reads", count)
         restedAt = world.kernel.clock.now + habits.pace
         socket.read(count)

@@ -24,7 +24,8 @@ final class SimulatedSocket: KernelObject {
     private var hasReportedReset = false
     /// When the server ended its side.
     private(set) var finishedAt: UInt64?
-    private(set) var isClosed = false
+    /// When the server closed the connection.
+    private(set) var closedAt: UInt64?
     /// The server waits until it can send.
     private var wantsRoom = false
 
@@ -112,7 +113,7 @@ final class SimulatedSocket: KernelObject {
     }
 
     override func close() {
-        isClosed = true
+        closedAt = kernel.clock.now
         client.note("server closes, unread:", incoming.count - taken)
         client.checker.serverCloses(self)
         // The kernel answers unread input with a reset, and what the client has not read is lost (RFC 9112, section 9.6).
@@ -121,7 +122,15 @@ final class SimulatedSocket: KernelObject {
 
     // MARK: - The client's side
 
+    var isClosed: Bool { closedAt != nil }
+
     func arrive(_ bytes: ArraySlice<UInt8>) {
+        if isClosed {
+            // Answered with a reset, by which the client loses what it has not read.
+            client.checker.inputMeetsClosedSocket(self)
+            unread = 0
+            return
+        }
         incoming += bytes
         oldestInput = min(oldestInput, kernel.turn)
         kernel.noteChange(of: self)

@@ -32,6 +32,8 @@ struct Choices {
 
     /// Whether system calls fail at times as the kernel has no memory or no descriptors.
     let kernelFails: Bool
+    /// How many things happen in a row before the loop is told of their events.
+    let burst: Int
     /// Whether reading the clock takes long, so that the budgets of a turn are used up.
     let isSlow: Bool
     /// Whether the wall clock is set.
@@ -59,6 +61,7 @@ struct Choices {
         storeTime = random.happens(oneIn: 5) ? 1 + random.below(5) : nil
         retention = random.happens(oneIn: 6) ? Int64(1 + random.below(20)) : nil
         kernelFails = random.happens(oneIn: 8)
+        burst = isCrowd ? 40 : 2
         isSlow = random.happens(oneIn: isCrowd ? 2 : 4)
         wallClockJumps = random.happens(oneIn: 4)
         operatorActs = random.happens(oneIn: 2) ? 0 : 1 + random.below(3)

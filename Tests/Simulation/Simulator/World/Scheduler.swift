@@ -47,7 +47,7 @@ final class Scheduler: Surroundings {
         if deadline == kernel.clock.now { return }
         passLittleTime(until: deadline)
         while true {
-            if kernel.hasEvents && random.happens(oneIn: 2) { return }
+            if kernel.hasEvents && random.happens(oneIn: world.choices.burst) { return }
             if act() { continue }
             if kernel.hasEvents { return }
             if rest(until: deadline) { return }

@@ -11,6 +11,7 @@ import machine
 import measurement
 import memory
 import php_fpm
+import redis
 import stores
 import workloads
 from client import CONNECTIONS, ask_all
@@ -21,6 +22,7 @@ from memory import Memory
 from nginx import Nginx
 from peers import Certificate, Floor, Peer, TokenCache
 from php_fpm import PhpFpm
+from redis import Redis
 from stores import Store
 from workloads import GET_HIT, GET_MISS, GET_UNCACHED, POST, TLS_GET, TLS_HANDSHAKE, TOKEN_COUNT, Workload
 
@@ -126,6 +128,7 @@ class Benchmark:
             machine=machine.describe(self.binary, self.folder) | {
                 "nginx": machine.first_line(machine.program("nginx"), "-v").rpartition("/")[2],
                 "php-fpm": machine.first_line(php_fpm.program(), "-v").partition(" (")[0].removeprefix("PHP "),
+                "redis": machine.first_line("redis-server", "--version").partition(" sha=")[0].rpartition("v=")[2],
                 **hummingbird.versions(),
             },
             method=(
@@ -153,6 +156,7 @@ class Benchmark:
             "get": self.row(GET_HIT, server, php, swift_nio, floor, nginx),
             "miss": self.row(GET_MISS, server, floor, nginx),
             "post": self.row(POST, server, php, swift_nio, floor, nginx),
+            "redis": self.beside_redis(server),
             "tls": self.row(TLS_GET, server, nginx),
             "handshake": self.row(TLS_HANDSHAKE, server, nginx),
         }
@@ -172,6 +176,12 @@ class Benchmark:
         """All of them under the same load."""
         note(f"measuring {workload.name}")
         return measurement.compare([(peer, workload) for peer in peers], self.wrk, self.plan.rounds, figure)
+
+    def beside_redis(self, server: TokenCache) -> list[Result]:
+        """POST beside Redis' SET, both durable."""
+        note("measuring POST beside Redis")
+        entrants = [(server, POST), (Redis(self.server_core, self.folder), redis.SET)]
+        return measurement.compare(entrants, self.wrk, self.plan.rounds)
 
     def loops(self, server: TokenCache) -> list[Result]:
         """Two loops on two cores, then one loop on one core, each core with its own load."""

@@ -91,7 +91,7 @@ class Wrk:
         return [self.core]
 
     def run(self, peer: RunningPeer, workload: Workload, seed: int) -> Sample:
-        """Drives a peer once."""
+        """Drives a peer once, for `seconds`."""
         stolen_before, cpu_before = stolen_seconds(self.server_core), peer.cpu_seconds()
         with contextlib.ExitStack() as stack:
             driving = [stack.enter_context(self.driving(peer.port, workload, seed, core)) for core in self.cores(peer)]
@@ -179,9 +179,10 @@ def compare(
             # Fills the servers' caches before the first run.
             if workload.body_bytes == 0 and workload.keeps_connections:
                 ask_all(peer.port, workload.requests, workload.is_tls)
+        drivers = [peer.driver(wrk) for peer, _ in entrants]
         for number in range(rounds):
-            for peer, workload in running:
-                samples[peer.name].append(wrk.run(peer, workload, SEED + number))
+            for driver, (peer, workload) in zip(drivers, running):
+                samples[peer.name].append(driver.run(peer, workload, SEED + number))
     reference = entrants[-1][0].name
     results = []
     for peer, workload in entrants:

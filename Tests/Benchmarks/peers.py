@@ -6,12 +6,16 @@ import os
 import socket
 import subprocess
 import time
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 
 from client import ask, connect
 from machine import CLOCK_TICKS, BenchmarkError
 from workloads import Workload
+
+if typing.TYPE_CHECKING:
+    from measurement import Wrk
 
 START_SECONDS = 10
 STOP_SECONDS = 15
@@ -73,6 +77,7 @@ class Peer:
     """A server that can be started for one workload, by default on one core."""
 
     name: str
+    start_limit = START_SECONDS
 
     def __init__(self, core: int, folder: Path) -> None:
         self.cores = [core]
@@ -89,6 +94,10 @@ class Peer:
     def pids(self, process: subprocess.Popen) -> list[int]:
         """The processes whose cost counts."""
         return [process.pid]
+
+    def driver(self, wrk: "Wrk") -> "Wrk":
+        """What drives this peer: wrk, unless it speaks something other than HTTP."""
+        return wrk
 
     def pinned(self, *command: str) -> list[str]:
         """The command, bound to the cores of this peer."""
@@ -116,7 +125,7 @@ class Peer:
 
     def first_answer(self, process: subprocess.Popen, port: int, workload: Workload, output: Path) -> bytes:
         """Sends a request until there is an answer."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + self.start_limit
         while True:
             try:
                 with connect(port, workload.is_tls) as connection:

@@ -82,4 +82,44 @@ import Testing
             #expect(String(decoding: decoded, as: UTF8.self) == expected)
         }
     }
+
+    @Test
+    func `decoding byte by byte gives the same, wherever escapes are among eight bytes`() {
+        // By place in the word, and with what a test of eight bytes at once could take for an escape.
+        let others = Array("*,$&".utf8) + [0xa5, 0xab, 0x00, 0xff]
+        for length in 1...20 {
+            for place in 0..<length {
+                for escape in ["+", "%41", "%4", "%", "++", "+%41", "%41+", "%+", "%%2b"] {
+                    for other in others {
+                        var bytes = [UInt8](repeating: other, count: length)
+                        bytes.replaceSubrange(place..<place + 1, with: escape.utf8)
+                        var decoded: [UInt8] = []
+                        URLEncodedForm.appendDecoded(ByteRange(0, bytes.count), of: bytes.span, to: &decoded)
+                        #expect(decoded == Self.decoded(bytes), "\(escape) at \(place) of \(length) times \(other)")
+                    }
+                }
+            }
+        }
+    }
+
+    private static func decoded(_ bytes: [UInt8]) -> [UInt8] {
+        var (result, rest) = ([UInt8](), bytes[...])
+        while let byte = rest.popFirst() {
+            switch byte {
+            case UInt8(ascii: "+"):
+                result.append(UInt8(ascii: " "))
+            case UInt8(ascii: "%"):
+                let digits = String(decoding: rest.prefix(2), as: UTF8.self)
+                if rest.count >= 2, digits.allSatisfy(\.isHexDigit), let value = UInt8(digits, radix: 16) {
+                    result.append(value)
+                    rest.removeFirst(2)
+                } else {
+                    result.append(byte)
+                }
+            default:
+                result.append(byte)
+            }
+        }
+        return result
+    }
 }

@@ -66,32 +66,51 @@ package enum URLEncodedForm {
         let encoded = bytes.extracting(range.indices)
         decoded.append(addingCapacity: encoded.count) { output in
             unsafe output.withUnsafeMutableBufferPointer { room, count in
-                unsafe count = decode(encoded, into: room)
+                unsafe count = decode(encoded, into: UnsafeMutableRawBufferPointer(room))
             }
         }
     }
 
     /// Decodes into room that has to hold as many bytes, and returns how many it took.
-    private static func decode(_ encoded: Span<UInt8>, into room: UnsafeMutableBufferPointer<UInt8>) -> Int {
+    private static func decode(_ encoded: Span<UInt8>, into room: UnsafeMutableRawBufferPointer) -> Int {
         // Not through an OutputSpan, whose checks for each byte take longer than the decoding: a byte that is written has
         // been read before, so that the room cannot run out.
         precondition(room.count >= encoded.count, "decoding makes nothing longer")
         var (index, count) = (0, 0)
         while index < encoded.count {
-            let byte = encoded[index]
+            if index + 8 <= encoded.count {
+                // Those from the first escape on are overwritten by what follows.
+                let bytes = unsafe encoded.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
+                unsafe room.storeBytes(of: bytes, toByteOffset: count, as: UInt64.self)
+                let plain = plainCount(of: UInt64(littleEndian: bytes))
+                index += plain
+                count += plain
+                if plain == 8 { continue }
+            }
+            var byte = encoded[index]
             if byte == UInt8(ascii: "+") {
-                unsafe room[count] = .space
+                byte = .space
             } else if byte == UInt8(ascii: "%"), index + 2 < encoded.count,
                 let high = ByteClass.hexValue(encoded[index + 1]), let low = ByteClass.hexValue(encoded[index + 2])
             {
-                unsafe room[count] = high << 4 | low
+                byte = high << 4 | low
                 index += 2
-            } else {
-                unsafe room[count] = byte
             }
+            unsafe room[count] = byte
             count += 1
             index += 1
         }
         return count
     }
+
+    /// How many of eight bytes, of which the first is the lowest, precede the first `+` or `%`.
+    private static func plainCount(of bytes: UInt64) -> Int {
+        let (highest, others) = (eachByte(0x80), eachByte(0x7f))
+        // Marks bytes that are 0: in all others, a low bit is carried into the highest one or that is set already.
+        func zeros(in word: UInt64) -> UInt64 { ~((word & others) + others | word) & highest }
+        let marked = zeros(in: bytes ^ eachByte(UInt8(ascii: "+"))) | zeros(in: bytes ^ eachByte(UInt8(ascii: "%")))
+        return marked.trailingZeroBitCount / 8
+    }
+
+    private static func eachByte(_ byte: UInt8) -> UInt64 { UInt64(byte) * 0x0101_0101_0101_0101 }
 }

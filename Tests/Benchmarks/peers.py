@@ -82,6 +82,8 @@ class Peer:
     def __init__(self, core: int, folder: Path) -> None:
         self.cores = [core]
         self.folder = folder
+        self.settings: dict[str, str] = {}
+        """Additional environment variables."""
 
     def command(self, port: int, workload: Workload) -> list[str]:
         """The command that serves the workload on a port of 127.0.0.1."""
@@ -89,7 +91,7 @@ class Peer:
 
     def environment(self) -> dict[str, str]:
         """The command's environment."""
-        return dict(os.environ)
+        return {**os.environ, **self.settings}
 
     def pids(self, process: subprocess.Popen) -> list[int]:
         """The processes whose cost counts."""
@@ -175,8 +177,6 @@ class TokenCache(Peer):
         self.binary = binary
         self.certificate = certificate
         self.data = folder / "data"
-        self.settings: dict[str, str] = {}
-        """Additional environment variables."""
 
     def command(self, port: int, workload: Workload) -> list[str]:
         listen = f"{'https' if workload.is_tls else 'http'}://127.0.0.1:{port}"

@@ -18,8 +18,8 @@ SET = Workload(
     len(NUMBERED_INFO), b"+OK",
 )
 """What token-cache's POST is for Redis: a value of the same length for one of as many keys."""
-# Requests of the short run that shows how many a run of the wanted time needs.
-TRIAL = 20_000
+# Requests of each connection in the short run that shows how many a run of the wanted time needs.
+TRIAL = 50
 
 
 class Redis(Peer):
@@ -60,8 +60,8 @@ class RedisBenchmark(Wrk):
     """The load from redis-benchmark, which speaks Redis' protocol and takes a number of requests rather than a time."""
 
     def run(self, peer: RunningPeer, workload: Workload, seed: int) -> Sample:
-        rate = float(self.drive(peer, TRIAL)["rps"])
-        requests = max(TRIAL, round(rate * self.seconds))
+        trial = TRIAL * self.connections
+        requests = max(trial, round(float(self.drive(peer, trial)["rps"]) * self.seconds))
         stolen_before, cpu_before = stolen_seconds(self.server_core), peer.cpu_seconds()
         figures = self.drive(peer, requests)
         cpu, stolen = peer.cpu_seconds() - cpu_before, stolen_seconds(self.server_core) - stolen_before

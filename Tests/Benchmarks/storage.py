@@ -9,18 +9,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hummingbird
 import machine
 import measurement
+import redis
 import stores
 from client import CONNECTIONS, ask_all
+from hummingbird import Hummingbird
 from machine import BenchmarkError
 from measurement import Figures, Sample, Wrk
-from peers import Certificate, RunningPeer
+from peers import Certificate, Peer, RunningPeer
+from redis import Redis
 from stores import Store
 from sync_delay import SyncDelay
-from workloads import SEED, TOKEN_COUNT, Numbered, numbered_gets, numbered_posts
+from workloads import POST, SEED, TOKEN_COUNT, Workload, numbered_gets, numbered_posts
 
-SYNC_DELAYS = [0, 1, 5]
+# Milliseconds: none, and those of a good and of a usual solid-state disk, and of a rotating one.
+SYNC_DELAYS = [0, 0.5, 2, 10]
 GROUP_CONNECTIONS = [1, 64, 512]
 # Milliseconds that each connection waits on average before a request; 0 is full load.
 PAUSES = [10, 0]
@@ -49,9 +54,10 @@ QUICK = Plan(
 
 @dataclasses.dataclass(frozen=True)
 class GroupResult:
-    """POST at one delay and one number of connections."""
+    """POST to one server at one delay and with one number of connections."""
 
-    delay_milliseconds: int
+    server: str
+    delay_milliseconds: float
     connections: int
     medians: Sample
     requests_per_commit: float
@@ -98,10 +104,10 @@ class StorageBenchmark:
         """Runs everything."""
         stores.check_space(self.folder, self.plan.large_store_tokens)
         machine.raise_descriptor_limit()
+        swift_nio = hummingbird.build()
         os.sched_setaffinity(0, {self.client_core})
         small = self.made(TOKEN_COUNT)
-        machine.note("measuring group commit")
-        groups = self.groups(small)
+        groups = self.groups(small, self.peers(swift_nio))
         large = self.made(self.plan.large_store_tokens)
         machine.note("measuring checkpoints")
         checkpoints = self.checkpoints([large, small])
@@ -126,37 +132,50 @@ class StorageBenchmark:
         return Wrk(self.client_core, self.server_core, self.folder, seconds, connections)
 
     @contextlib.contextmanager
-    def counting(self, store: Store, workload: Numbered) -> Iterator[RunningPeer]:
+    def counting(self, peer: Peer, workload: Workload) -> Iterator[RunningPeer]:
         """Runs a server whose syncs are counted and not delayed."""
         self.delay.set(0)
-        store.settings = self.delay.settings
+        peer.settings = self.delay.settings
         try:
-            with store.serving(workload) as running:
+            with peer.serving(workload) as running:
                 yield running
         finally:
-            store.settings = {}
+            peer.settings = {}
 
     # Group commit
 
-    def groups(self, store: Store) -> list[GroupResult]:
-        """POST at each delay with each number of connections."""
+    def peers(self, binary: Path) -> list[tuple[Peer, Workload]]:
+        """Other servers that promise as much."""
+        swift_nio = Hummingbird(self.server_core, self.folder, binary)
+        return [(swift_nio, POST), (Redis(self.server_core, self.folder), redis.SET)]
+
+    def groups(self, store: Store, others: list[tuple[Peer, Workload]]) -> list[GroupResult]:
+        """POST at each delay with each number of connections, to one server after the other."""
+        return [
+            result
+            for peer, workload in [(store, numbered_posts(store.count)), *others]
+            for result in self.groups_of(peer, workload)
+        ]
+
+    def groups_of(self, peer: Peer, workload: Workload) -> list[GroupResult]:
+        """The same of one server."""
+        machine.note(f"measuring group commit of {peer.name}")
         cells = [(delay, connections) for delay in SYNC_DELAYS for connections in GROUP_CONNECTIONS]
-        found: dict[tuple[int, int], list[tuple[Sample, float, float]]] = {cell: [] for cell in cells}
-        workload = numbered_posts(store.count)
-        with self.counting(store, workload) as running:
+        found: dict[tuple[float, int], list[tuple[Sample, float, float]]] = {cell: [] for cell in cells}
+        with self.counting(peer, workload) as running:
             for number in range(self.plan.rounds):
                 for delay, connections in cells:
                     self.delay.set(delay)
-                    wrk = self.wrk(self.plan.seconds, connections)
+                    driver = peer.driver(self.wrk(self.plan.seconds, connections))
                     before = self.delay.syncs()
-                    sample = wrk.run(running, workload, SEED + number)
+                    sample = driver.run(running, workload, SEED + number)
                     syncs = self.delay.syncs() - before
                     group = sample.requests / max(1, syncs.commits)
                     found[delay, connections].append((sample, group, syncs.milliseconds))
             self.delay.set(0)
         return [
             GroupResult(
-                delay, connections,
+                peer.name, delay, connections,
                 measurement.median([sample for sample, _, _ in runs]),
                 statistics.median(group for _, group, _ in runs),
                 statistics.median(milliseconds for _, _, milliseconds in runs),

@@ -6,7 +6,7 @@ from measurement import Figures
 from storage import CheckpointResult, GroupResult, StorageReport
 
 GROUP_TITLES = [
-    "sync delay", "connections", "requests/s", "p50 ms", "p99 ms", "requests/commit", "ms/sync", "CPU µs/request",
+    "server", "sync delay", "connections", "requests/s", "of two groups", "p50 ms", "p99 ms", "requests/commit", "ms/sync", "CPU µs/request",
     "stolen",
 ]
 CHECKPOINT_TITLES = ["load", "", "requests/s", "p50 ms", "p99 ms", "max ms", "database syncs/s", "largest WAL MiB"]
@@ -20,10 +20,15 @@ def milliseconds(microseconds: float) -> str:
 def group_cells(result: GroupResult) -> list[str]:
     """One line of the first table."""
     figures = result.medians
+    # Two groups take turns: one is being synced while the other gathers, so each request waits for one and a half on average.
+    delay = result.delay_milliseconds / 1e3
+    share = f"{figures.requests_per_second / (result.connections / (1.5 * delay)):.2f}" if delay else ""
     return [
+        result.server,
         f"{result.delay_milliseconds} ms",
         f"{result.connections}",
         f"{figures.requests_per_second:,.0f}",
+        share,
         milliseconds(figures.p50_microseconds),
         milliseconds(figures.p99_microseconds),
         f"{result.requests_per_commit:,.1f}",
@@ -63,7 +68,7 @@ def as_text(found: StorageReport) -> str:
     rows = [row for result in found.checkpoints for row in checkpoint_rows(result)]
     return (
         f"{report.head(found.machine)}\n\n{found.method}\n\n"
-        f"POST with delayed syncs (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}\n\n"
+        f"POST with delayed syncs; of two groups: requests/s by connections / (1.5 x delay) (medians of {plan.rounds} x {plan.seconds} s)\n\n{groups}\n\n"
         f"POST and GET at the same time, {CONNECTIONS} connections each; the WAL is checkpointed "
         "at 16 MiB, or at\n32 MiB when readers or the disk hold that up "
         f"(medians of {plan.checkpoint_rounds} x {plan.checkpoint_seconds} s, and the largest max and WAL)\n\n"

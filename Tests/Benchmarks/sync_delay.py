@@ -21,12 +21,13 @@ class Syncs:
 
     @property
     def commits(self) -> int:
-        """Commits. Each syncs the WAL, as each part of a checkpoint does before it syncs the database.
+        """Commits. Each syncs the WAL, as each part of a checkpoint does before it syncs the database. Without a WAL, as in
+        Redis, each sync is one.
 
         About one in several hundred is counted twice, because the first commit after a checkpoint syncs the WAL once more;
         when readers delay checkpoints, more are.
         """
-        return self.log - self.database
+        return self.log - self.database if self.log else self.database
 
     @property
     def milliseconds(self) -> float:
@@ -50,9 +51,9 @@ class SyncDelay:
         self.settings = {"LD_PRELOAD": str(library), "SYNC_DELAY_STATE": f"/proc/{os.getpid()}/fd/{descriptor}"}
         """The environment variables of the server."""
 
-    def set(self, milliseconds: int) -> None:
+    def set(self, milliseconds: float) -> None:
         """Changes the delay of each sync from now on."""
-        struct.pack_into("=Q", self.memory, 0, milliseconds * 1_000_000)
+        struct.pack_into("=Q", self.memory, 0, round(milliseconds * 1e6))
 
     def syncs(self) -> Syncs:
         """The counts so far."""

@@ -20,52 +20,70 @@ enum Simulator {
         // Otherwise each copy of the process would begin with what Swift does only once, which takes longer than a seed.
         currentSeed = 0
         _ = World(seed: 0).run(access, logger)
-        Trace.isPrinted = arguments.contains("--trace")
         var failures = 0
-        for seed in numbers[0]..<numbers[0] + numbers[1] {
-            currentSeed = seed
-            let body = { World(seed: seed).run(access, logger) }
-            guard let hash = apart(body) else {
+        var seed = max(1, numbers[0])
+        let end = numbers[0] + numbers[1]
+        while seed < end {
+            let seeds = (seed - 1) / group * group + 1..<min(end, (seed - 1) / group * group + 1 + group)
+            let hash = inCopy(seeds, access, logger)
+            if hash == nil { failures += 1 }
+            if arguments.contains("--twice"), let hash, inCopy(seeds, access, logger) != hash {
                 failures += 1
-                continue
+                currentSeed = seed
+                report("it, or one of the next \(seeds.count), does not do the same each time")
             }
-            guard arguments.contains("--twice"), apart(body) != hash else { continue }
-            failures += 1
-            report("it does not do the same each time")
+            seed = seeds.upperBound
         }
         exit(failures == 0 ? 0 : 1)
     }
 
-    /// Seconds after which a seed, which takes milliseconds, has to be ended.
-    private static let longest: UInt32 = 30
+    /// Seeds that run in one copy of the process: before a seed, those of its group always run, so that it does the same.
+    private static let group: UInt64 = 10
+    /// Seconds after which a copy, which takes milliseconds, has to be ended.
+    private static let longest: UInt32 = 60
 
-    /// Calls a closure in a copy of the process.
+    /// Runs seeds in a copy of the process.
     ///
-    /// Each seed then finds the same heap, whatever ran before it: the capacity of an array depends on that, and the buffers that
-    /// are counted on the capacity. And a seed that crashes leaves the others alone.
+    /// They then find the same heap, whatever ran before: the capacity of an array depends on that, and the buffers that are
+    /// counted on the capacity. And a seed that crashes ends only its copy.
     ///
-    /// - Returns: Its result; nil if it has ended the copy, which was then reported.
-    private static func apart(_ body: () -> UInt64) -> UInt64? {
+    /// - Returns: A number that is the same each time; nil if something was wrong, which was then reported.
+    private static func inCopy(_ seeds: Range<UInt64>, _ access: AccessResources, _ logger: Logger) -> UInt64? {
         var ends: [Int32] = [0, 0]
         guard pipe(&ends) == 0 else { preconditionFailure("the system has no pipe") }
-        defer { for end in ends { Glibc.close(end) } }
+        defer { Glibc.close(ends[0]) }
         fflush(nil)
         let process = simulation_fork(longest)
         precondition(process >= 0, "the system has no room for a process")
         if process == 0 {
-            var result = body()
+            var hash: UInt64 = 0
+            for seed in seeds {
+                currentSeed = seed
+                Trace.isPrinted = CommandLine.arguments.contains("--trace") && "\(seed)" == CommandLine.arguments[1]
+                tell(seed, ends[1])
+                hash = hash &* 31 ^ World(seed: seed).run(access, logger)
+            }
             fflush(nil)
-            Glibc.write(ends[1], &result, MemoryLayout<UInt64>.size)
+            tell(hash, ends[1])
             _exit(0)
         }
+        Glibc.close(ends[1])
         var status: Int32 = 0
         waitpid(process, &status, 0)
-        var result: UInt64 = 0
-        if status == 0, Glibc.read(ends[0], &result, MemoryLayout<UInt64>.size) == MemoryLayout<UInt64>.size {
-            return result
-        }
+        // The seeds that have begun, and the result.
+        var told = [UInt64](repeating: 0, count: seeds.count + 1)
+        let count = Glibc.read(ends[0], &told, told.count * MemoryLayout<UInt64>.size) / MemoryLayout<UInt64>.size
+        if status == 0 { return told[seeds.count] }
         // After a violation, the copy has said what is wrong.
-        if status & 0x7f != 0 { report(status & 0x7f == SIGALRM ? "the server hangs" : "the server crashes") }
+        if status & 0x7f != 0 {
+            currentSeed = told[max(0, count - 1)]
+            report(status & 0x7f == SIGALRM ? "the server hangs" : "the server crashes")
+        }
         return nil
+    }
+
+    private static func tell(_ number: UInt64, _ descriptor: Int32) {
+        var number = number
+        Glibc.write(descriptor, &number, MemoryLayout<UInt64>.size)
     }
 }

@@ -1,6 +1,6 @@
 /// What has happened in a seed: as a number that tells two runs apart, and as lines if wanted.
 struct Trace {
-    /// Printed before each seed with `--announce`, and with all events with `--trace`.
+    /// Whether the seed that runs is the one of `--trace`.
     nonisolated(unsafe) static var isPrinted = false
 
     private(set) var hash: UInt64 = 0xcbf2_9ce4_8422_2325

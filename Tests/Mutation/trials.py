@@ -60,6 +60,8 @@ def attempt(number, stage, module, usual):
     noticed, began = None, time.monotonic()
     # A folder of their own, because tests that are ended leave their files behind.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, log.open("w") as output:
+        # Some tests run servers as other users.
+        os.chmod(folder, 0o755)
         environment = {"NO_COLOR": "1", "ACTIVE_MUTANT": str(number), "TOKEN_CACHE_BINARY": str(PROGRAM), "TMPDIR": folder}
         process = subprocess.Popen(
             ["nice", "-n", "10", *command(stage, module)], cwd=COPY, env=os.environ | environment, stdin=subprocess.DEVNULL,

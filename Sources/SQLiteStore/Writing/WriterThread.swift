@@ -20,8 +20,8 @@ struct WriteBatch: Sendable {
 /// The one thread that commits.
 ///
 /// It takes all batches that wait and commits them in one transaction: while one commit is on its way to the disk the
-/// next group gathers, so groups grow with the load. It never waits for a group to grow: a write that finds it idle is
-/// committed at once. Between groups it does maintenance and operators' requests, one small step at a time.
+/// next group gathers, so groups grow with the load. A write that finds it idle is committed at once; only after a group of
+/// several changes does it wait a moment for the next requests of the same clients (`GroupPause`). Between groups it does maintenance and operators' requests, one small step at a time.
 final class WriterThread: Sendable {
     typealias Job = @Sendable (RecoveringDatabase) -> Void
 
@@ -154,14 +154,20 @@ final class WriterThread: Sendable {
         var schedule = MaintenanceSchedule(retention: state.retention, at: .now)
         var checks = PeriodicChecks(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
         var mayWait = true
+        var pause: GroupPause?
         while true {
+            pause?.wait()
+            pause = nil
             if mayWait { wait(until: schedule.next) }
             let (batches, job, isIdle, isClosed) = take()
             defer { admission.noteResting() }
             if !batches.isEmpty {
                 admission.noteBusy()
                 // On a full disk a checkpoint may make room, so failing commits must not delay it.
+                let began = ContinuousClock.now
                 if commit(batches, to: database) {
+                    let count = batches.reduce(0) { $0 + $1.changes.count }
+                    pause = GroupPause(afterGroupOf: count, took: .now - began)
                     schedule.noteCommit(at: .now)
                     checks.clock.noteWrite()
                 } else {

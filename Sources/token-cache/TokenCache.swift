@@ -55,7 +55,7 @@ struct TokenCache: AsyncParsableCommand {
 
     /// Runs the command that the arguments name, and returns the exit status.
     private static func status() async -> Int32 {
-        // Swift reads the arguments from there (proc(5), `/proc/pid/cmdline`), and would find none.
+        // Swift reads a program's arguments from this file (proc(5)), and finds none without it.
         guard FileStatus.exists("/proc/self/cmdline") else {
             StandardError.print(
                 "/proc is not mounted here, as in some chroots; mount it first: mount -t proc proc /proc")

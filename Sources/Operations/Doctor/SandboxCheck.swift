@@ -63,7 +63,7 @@ enum SandboxCheck {
         return merged(places)
     }
 
-    /// One place for each path and kind of access, with the names of all settings that have it.
+    /// Joins the places that have the same path and are all written, or all only read, into one with the names of all their settings.
     private static func merged(_ places: [Place]) -> [Place] {
         var merged: [Place] = []
         for place in places {

@@ -6,7 +6,7 @@ extension SettingsLoader {
 
     /// The installed settings file, if an operator has probably forgotten to name it.
     ///
-    /// Nil if something says where the tokens are, or if the default data folder exists.
+    /// Nil if an option or a variable says where the tokens are, or if the default data folder exists.
     package var forgottenFile: String? {
         let places = [Setting.dataDirectory.key, "store.url"]
         let isPlaceNamed = Setting.all.contains { setting in

@@ -6,7 +6,7 @@ internal import Synchronization
 package enum NamedThread {
     private static let waiting = Mutex(Waiting())
 
-    /// The threads that could not be started when they were needed, in that order.
+    /// The threads that could not be started yet, in the order in which they were needed.
     private struct Waiting {
         var threads: [Start] = []
         /// The names of those that have come since the last look.

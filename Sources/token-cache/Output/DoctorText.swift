@@ -34,7 +34,7 @@ struct DoctorText {
     /// The settings that differ from their defaults, and the number of the others.
     private func settings(_ report: DoctorReport) -> [String] {
         guard !report.settings.isEmpty else { return [] }
-        // By value: the package's settings file names many with the values that they have without it.
+        // Compares values rather than sources: the package's settings file sets many settings to their defaults.
         let set = report.settings.filter { $0.value != $0.default }
         let rest =
             "\(report.settings.count - set.count) settings have their defaults; token-cache check-config shows all"

@@ -24,7 +24,7 @@ class SettingsCard {
 
   show() {
     this.body.replaceChildren();
-    // By value: a settings file may name a setting with its default.
+    // Compares values rather than sources, because a settings file may set a setting to its default.
     const shown = this.list.filter(
       ({ value, default: usual, after_restart }) => this.all.checked || value !== usual || after_restart !== undefined);
     for (const { key, value, source, after_restart, default: usual } of shown) {

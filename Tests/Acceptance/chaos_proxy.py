@@ -24,6 +24,7 @@ import threading
 import time
 from pathlib import Path
 
+from ports import free_ports
 from postgres_cluster import database_url
 from postgres_messages import ClientMessages, ServerMessages
 
@@ -111,13 +112,14 @@ class ChaosProxy:
     It listens on an address and a free port, or in a folder on a Unix socket that has the name which libpq expects.
     """
 
-    def __init__(self, target, address="127.0.0.1", port=0, socket_folder=None):
+    def __init__(self, target, address="127.0.0.1", port=None, socket_folder=None):
         self.target = self.place(target)
         if socket_folder:
             self.address, self.port = str(socket_folder), port or 5432
             self.listening_at = str(Path(socket_folder) / f".s.PGSQL.{self.port}")
         else:
-            self.address, self.listening_at = address, (address, port)
+            self.address, self.port = address, port or free_ports(1)[0]
+            self.listening_at = self.address, self.port
         self.links, self.rules = [], []
         # Connections that clients have made so far.
         self.connections = 0
@@ -235,9 +237,6 @@ class ChaosProxy:
             self.listener.listen(128)
         else:
             self.listener = socket.create_server(self.listening_at, backlog=128)
-            # The same one again after `refuse`.
-            self.listening_at = self.listener.getsockname()
-            self.port = self.listening_at[1]
         self.listener.setblocking(False)
         self.selector.register(self.listener, selectors.EVENT_READ)
 

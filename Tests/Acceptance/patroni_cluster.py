@@ -36,11 +36,11 @@ import pytest
 import caretaker
 import process_tree
 from postgres_cluster import ACCESS, SETTINGS, database_url, quoted, write_pass_file
+from ports import free_ports
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, environment, give_to_owner, own_folder, owner, programs,
     remove_folder,
 )
-from proxies import free_ports
 from psql import SQLError, run_sql
 from server_process import until
 

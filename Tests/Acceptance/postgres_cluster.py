@@ -26,11 +26,11 @@ from pathlib import Path
 
 import caretaker
 import process_tree
+from ports import free_ports
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,
     programs, remove_folder, run_as_owner, write_private,
 )
-from proxies import free_ports
 from psql import Session, SQLError, run_sql
 from server_process import until
 

@@ -16,7 +16,7 @@ import pytest
 
 from postgres_cluster import database_url
 from postgres_programs import as_owner, environment, own_folder, remove_folder, write_private
-from proxies import free_ports
+from ports import free_ports
 from psql import run_sql
 from server_process import until
 

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from http_client import Connection
+from ports import free_ports
 from server_process import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -30,13 +31,6 @@ def install_packages():
     if os.geteuid() != 0 and not shutil.which("sudo"):
         return f"the proxies are not installed, and there is neither root nor sudo: {result.stderr}"
     raise RuntimeError(f"deploy/packages {' '.join(PACKAGES)} failed: {result.stderr}")
-
-
-def free_ports(count):
-    """Different ports that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [taken.getsockname()[1] for taken in sockets]
 
 
 class Certificate:

@@ -21,7 +21,8 @@ from certificates import make_certificate
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Response, exchange
 from issuer import Issuer
-from proxies import HOST, Caddy, Certificate, Nginx, TLSConnection, free_ports, install_packages
+from ports import free_ports
+from proxies import HOST, Caddy, Certificate, Nginx, TLSConnection, install_packages
 from server_process import clean_environment, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -16,6 +16,7 @@ import pytest
 from certificates import make_certificate
 from contract import STORED, check_http_error, found, fresh_id
 from http_client import Connection, exchange, get, lines, post
+from ports import free_ports
 from server_process import Server, run, until
 from service_manager import StoppedThread
 from test_durability import small_disk  # noqa: F401, a fixture
@@ -435,8 +436,7 @@ def test_the_command_fails_when_nobody_answers(server):
     server.kill()
     status, printed, _ = health(server)
     assert status == 1 and "control.sock" in printed and "no server listens there" in printed
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port, = free_ports(1)
     status, printed, _ = health(server, "--json", at=f"127.0.0.1:{port}")
     assert status == 1 and json.loads(printed)["ready"] is False and "Connection refused" in printed
 

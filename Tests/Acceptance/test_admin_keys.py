@@ -16,6 +16,7 @@ import pytest
 from access import API, bearer, make_key, session_settings
 from contract import NOT_FOUND, STORED
 from http_client import Connection, exchange, get, lines, post
+from ports import free_ports
 from postgres_store import PostgresStore
 from server_process import run, until
 from test_access_canaries import traces
@@ -500,8 +501,7 @@ def test_prometheus_scrapes_with_a_key_as_its_example_shows(guarded, tmp_path):
     text = text.replace("scrape_interval: 15s", "scrape_interval: 1s").replace("  - alerts.yaml", "  []")
     assert "authorization:\n      credentials_file:" in text
     (tmp_path / "prometheus.yaml").write_text(text.replace("rule_files:\n  []", "rule_files: []"))
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        own = probe.getsockname()[1]
+    own, = free_ports(1)
     with open(tmp_path / "prometheus.log", "w", encoding="utf-8") as log:
         process = subprocess.Popen(
             ["prometheus", f"--config.file={tmp_path}/prometheus.yaml", f"--storage.tsdb.path={tmp_path}/data",

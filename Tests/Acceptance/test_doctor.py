@@ -18,6 +18,7 @@ from certificates import certificate_until, make_certificate
 from contract import STORED
 from http_client import exchange, post
 from issuer import Issuer, Key
+from ports import free_ports
 from server_process import NO_FIXED_PORTS, Server, binary, clean_environment, run
 from test_durability import small_disk  # noqa: F401, a fixture
 
@@ -191,8 +192,7 @@ def test_root_is_told_which_process_has_a_port_though_the_servers_user_may_not_s
 
 def test_a_running_server_that_is_elsewhere_has_to_be_restarted(serve):
     server = serve()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port, = free_ports(1)
     report = of(server, environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{port}"})
     assert f"the running server does not listen on 127.0.0.1:{port}" in said(report, "Listeners", "warning")
 

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from contract import STORED
 from http_client import Connection, exchange, get, lines, post
-from proxies import free_ports
+from ports import free_ports
 from server_process import until
 from test_metrics import ADMINISTRATION
 

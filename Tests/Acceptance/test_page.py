@@ -13,6 +13,7 @@ from browser import PROGRAM, Browser
 from certificates import make_certificate
 from contract import STORED, fresh_id
 from http_client import Connection, Response, exchange, get, lines, post
+from ports import free_ports
 from server_process import UNSEALED, run, until
 
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
@@ -225,17 +226,19 @@ def test_the_page_tells_when_the_store_fails_and_when_it_is_over(server, page):
     assert page.problems == []
 
 
-def test_the_page_tells_when_the_server_has_gone_and_when_it_is_back(serve, server, page):
-    host, port = server.administration[0]
-    assert server.stop() == 0
-    until(lambda: state(page) == "unreachable")
-    assert "cannot be reached, last answer at " in page.evaluate("document.getElementById('state').textContent")
-    assert page.evaluate("document.title").startswith("! ")
-    again = serve({"admin": {"listen": f"{host}:{port}"}})
-    until(lambda: state(page) == "ready")
-    assert exchange(again.address, post("a", "b")).body == STORED
-    until(lambda: figure(page, "tokens") == 1)
-    assert not [problem for problem in page.problems if "Failed to load resource" not in problem]
+def test_the_page_tells_when_the_server_has_gone_and_when_it_is_back(serve, tmp_path):
+    settings = {"admin": {"listen": f"127.0.0.1:{free_ports(1)[0]}"}}
+    server = serve(settings)
+    with opened(server, tmp_path / "browser", 360, 760, "dark") as page:
+        assert server.stop() == 0
+        until(lambda: state(page) == "unreachable")
+        assert "cannot be reached, last answer at " in page.evaluate("document.getElementById('state').textContent")
+        assert page.evaluate("document.title").startswith("! ")
+        again = serve(settings)
+        until(lambda: state(page) == "ready")
+        assert exchange(again.address, post("a", "b")).body == STORED
+        until(lambda: figure(page, "tokens") == 1)
+        assert not [problem for problem in page.problems if "Failed to load resource" not in problem]
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])

@@ -4,7 +4,8 @@ import concurrent.futures
 import pytest
 
 from postgres_store import PostgresStore
-from proxies import Certificate, HAProxyForSeveral, TLSConnection, free_ports, install_packages
+from ports import free_ports
+from proxies import Certificate, HAProxyForSeveral, TLSConnection, install_packages
 from registers import SECONDS, Load
 from server_process import until
 from test_metrics import metrics

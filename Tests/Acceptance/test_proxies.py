@@ -14,7 +14,8 @@ import pytest
 
 from contract import STORED, check_http_error, error, found, fresh_id
 from http_client import FORM, Connection, Response, chunks, form, get, lines, post
-from proxies import HOST, PROXIES, Certificate, Nginx, TLSConnection, free_ports, install_packages
+from ports import free_ports
+from proxies import HOST, PROXIES, Certificate, Nginx, TLSConnection, install_packages
 from server_process import Server, until
 from shared_servers import finish
 

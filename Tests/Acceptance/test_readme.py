@@ -1,7 +1,6 @@
 """The commands of the READMEs, as written, against a running server: each prints what the README shows below it."""
 import os
 import re
-import socket
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from certificates import make_certificate
 from devices import two_devices
+from ports import free_ports
 from server_process import binary, clean_environment
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
@@ -50,15 +50,6 @@ def normalised(text):
 
 # What the server chooses at random, and later commands name: sessions and their public ids.
 CHOSEN = re.compile(r'(?<="session":")[^"]+|(?<="id":")[^"]+')
-
-
-def free_ports(count):
-    """Ports that are not in use."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [taken.getsockname()[1] for taken in sockets]
-    for taken in sockets:
-        taken.close()
-    return ports
 
 
 # The settings file of the READMEs' server.

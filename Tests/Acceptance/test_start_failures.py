@@ -18,6 +18,7 @@ import pytest
 from certificates import certificate_until, make_certificate
 from contract import STORED
 from http_client import exchange, post
+from ports import free_ports
 from server_process import Server, binary, clean_environment, run
 
 IS_ROOT = os.geteuid() == 0
@@ -62,8 +63,7 @@ class World:
         self.give(self.data, *self.data.iterdir())
 
     def free_port(self):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            return taken.getsockname()[1]
+        return free_ports(1)[0]
 
     def taken_port(self):
         return self.stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]

@@ -13,6 +13,7 @@ import pytest
 
 from contract import STORED, found, fresh_id
 from http_client import exchange, get, post
+from ports import free_ports
 from server_process import NO_ADMINISTRATION, binary, clean_environment, run
 
 ADDRESS = "127.0.0.1:0"
@@ -105,8 +106,7 @@ CLASHES = {
 
 @pytest.mark.parametrize("first, second, administration, text", CLASHES.values(), ids=CLASHES)
 def test_addresses_of_the_settings_that_clash_are_nobody_elses(tmp_path, first, second, administration, text):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port, = free_ports(1)
     environment = {
         "TOKEN_CACHE_LISTEN": ",".join([first.format(port), second.format(port)]),
         "TOKEN_CACHE_ADMIN_LISTEN": (administration or "off").format(port),

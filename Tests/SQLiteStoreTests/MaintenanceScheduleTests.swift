@@ -43,6 +43,23 @@ import Testing
         #expect(step(schedule, at: 1) == nil)
     }
 
+    @Test("a step of which nothing is known but that it was tried is not due again at once")
+    func attempts() {
+        var schedule = MaintenanceSchedule(retention: Retention(sinceWritten: .seconds(100)), at: start)
+        schedule.noteCheckpoint(isComplete: true, empties: true, at: start)
+        let wal = MaintenanceSchedule.comfortableWAL
+        let expected: [(MaintenanceSchedule.Step?, walSize: Int)] = [
+            (.holdWAL, wal), (.checkpointHeldWAL, wal + 4_096),
+            // With less in the WAL, nothing of it is due.
+            (.lookAfterFiles, 0), (.expire, 0), (.releasePages, 0), (nil, 0),
+        ]
+        for (expected, walSize) in expected {
+            schedule.noteWAL(size: walSize, isSynchronizing: false)
+            #expect(step(schedule, at: 1_000, wal: walSize) == expected)
+            if let expected { schedule.noteAttempt(expected, walSize: walSize, at: noted(1_000)) }
+        }
+    }
+
     @Test("what an earlier run has left in the WAL is moved soon")
     func leftovers() {
         let schedule = MaintenanceSchedule(retention: Retention(), at: start)

@@ -109,6 +109,22 @@ struct MaintenanceSchedule {
         quietCheckpoint = quietCheckpoint ?? now + Self.quietTime
     }
 
+    /// Counts a step as taken without success, before it is tried: one that fails must not be due again at once, or the
+    /// writer would repeat it without a pause.
+    ///
+    /// - Parameter walSize: Bytes in the WAL.
+    mutating func noteAttempt(_ step: Step, walSize: Int, at now: ContinuousClock.Instant) {
+        switch step {
+        case .lookAfterFiles: noteLookAfterFiles(at: now)
+        case .holdWAL: noteHold(walSize: walSize)
+        case .checkpointHeldWAL: noteHeldCheckpoint(checkpointed: nil)
+        // Its outcome is noted whether it fails or not.
+        case .checkpoint: break
+        case .expire: noteExpiry(removed: 0, isDone: true, at: now)
+        case .releasePages: releasesPages = false
+        }
+    }
+
     /// Takes the WAL's state after each step.
     mutating func noteWAL(size: Int, isSynchronizing: Bool) {
         // The WAL was restarted.

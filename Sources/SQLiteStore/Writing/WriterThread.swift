@@ -20,8 +20,9 @@ struct WriteBatch: Sendable {
 /// The one thread that commits.
 ///
 /// It takes all batches that wait and commits them in one transaction: while one commit is on its way to the disk the
-/// next group gathers, so groups grow with the load. A write that finds it idle is committed at once; only after a group of
-/// several changes does it wait a moment for the next requests of the same clients (`GroupPause`). Between groups it does maintenance and operators' requests, one small step at a time.
+/// next group gathers, so groups grow with the load. A write that finds it idle is committed at once; only after a group
+/// of several changes does it wait a moment for the next requests of the same clients (`GroupPause`). Between groups it
+/// does maintenance and operators' requests, one small step at a time.
 final class WriterThread: Sendable {
     typealias Job = @Sendable (RecoveringDatabase) -> Void
 
@@ -235,10 +236,10 @@ final class WriterThread: Sendable {
         _ step: MaintenanceSchedule.Step, _ schedule: inout MaintenanceSchedule, _ checks: inout PeriodicChecks,
         _ database: RecoveringDatabase
     ) {
+        schedule.noteAttempt(step, walSize: database.walSize, at: .now)
         do throws(StoreError) {
             switch step {
             case .lookAfterFiles:
-                schedule.noteLookAfterFiles(at: .now)
                 database.lookAfterFiles()
                 checks.clock.look(at: .now)
                 // Without a retention nothing is deleted, so no deletion is held back either.
@@ -246,12 +247,10 @@ final class WriterThread: Sendable {
                 noteSeals(&checks)
                 try saveClockLook(&checks, database)
             case .holdWAL:
-                schedule.noteHold(walSize: database.walSize)
                 try database.perform { (writer) throws(SQLiteError) in
                     try writer.holdWAL()
                 }
             case .checkpointHeldWAL:
-                schedule.noteHeldCheckpoint(checkpointed: nil)
                 let checkpointed = try database.perform { (writer) throws(SQLiteError) in
                     try writer.checkpointHeldWAL { [available] in available.signal() }
                 }
@@ -267,7 +266,6 @@ final class WriterThread: Sendable {
                     )
                 }
             case .expire:
-                schedule.noteExpiry(removed: 0, isDone: true, at: .now)
                 let now = ExpiryClock.Reading.now
                 checks.clock.look(at: now)
                 guard isExpiring(database), mayExpire(&checks) else { return }
@@ -279,7 +277,6 @@ final class WriterThread: Sendable {
                 state.metrics.expired.add(UInt64(removed))
                 if removed > 0 { report(.expired(count: removed)) }
             case .releasePages:
-                schedule.noteReleasedPages(more: false, at: .now)
                 let more = try database.perform { (writer) throws(SQLiteError) in try writer.releasePages() }
                 schedule.noteReleasedPages(more: more, at: .now)
             }

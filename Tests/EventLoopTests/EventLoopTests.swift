@@ -279,6 +279,54 @@ import Testing
             }
         }
     }
+
+    /// On its first event it closes another descriptor, whose number goes to a new connection.
+    private final class Replacer: ReadinessHandler {
+        private let number: Int32
+        private let spare: Int32
+        private let loop: EventLoop
+        let id: RegistrationID
+        weak var other: Replacer?
+        /// The registration of the new connection.
+        private(set) var successor: RegistrationID?
+
+        init(_ number: Int32, spare: Int32, on loop: EventLoop) throws {
+            (self.number, self.spare, self.loop) = (number, spare, loop)
+            id = try loop.register(number)
+            loop.markBlocked(.readable, of: id)
+            #expect(loop.wait(for: .readable, of: id, until: .never, isIdle: false, calling: self) == nil)
+        }
+
+        func wake(_ reason: WakeReason) {
+            guard let other else { return }
+            loop.endWait(of: other.id)
+            loop.deregister(other.id)
+            #expect(dup2(spare, other.number) == other.number)
+            successor = try? loop.register(other.number)
+        }
+
+        func takeTurn() {}
+    }
+
+    @Test
+    func `an event that waits while its descriptor is closed does not reach the connection that gets the number`()
+        async throws
+    {
+        try await withLoop { loop in
+            try await loop.perform {
+                let (first, second, spare) = (try socketPair(), try socketPair(), try socketPair())
+                let replacers = try [first.0, second.0].map { try Replacer($0, spare: spare.0, on: loop) }
+                (replacers[0].other, replacers[1].other) = (replacers[1], replacers[0])
+                // Before the loop waits again, so that both events come at once.
+                for client in [first.1, second.1] { shutdown(client, Int32(SHUT_WR)) }
+                await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
+                let successors = replacers.compactMap(\.successor)
+                #expect(successors.count == 1)
+                #expect(!successors.contains { loop.isReady(.endOfInput, of: $0) })
+                for descriptor in [first.0, first.1, second.0, second.1, spare.0, spare.1] { close(descriptor) }
+            }
+        }
+    }
 }
 
 @Suite struct ListenerTests {

@@ -87,7 +87,8 @@ import Testing
         arguments: [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"), (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
             (951_868_799, "Tue, 29 Feb 2000 23:59:59 GMT"), (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
-            (1_767_225_599, "Wed, 31 Dec 2025 23:59:59 GMT"),
+            (1_767_225_599, "Wed, 31 Dec 2025 23:59:59 GMT"), (1_791_627_009, "Sat, 10 Oct 2026 10:10:09 GMT"),
+            (1_791_627_010, "Sat, 10 Oct 2026 10:10:10 GMT"),
         ]
     )
     func `dates are those of the calendar`(unixTime: Int64, text: String) {

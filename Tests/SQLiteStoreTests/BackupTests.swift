@@ -45,6 +45,21 @@ import Testing
         #expect(try await restored.verify { _ in }.isSound)
     }
 
+    @Test("a backup takes the place of a database that cannot be read any more")
+    func damagedDatabase() async throws {
+        let path = folder.path + "/backup.db"
+        let store = try SQLiteTokenStore(at: data)
+        await SQLiteAdministrator(store).fill(0..<3)
+        _ = try await SQLiteAdministrator(store).backUp(to: path) { _ in }
+        store.close()
+        try Data(repeating: 0xff, count: 8_192).write(to: URL(filePath: data + "/tokens.db"))
+        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        #expect(try OfflineSQLiteStore(directory: data, options: options) { _ in }.restore(path) { _ in }.tokens == 3)
+        let again = try SQLiteTokenStore(at: data)
+        defer { again.close() }
+        #expect(try await SQLiteAdministrator(again).info("id1") == "info1")
+    }
+
     @Test("what cannot be restored leaves the store as it was")
     func refusedRestores() async throws {
         let first = try SQLiteTokenStore(at: data)

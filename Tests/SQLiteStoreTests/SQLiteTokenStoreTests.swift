@@ -111,6 +111,18 @@ import Testing
         }
     }
 
+    @Test("a store that was closed gives versions of the present again, not of an hour ahead")
+    func versionsAfterClosing() async throws {
+        let store = try open()
+        await SQLiteAdministrator(store).fill(0..<1)
+        let connection = try SQLiteConnection(path: "\(folder.path)/data/tokens.db", mode: .readOnly)
+        // By how much the versions of the next start would be ahead of the last one.
+        let lead = "SELECT version_limit - (SELECT max(version) FROM token) FROM store"
+        #expect(try connection.integer(lead) > 0)
+        store.close()
+        #expect(try connection.integer(lead) == 0)
+    }
+
     @Test("commits are durable: WAL with full synchronisation")
     func durability() throws {
         try open().close()

@@ -144,12 +144,16 @@ import Testing
     @Test func `rows that do not open are counted and left out`() async throws {
         let first = try store("from")
         await SQLiteAdministrator(first).fill(0..<3)
+        for secret in ["s1", "s2", "s3"] { try await begin(secret, of: "anna", in: first) }
         first.close()
-        try SQLiteConnection(path: folder.path + "/from/tokens.db", mode: .readWrite)
-            .execute("UPDATE token SET written_at = written_at + 1 WHERE slot = (SELECT min(slot) FROM token)")
+        let database = try SQLiteConnection(path: folder.path + "/from/tokens.db", mode: .readWrite)
+        try database.execute("UPDATE token SET written_at = written_at + 1 WHERE slot = (SELECT min(slot) FROM token)")
+        try database.execute("UPDATE session SET user = zeroblob(64) WHERE number = (SELECT min(number) FROM session)")
         let store = try store("from")
         defer { store.close() }
         let page = try await SQLiteAdministrator(store).rows(of: .tokens, after: nil, limit: 10)
         #expect(page.rows.count == 2 && page.unreadable == 1)
+        let sessions = try await SQLiteAdministrator(store).rows(of: .sessions, after: nil, limit: 10)
+        #expect(sessions.rows.count == 2 && sessions.unreadable == 1)
     }
 }

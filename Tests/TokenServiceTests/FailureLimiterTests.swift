@@ -53,6 +53,7 @@ import Testing
         #expect(admitted(limiter, [try address("192.0.2.1"), try address("::ffff:192.0.2.1")], at: start) == 1)
         let time = MonotonicTime(nanoseconds: start)
         #expect((0..<9).allSatisfy { _ in limiter.noteFailure(from: nil, at: time) == nil })
+        #expect(limiter.counts == .init(failures: 11, limited: 1, evictions: 0))
     }
 
     @Test func `whoever changes addresses within an IPv6 network of 64 or 48 bits is limited`() throws {

@@ -1,4 +1,5 @@
 import HTTP
+import System
 import Testing
 import TokenStore
 
@@ -32,6 +33,19 @@ import TokenStore
     func `an outage is no guess`() throws {
         #expect(try statuses(5, failure: nil) == [200, 200, 200, 429, 429])
         #expect(try statuses(5, failure: .closed) == [200, 200, 200, 200, 200])
+    }
+
+    @Test
+    func `whoever waits as long as a refusal says is not refused for having come a moment too early`() throws {
+        let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }
+        let address = IPAddress("192.0.2.1")
+        let began = MonotonicTime.now
+        for _ in 0..<3 { #expect(guardian.limit(address) == nil) }
+        let refusal = guardian.limit(address)
+        let seconds = try #require(refusal?.extras?.retryAfter)
+        // The first failure is made up for after a third of an hour; it was noted before now.
+        let waited = MonotonicTime.now.nanoseconds - began.nanoseconds
+        #expect(UInt64(seconds) * 1_000_000_000 + waited >= 1_200 * 1_000_000_000)
     }
 
     @Test

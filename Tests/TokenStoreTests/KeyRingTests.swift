@@ -77,6 +77,8 @@ import Testing
             try write("\n# a\n 2\t7  \(Self.key)\r\n1 6 \(Self.key)\n\nindex \(Self.key)").load())
         #expect(ring.keys.map(\.number) == [1, 2])
         #expect(ring.newest.createdAt == 7)
+        let digits = try #require(String(bytes: KeyRingText.bytes(of: ring), encoding: .utf8))
+        #expect(digits.components(separatedBy: Self.key.lowercased()).count == 4)
     }
 
     @Test("keys of earlier versions stay what they are beside new ones")

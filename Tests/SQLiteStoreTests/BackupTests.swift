@@ -74,7 +74,8 @@ import Testing
         var damaged = try Data(contentsOf: URL(filePath: data + "/tokens.db"))
         damaged.replaceSubrange(4_096..<8_192, with: Data(repeating: 0xff, count: 4_096))
         try damaged.write(to: URL(filePath: folder.path + "/damaged"))
-        for name in ["none", "text", "foreign", "damaged", "sealed otherwise"] {
+        try Data().write(to: URL(filePath: folder.path + "/empty"))
+        for name in ["none", "empty", "text", "foreign", "damaged", "sealed otherwise"] {
             let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
             let replacement = try OfflineSQLiteStore(directory: data, options: options) { _ in }
             do throws(StoreError) {
@@ -82,6 +83,7 @@ import Testing
                 Issue.record("\(name) was restored")
             } catch {
                 #expect(error.description.contains(folder.path + "/" + name) || name == "sealed otherwise", "\(error)")
+                #expect(error.description.contains("is empty") == (name == "empty"), "\(error)")
             }
         }
         let store = try SQLiteTokenStore(at: data)

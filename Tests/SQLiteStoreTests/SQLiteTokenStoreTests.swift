@@ -123,6 +123,18 @@ import Testing
         #expect(try connection.integer(lead) == 0)
     }
 
+    @Test("a WAL whose content is in the database counts as empty")
+    func checkpointedWAL() async throws {
+        let store = try open()
+        defer { store.close() }
+        await SQLiteAdministrator(store).fill(0..<1)
+        let size = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            _ = try writer.checkpoint(waiting: 1_000)
+            return writer.walSize
+        }
+        #expect(size == 0)
+    }
+
     @Test("commits are durable: WAL with full synchronisation")
     func durability() throws {
         try open().close()

@@ -36,6 +36,20 @@ import Testing
         }
     }
 
+    @Test func `no beginning of a sealed value opens, whatever form it claims to have`() throws {
+        var coder = coder(true)
+        let row = try coder.row(of: Token(id: Array("id".utf8), info: Array("info".utf8)))
+        for (count, form) in (0..<row.value.count).flatMap({ count in (0..<4 as Range<UInt8>).map { (count, $0) } }) {
+            var part = Array(row.value.prefix(count))
+            if count > 0 { part[0] = form }
+            let value = part
+            #expect(throws: SealingError.self) {
+                var coder = self.coder(true)
+                _ = try coder.token(of: value.span, keyNumber: row.keyNumber, key: row.key.bytes, times: row.times)
+            }
+        }
+    }
+
     @Test func `the prefix is that of the keyed hash, whether the store is sealed or not`() throws {
         var sealed = coder(true)
         var clear = coder(false)

@@ -61,6 +61,8 @@ private func expiration(_ tokenInfo: String) -> Int64? {
             // The last one counts.
             #"{"KEY":"2013-08-14T19:24:05Z","KEY":"soon"}"#, #"{"KEY":"2013-08-14T19:24:05Z","KEY":1}"#,
             #"{"KEY":"2013-08-14T19:24:05Z","KEY":"2013-08"#,
+            // Behind the object's end.
+            #"{"a":1}[,"KEY":"2013-08-14T19:24:05Z"}"#,
             // Cut off or broken before the date's end.
             #"{"KEY":"2013-08-14T19:24:05Z"#, #"{"KEY":"2013-08-14T19:2"#, #"{"KEY":"#, #"{"KEY"#,
             #"{a:1,"KEY":"2013-08-14T19:24:05Z"}"#, #"{"a":"x"y","KEY":"2013-08-14T19:24:05Z"}"#,

@@ -22,6 +22,8 @@ def pytest_addoption(parser):
     """The option that deploy/test --long passes on."""
     parser.addoption("--long", action="store_true", help="many more rounds of the tests that look for rare events")
     parser.addoption("--fault", help="only this fault, by the name that a test of failing calls has printed")
+    parser.addoption("--seed", type=int, help="the order of events in the soak, by the seed that it has printed")
+    parser.addoption("--soak-minutes", type=float, help="how long the soak takes; with --long an hour if not given")
 
 
 def pytest_configure():
@@ -34,6 +36,16 @@ def pytest_configure():
     # Some tests open more connections than the usual limit of 1,024 allows.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints the tables that tests have recorded, also those of tests that have passed."""
+    for reports in list(terminalreporter.stats.values()):
+        for report in reports:
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "table" and report.when == "call":
+                    terminalreporter.section(report.nodeid)
+                    terminalreporter.write_line(value)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,151 @@
+"""What the clients of a soak do, and what they must be told. A visit gets a `Client`."""
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from access import api_request
+from contract import NOT_FOUND, STORED, WRITE_FAILED
+from http_client import FORM, ProtocolError, chunked_post, get, lines, post
+from soak_answers import take_read, take_write, value_in
+from soak_ledger import Expiring
+from soak_misuse import (
+    HOST, ask_for_nothing, be_idle, be_refused, break_off, come_and_go, leave_answers_unread, never_finish, never_shake_hands,
+    read_nothing, read_slowly, spoil_handshake, use_the_wrong_protocol)
+from soak_samples import text_of
+
+PAGES = ("/", "/status", "/history", "/log", "/settings", "/metrics", "/readyz", "/healthz")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Something that clients do, and how often compared with other visits."""
+    act: Callable
+    weight: int
+
+
+def some_registers(client):
+    ledger = client.soak.ledger
+    return client.random.choices([ledger.small, ledger.large, ledger.largest, ledger.removed], [60, 8, 1, 6])[0]
+
+
+# Ordinary requests
+
+def fetch_and_store(client):
+    """Several requests, one after the other."""
+    connection = client.connect()
+    for _ in range(client.random.randint(1, 8)):
+        if client.random.random() < 0.5:
+            register = client.random.choice(some_registers(client))
+            least = register.begin_read()
+            take_read(client, register, least, connection.exchange(get(register.unique_id)).body)
+            continue
+        with client.writing(some_registers(client)) as registers:
+            for register in registers:
+                number = register.begin_write()
+                make = client.random.choice([post, post, chunked_post])
+                take_write(client, register, number, connection.exchange(make(register.unique_id, register.value(number))))
+    client.keep_session(connection)
+
+
+def pipeline(client):
+    """Many requests at once, whose answers come in their order."""
+    connection = client.connect()
+    with client.writing(client.soak.ledger.small, client.random.randint(2, 12)) as registers:
+        asked, requests = [], []
+        for register in registers:
+            number = register.begin_write()
+            requests.append(post(register.unique_id, register.value(number)))
+            asked.append((register, number))
+            if client.random.random() < 0.6:
+                other = client.random.choice(client.soak.ledger.small)
+                requests.append(get(other.unique_id))
+                asked.append((other, None))
+        leasts = [register.begin_read() for register, _ in asked]
+        connection.send(b"".join(requests))
+        for (register, number), least in zip(asked, leasts):
+            response = connection.receive()
+            if number is None:
+                take_read(client, register, least, response.body)
+            else:
+                take_write(client, register, number, response)
+
+
+def use_versions(client):
+    """An app's server fetches, compares, replaces and removes a token by its version."""
+    connection = client.connect()
+    with client.writing(client.soak.ledger.removed) as registers:
+        for register in registers:
+            path = f"/v1/users/{register.unique_id}/token"
+
+            def ask(method, *fields, value=None):
+                body = None if value is None else {"token_info": value}
+                return connection.exchange(api_request(client.soak.key, method, path, body, *fields), method)
+
+            least = register.begin_read()
+            present = ask("GET")
+            take_read(client, register, least, present.body)
+            tag = present.headers.get("etag")
+            if tag:
+                condition = f"If-Match: {tag}"
+                assert_unless_failing(client, ask("GET", f"If-None-Match: {tag}"), 304)
+                head = ask("HEAD")
+                assert (head.status, head.headers.get("etag")) == (200, tag) or client.may_fail(), head
+                assert_unless_failing(client, ask("PUT", 'If-Match: "1"', value="never"), 412)
+            else:
+                condition = "If-None-Match: *"
+            if tag and client.random.random() < 0.5:
+                number = register.begin_write(removes=True)
+                response = ask("DELETE", condition)
+            else:
+                number = register.begin_write()
+                response = ask("PUT", condition, value=register.value(number))
+            if response.status == 412 or response.body == NOT_FOUND:
+                # What was read at first was not what is stored.
+                assert client.may_fail(), response
+            else:
+                take_write(client, register, number, response)
+
+
+def assert_unless_failing(client, response, status):
+    assert response.status == status or client.may_fail(), f"{response}, not {status}"
+
+
+def meet_expiry(client):
+    """Stores a token that expires soon, and looks at those that others have stored."""
+    expiring = client.soak.ledger.expiring
+    connection = client.connect(False)
+    token = Expiring(client.random.randint(1, client.soak.pace["expiry"]))
+    fields = f"unique_id={token.unique_id}&token_info={quote(token.value, safe='')}".encode()
+    head = ("POST /token HTTP/1.1", HOST, FORM, f"Content-Length: {len(fields)}")
+    response = connection.exchange(lines(*head, body=fields))
+    if response.body == STORED:
+        expiring.append(token)
+    else:
+        assert response.body == WRITE_FAILED and client.may_fail(), response
+    for other in client.random.sample(list(expiring)[-60:], min(len(expiring), 4)):
+        begun = time.time()
+        value = value_in(connection.exchange(get(other.unique_id)).body)
+        assert other.is_right(value, begun, time.time()) or (value is None and client.may_fail()), (
+            f"{other.unique_id} of {other.date} is {value!r} at {begun}")
+
+
+def administer(client):
+    """Reads what operators read."""
+    for page in client.random.sample(PAGES, 3):
+        try:
+            assert text_of(client.soak.server.administration[0], page)
+        except ProtocolError as error:
+            # Not ready, while the disk fails.
+            assert page == "/readyz" and " 503 " in str(error) and client.may_fail(), error
+
+
+QUICK = [
+    Visit(fetch_and_store, 40), Visit(pipeline, 14), Visit(use_versions, 10), Visit(meet_expiry, 8), Visit(be_refused, 5),
+    Visit(ask_for_nothing, 6), Visit(come_and_go, 4), Visit(break_off, 6), Visit(leave_answers_unread, 2),
+    Visit(spoil_handshake, 3), Visit(use_the_wrong_protocol, 2), Visit(administer, 3),
+]
+PATIENT = [
+    Visit(be_idle, 3), Visit(never_finish, 3), Visit(never_shake_hands, 2), Visit(read_slowly, 4), Visit(read_nothing, 2),
+    Visit(administer, 2),
+]

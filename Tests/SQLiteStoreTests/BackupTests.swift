@@ -45,6 +45,24 @@ import Testing
         #expect(try await restored.verify { _ in }.isSound)
     }
 
+    @Test("the last backup is remembered with its outcome, and when one succeeded last")
+    func records() async throws {
+        try FileManager.default.createDirectory(atPath: folder.path + "/folder", withIntermediateDirectories: true)
+        let store = try SQLiteTokenStore(at: data)
+        let administrator = SQLiteAdministrator(store)
+        await #expect(throws: StoreError.self) {
+            try await administrator.backUp(to: folder.path + "/folder", isRecorded: true) { _ in }
+        }
+        #expect(BackupRecord(in: data)?.isSuccessful == false && BackupRecord(in: data)?.successTime == nil)
+        _ = try await administrator.backUp(to: folder.path + "/backup.db", isRecorded: true) { _ in }
+        #expect(BackupRecord(in: data)?.isSuccessful == true && BackupRecord(in: data)?.successTime != nil)
+        await #expect(throws: StoreError.self) {
+            try await administrator.backUp(to: folder.path + "/folder", isRecorded: true) { _ in }
+        }
+        #expect(BackupRecord(in: data)?.isSuccessful == false && BackupRecord(in: data)?.successTime != nil)
+        store.close()
+    }
+
     @Test("a backup takes the place of a database that cannot be read any more")
     func damagedDatabase() async throws {
         let path = folder.path + "/backup.db"

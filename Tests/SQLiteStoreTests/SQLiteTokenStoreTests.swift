@@ -123,6 +123,25 @@ import Testing
         #expect(try connection.integer(lead) == 0)
     }
 
+    @Test("a store that no server has open is examined, and one that is missing is told from it")
+    func examination() async throws {
+        let store = try open()
+        await SQLiteAdministrator(store).fill(0..<3)
+        store.close()
+        let examiner = SQLiteExaminer(directory: "\(folder.path)/data")
+        let found = try #require(try examiner.examine())
+        let size = try FileManager.default.attributesOfItem(atPath: examiner.path)[.size] as? Int
+        #expect(found.databaseBytes == size && found.walBytes == 0 && found.tokens == 3)
+        // Without a WAL, which need not be there.
+        #expect(!examiner.isUnreadable)
+        #expect(try SQLiteExaminer(directory: "\(folder.path)/missing").examine() == nil)
+        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
+        let missing = ["missing", "data", "missing", "data"].map { name in
+            SQLiteStoreProvider(directory: "\(folder.path)/\(name)", options: options).missingPath != nil
+        }
+        #expect(missing == [true, false, true, false])
+    }
+
     @Test("a WAL whose content is in the database counts as empty")
     func checkpointedWAL() async throws {
         let store = try open()

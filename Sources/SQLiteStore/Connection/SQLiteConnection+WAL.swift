@@ -174,7 +174,11 @@ extension SQLiteConnection {
         guard code == SQLITE_OK else {
             throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "lock")
         }
-        defer { _ = unsafe methods.xUnlock(file, SQLITE_LOCK_NONE) }
+        defer {
+            // Only what has read the WAL is unmapped when the connection is closed: an index that stays mapped is never freed,
+            // and would describe the WAL to later connections even if that was replaced meanwhile.
+            _ = unsafe (methods.xShmUnmap(file, 0), methods.xUnlock(file, SQLITE_LOCK_NONE))
+        }
         guard let index = walIndex else { return nil }
         return try body(index)
     }

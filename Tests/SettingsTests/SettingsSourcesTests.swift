@@ -33,4 +33,17 @@ struct SettingsSourcesTests {
         sources.update(from: second, inForce: second.settings)
         #expect(sources.origin(of: loops) == nil && sources.postponedValue(of: loops) == nil)
     }
+
+    @Test(arguments: ["\0", "\t", "\n", "\u{7f}", "\u{85}", "\u{2028}", "\u{feff}", "\u{ffff}"])
+    func `a value with a control character is refused wherever it stands, and not shown`(_ character: String) {
+        let error = #expect(throws: SettingsError.self) {
+            try load(["TOKEN_CACHE_LISTEN": "unix:/run/a\(character)b"])
+        }
+        #expect(error?.description.hasPrefix("environment: TOKEN_CACHE_LISTEN has a control character") == true)
+    }
+
+    @Test func `letters of any language are no control characters`() throws {
+        let path = "/srv/té 数据 👩‍💻"
+        #expect(try load(["TOKEN_CACHE_DATA_DIRECTORY": path]).settings.listing.contains(path))
+    }
 }

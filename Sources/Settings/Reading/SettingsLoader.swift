@@ -43,6 +43,11 @@ package struct SettingsLoader: Sendable {
         var loaded = Loaded()
         for setting in Setting.all {
             guard let found = find(setting, file) else { continue }
+            guard found.values.allSatisfy(Self.isPrintable) else {
+                let reason = "has a control character or a line break in it; write it without"
+                faults.append(.refused(source: found.place, key: found.name, reason: reason))
+                continue
+            }
             let isCountRight = setting.isList || found.values.count == 1
             guard isCountRight, setting.apply(found.values, &loaded.settings) else {
                 faults.append(Self.error(found, setting))
@@ -55,6 +60,18 @@ package struct SettingsLoader: Sendable {
         }
         try loaded.settings.checkTogether()
         return loaded
+    }
+
+    /// Whether a value can stand in one line of a settings file.
+    ///
+    /// A path with a NUL would lead to the one before the NUL.
+    private static func isPrintable(_ value: String) -> Bool {
+        value.unicodeScalars.allSatisfy { scalar in
+            switch scalar.properties.generalCategory {
+            case .control, .lineSeparator, .paragraphSeparator: false
+            default: !scalar.properties.isNoncharacterCodePoint && scalar != "\u{feff}"
+            }
+        }
     }
 
     /// Describes values that are not allowed.

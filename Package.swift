@@ -157,8 +157,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Cryptography", "HTTP", "JSON", "JWT", "Settings", "TestSupport", "TokenPHPFiles",
-                "TokenService", "TokenStore",
+                "Audit", "Cryptography", "HTTP", "JSON", "JWT", "Operations", "SQLiteStore", "Settings", "TestSupport",
+                "TokenPHPFiles", "TokenService", "TokenStore",
             ],
             path: "Tests/Fuzzing/Targets", swiftSettings: tested
         ),

@@ -4,8 +4,9 @@ import Foundation
 package final class TemporaryDirectory: Sendable {
     package let path: String
 
-    package init() throws {
-        path = NSTemporaryDirectory() + "token-cache-test-" + UUID().uuidString
+    /// - Parameter parent: Where it lies; nil for the system's folder of temporary files.
+    package init(in parent: String? = nil) throws {
+        path = (parent.map { $0 + "/" } ?? NSTemporaryDirectory()) + "token-cache-test-" + UUID().uuidString
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
     }
 

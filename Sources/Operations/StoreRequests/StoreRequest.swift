@@ -51,7 +51,7 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
     case copySeals = "copy/seals"
 
     /// The request of this name.
-    var type: any StoreRequest.Type {
+    package var type: any StoreRequest.Type {
         switch self {
         case .get: FetchToken.self
         case .put: StoreTokens.self

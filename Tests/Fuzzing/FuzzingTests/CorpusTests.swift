@@ -46,6 +46,12 @@ import Testing
         #expect(found.compared >= 300 && found.differences.isEmpty, "\(found.differences.prefix(3))")
     }
 
+    @Test func `the sample store is one of this version`() throws {
+        if ProcessInfo.processInfo.environment["WRITE_STORE"] != nil { try SampleStore.make() }
+        let events = try SampleStore.eventsOfOpening()
+        #expect(events.isEmpty, "\(events): WRITE_STORE=1 swift test --filter CorpusTests makes it again")
+    }
+
     @Test func `every folder of inputs belongs to a target`() throws {
         let folders = try FileManager.default.contentsOfDirectory(atPath: Self.folder.path()).filter {
             !$0.contains(".")

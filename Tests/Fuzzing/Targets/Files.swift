@@ -4,8 +4,11 @@ import TestSupport
 
 /// Files of targets that read files, in a folder that the process removes at its end.
 enum Files {
+    /// In memory if that is possible, as stores and audit logs sync their files many times for each input.
     static let folder: TemporaryDirectory = {
-        guard let folder = try? TemporaryDirectory() else { preconditionFailure("there is a temporary folder") }
+        guard let folder = (try? TemporaryDirectory(in: "/dev/shm")) ?? (try? TemporaryDirectory()) else {
+            preconditionFailure("there is a temporary folder")
+        }
         atexit { try? FileManager.default.removeItem(atPath: Files.folder.path) }
         return folder
     }()
@@ -19,6 +22,21 @@ enum Files {
         let bytes = Array(bytes)
         precondition(Glibc.write(descriptor, bytes, bytes.count) == bytes.count, "the temporary folder has room")
         close(descriptor)
+        return path
+    }
+
+    /// The bytes of a file; none if there is none.
+    static func read(_ path: String) -> [UInt8] {
+        FileManager.default.contents(atPath: path).map { Array($0) } ?? []
+    }
+
+    /// Makes a folder; one of the same name is replaced.
+    ///
+    /// - Returns: Its path.
+    static func emptyFolder(_ name: String) -> String {
+        let path = folder.path + "/" + name
+        try? FileManager.default.removeItem(atPath: path)
+        precondition(mkdir(path, 0o700) == 0, "the temporary folder can be written to")
         return path
     }
 }

@@ -1,0 +1,172 @@
+"""What the size of the store costs: GET, the start, and the commands that read or write all tokens."""
+
+import dataclasses
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import machine
+import measurement
+import stores
+import workloads
+from machine import BenchmarkError
+from measurement import Result, Wrk
+from peers import Certificate, TokenCache
+from stores import Store
+from workloads import GET_UNCACHED
+
+# The other store has this part of the tokens.
+PART = 4
+ROUNDS = 5
+SECONDS = 5
+STARTS = 5
+PEAK_SECONDS = 0.02
+UNCACHED = {"TOKEN_CACHE_CACHE_MAX_BYTES": "0"}
+UNREAD = {"TOKEN_CACHE_STORE_PRELOAD": "off"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command's run over all tokens."""
+
+    name: str
+    tokens: int
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    """Its resident memory at its largest, as far as it was seen."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Milliseconds from exec to the first answer, without reading the database ahead."""
+
+    tokens: int
+    cached: float
+    """With the database in the page cache as far as it fits."""
+    uncached: float
+    """As after a start of the machine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LargeReport:
+    """The results of a run."""
+
+    machine: dict[str, str]
+    sizes: dict[int, int]
+    """Bytes of the database by tokens."""
+    lookups: list[Result]
+    starts: list[Start]
+    commands: list[Command]
+
+
+class LargeBenchmark:
+    """A large store and one of a quarter of its tokens, in one folder."""
+
+    def __init__(self, binary: Path, tokens: int, folder: Path) -> None:
+        self.binary = binary
+        self.counts = [tokens, tokens // PART]
+        self.folder = folder
+        self.server_core, self.client_core = machine.choose_cores()
+        self.certificate = Certificate.make(folder)
+
+    def measure(self) -> LargeReport:
+        """Runs everything; the commands of the small store first, whose files then make room."""
+        # The largest while it is made; later all of them and a backup take less.
+        stores.check_space(self.folder, max(self.counts))
+        os.sched_setaffinity(0, {self.client_core})
+        made = [self.made(count) for count in self.counts]
+        machine.note("measuring GET")
+        wrk = Wrk(self.client_core, self.server_core, self.folder, SECONDS)
+        for store in made:
+            store.settings = UNCACHED
+        lookups = measurement.compare(
+            [(store, dataclasses.replace(workloads.numbered_gets(store.count), name=GET_UNCACHED.name)) for store in made],
+            wrk, ROUNDS)
+        sizes = {store.count: store.database.stat().st_size for store in made}
+        starts = [self.starts(store) for store in made]
+        commands = []
+        for store in reversed(made):
+            commands += self.commands(store)
+            store.remove()
+        return LargeReport(machine.describe(self.binary, self.folder), sizes, lookups, starts, commands)
+
+    def made(self, count: int) -> Store:
+        """A new store."""
+        machine.note(f"making a store of {count:,} tokens")
+        store = Store(self.server_core, self.folder, self.binary, self.certificate, count)
+        store.make()
+        return store
+
+    def starts(self, store: Store) -> Start:
+        """Starts the server several times."""
+        machine.note(f"measuring starts with {store.count:,} tokens")
+        # Not the store itself, which waits until the database is in memory.
+        server = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
+        server.name, server.data, server.settings = f"start {store.count}", store.data, UNREAD
+        workload = workloads.numbered_gets(store.count)
+        cached = measurement.start_milliseconds(server, workload, STARTS)
+        uncached = []
+        for _ in range(STARTS):
+            store.forget()
+            uncached.append(measurement.start_milliseconds(server, workload, 1))
+        return Start(store.count, cached, sorted(uncached)[STARTS // 2])
+
+    def commands(self, store: Store) -> Iterator[Command]:
+        """Runs the commands that go over all tokens."""
+        backup = self.folder / f"{store.count}-tokens.backup"
+        own = ["--data-directory", str(store.data)]
+        yield self.command("verify", store, *own)
+        yield self.command("backup create", store, str(backup), *own)
+        yield self.command("backup verify", store, str(backup), *own)
+        backup.unlink()
+        self.command("keys add", store, *own)
+        yield self.command("rekey", store, *own)
+
+    def command(self, name: str, store: Store, *arguments: str) -> Command:
+        """One run on any core; its output goes to a file."""
+        machine.note(f"{name} with {store.count:,} tokens")
+        output = self.folder / "command.log"
+        begin = time.monotonic()
+        with output.open("wb") as log:
+            process = subprocess.Popen(
+                [str(self.binary), *name.split(), *arguments], env=store.environment(), stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, preexec_fn=lambda: os.sched_setaffinity(0, {self.server_core, self.client_core}))
+            peak = 0
+            while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
+                # Not the maximum that wait4 tells, which counts the memory of this process before the program's start.
+                peak = max(peak, resident_peak(process.pid))
+                time.sleep(PEAK_SECONDS)
+        seconds, (_, status, usage) = time.monotonic() - begin, ended
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise BenchmarkError(f"token-cache {name} failed:\n{output.read_text()[-2_000:]}")
+        return Command(name, store.count, seconds, usage.ru_utime + usage.ru_stime, peak)
+
+
+def resident_peak(pid: int) -> int:
+    """The most resident memory so far, in bytes; 0 when the process has ended and is not yet waited for."""
+    value = machine.value_of(f"/proc/{pid}/status", "VmHWM", ":")
+    return 0 if value == "unknown" else int(value.split()[0]) * 1024
+
+
+def as_text(report: LargeReport) -> str:
+    """The tables."""
+    lines = [f"{name}: {value}" for name, value in report.machine.items()] + [""]
+    lines += [f"{tokens:>13,} tokens: {size / (1 << 30):.2f} GiB" for tokens, size in report.sizes.items()]
+    lines += ["", "GET from SQLite            req/s   p50 us   p99 us   CPU us/request   CPU ratio"]
+    for result in report.lookups:
+        one = result.medians
+        lines.append(
+            f"{result.peer:22} {one.requests_per_second:9,.0f} {one.p50_microseconds:8,.0f} {one.p99_microseconds:8,.0f}"
+            f" {one.cpu_microseconds:16.2f} {result.ratio:11.2f}")
+    lines += ["", "Start without preloading     cached ms   uncached ms"]
+    lines += [f"{start.tokens:>13,} tokens {start.cached:17.1f} {start.uncached:13.1f}" for start in report.starts]
+    lines += ["", "Command                  tokens    seconds      tokens/s   CPU us/token   peak MiB"]
+    for one in report.commands:
+        lines.append(
+            f"{one.name:18} {one.tokens:>12,} {one.seconds:10.1f} {one.tokens / one.seconds:13,.0f}"
+            f" {one.cpu_seconds / one.tokens * 1e6:14.2f} {one.peak_bytes / (1 << 20):10.1f}")
+    return "\n".join(lines)

@@ -132,9 +132,10 @@ import Testing
         let found = try #require(try examiner.examine())
         let size = try FileManager.default.attributesOfItem(atPath: examiner.path)[.size] as? Int
         #expect(found.databaseBytes == size && found.walBytes == 0 && found.tokens == 3)
-        // Without a WAL, which need not be there.
-        #expect(!examiner.isUnreadable)
-        #expect(try SQLiteExaminer(directory: "\(folder.path)/missing").examine() == nil)
+        let none = SQLiteExaminer(directory: "\(folder.path)/missing")
+        #expect(try none.examine() == nil)
+        // What is not there is not closed to this user.
+        #expect(!examiner.isUnreadable && !none.isUnreadable)
         let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
         let missing = ["missing", "data", "missing", "data"].map { name in
             SQLiteStoreProvider(directory: "\(folder.path)/\(name)", options: options).missingPath != nil

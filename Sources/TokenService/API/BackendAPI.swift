@@ -52,9 +52,9 @@ package final class BackendAPI {
         to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
     ) -> Answer {
         let address = source.address(of: request.head, in: bytes)
-        let isWrite = request.head.method != .get && request.head.method != .head
         func deny(_ failure: AccessFailure) -> Answer {
-            guardian.deny(failure, in: .field, isWrite: isWrite, from: address, requestID)
+            // In a field, reads and writes are denied alike.
+            guardian.deny(failure, in: .field, isWrite: false, from: address, requestID)
         }
 
         let key: APIKey

@@ -21,4 +21,22 @@ import TokenStore
             #expect(code == ENOTDIR)
         }
     }
+
+    @Test("a folder is of use only with all three permissions")
+    func permissions() async {
+        // In a process of its own, as permissions do not bind root.
+        await #expect(processExitsWith: .success) {
+            if geteuid() == 0 { precondition(setuid(65_534) == 0) }
+            let path = "/tmp/token-cache-test-\(UUID())"
+            precondition(mkdir(path, 0o700) == 0)
+            defer { rmdir(path) }
+            try DataDirectory.examine(path)
+            for mode: mode_t in [0o300, 0o500, 0o600, 0o200] {
+                precondition(chmod(path, mode) == 0)
+                #expect(throws: DataDirectoryError.unusable(path: path, call: "access", code: EACCES)) {
+                    try DataDirectory.examine(path)
+                }
+            }
+        }
+    }
 }

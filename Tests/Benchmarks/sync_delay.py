@@ -21,13 +21,11 @@ class Syncs:
 
     @property
     def commits(self) -> int:
-        """Commits. Each syncs the WAL, as each part of a checkpoint does before it syncs the database. Without a WAL, as in
-        Redis, each sync is one.
+        """Commits. Each syncs the WAL. Without a WAL, as in Redis, each sync is one.
 
-        About one in several hundred is counted twice, because the first commit after a checkpoint syncs the WAL once more;
-        when readers delay checkpoints, more are.
+        About one in several hundred is counted twice, because the first commit after a checkpoint syncs the WAL once more.
         """
-        return self.log - self.database if self.log else self.database
+        return self.log or self.database
 
     @property
     def milliseconds(self) -> float:

@@ -24,6 +24,9 @@ internal import TokenStore
     private var unsyncedBytes = 0
     /// Where the first of them is in the file; nil if there is none.
     private var unsyncedStart: sqlite3_int64?
+    /// Whether this object has synced the file and has not changed it since; false at first, as an earlier process may
+    /// have left frames that only the page cache has.
+    private var isSynced = false
 
     /// The most that is gathered before it is written, by a large transaction.
     private static let limit = 1 << 20
@@ -105,6 +108,7 @@ internal import TokenStore
         guard sized == SQLITE_OK else { return sized }
         // The file was cut. Writing here would leave a hole, and SQLite reads only up to that.
         guard start <= size else { return CSQLITE_IOERR_WRITE }
+        isSynced = false
         unsyncedStart = min(unsyncedStart ?? start, start)
         var written = 0
         while written < gathered.count {
@@ -131,16 +135,27 @@ internal import TokenStore
         return unsafe result == SQLITE_OK ? body(buffer.file, buffer.file.pointee.pMethods.pointee) : result
     }
 
+    /// Syncs the file, unless there is nothing to sync: SQLite syncs the WAL before each checkpoint, although every commit
+    /// has, and on a slow disk all writes would wait for it.
     private func synchronize(_ flags: Int32) -> Int32 {
         let flushed = flush()
         guard flushed == SQLITE_OK else { return flushed }
+        guard !isSynced else { return SQLITE_OK }
         let began = ContinuousClock.now
         let result = unsafe file.pointee.pMethods.pointee.xSync(file, flags)
         syncTime?.add(ContinuousClock.now - began)
         guard result == SQLITE_OK else { return takeBack(after: result) }
         syncedBytes += unsyncedBytes
         (unsyncedBytes, unsyncedStart) = (0, nil)
+        isSynced = true
         return result
+    }
+
+    private func truncate(to size: sqlite3_int64) -> Int32 {
+        let flushed = flush()
+        guard flushed == SQLITE_OK else { return flushed }
+        isSynced = false
+        return unsafe file.pointee.pMethods.pointee.xTruncate(file, size)
     }
 
     /// Truncates what was written since the last sync, after an error that has ended the transaction.
@@ -165,6 +180,7 @@ internal import TokenStore
     }
 
     func cut(to size: Int) throws(SQLiteError) {
+        isSynced = false
         try Self.check(unsafe file.pointee.pMethods.pointee.xTruncate(file, sqlite3_int64(size)), "cut")
     }
 
@@ -238,7 +254,7 @@ internal import TokenStore
                 return unsafe buffer.write(bytes, count, at: offset)
             }
             unsafe methods.pointee.xTruncate = { memory, size in
-                unsafe afterFlush(memory) { unsafe $1.xTruncate($0, size) }
+                unsafe buffer(memory)?.truncate(to: size) ?? SQLITE_MISUSE
             }
             unsafe methods.pointee.xSync = { memory, flags in
                 unsafe buffer(memory)?.synchronize(flags) ?? SQLITE_MISUSE

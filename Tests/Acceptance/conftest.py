@@ -23,7 +23,7 @@ def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="many more rounds of the tests that look for rare events")
     parser.addoption("--fault", help="only this fault, by the name that a test of failing calls has printed")
     parser.addoption("--seed", type=int, help="the order of events in the soak, by the seed that it has printed")
-    parser.addoption("--soak-minutes", type=float, help="how long the soak takes; with --long an hour if not given")
+    parser.addoption("--soak-minutes", type=float, help="how long the soak takes, beyond its first minutes; with --long an hour if not given")
 
 
 def pytest_configure():

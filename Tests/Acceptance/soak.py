@@ -21,7 +21,7 @@ from soak_answers import value_in
 from soak_clients import visiting
 from soak_judge import left_over
 from soak_ledger import AFTER_EXPIRED, LATEST, Ledger
-from soak_operations import FIRST, OPERATIONS
+from soak_operations import FIRST, OF_OPERATORS, OPERATIONS
 from soak_samples import Sampler, idle_sample, metrics
 from storage_shim import StorageShim
 from store_files import printed
@@ -172,7 +172,7 @@ class Soak:
                 value = value_in(connection.exchange(get(register.unique_id)).body)
                 register.end_read(value, least)
                 found += value is not None
-            found += connection.exchange(get("recovered")).body != NOT_FOUND
+            found += sum(connection.exchange(get(unique_id)).body != NOT_FOUND for unique_id in OF_OPERATORS)
             until(lambda: self._expired(connection), SECONDS)
         until(lambda: metrics(self.server)["token_cache_store_tokens"] == found, SECONDS)
         return found

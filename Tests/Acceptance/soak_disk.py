@@ -10,6 +10,8 @@ from soak_samples import metrics
 from storage_shim import ALWAYS
 
 SECONDS = 60
+# The id of the first write on a disk that is sound again.
+RECOVERED = "recovered"
 
 
 @contextlib.contextmanager
@@ -22,7 +24,7 @@ def failing(soak, **faults):
     finally:
         soak.disk.heal()
         soak.disk.set(sync_delay_microseconds=0, error=0)
-        until(lambda: exchange(soak.server.address, post("recovered", "yes")).body == STORED, SECONDS)
+        until(lambda: exchange(soak.server.address, post(RECOVERED, "yes")).body == STORED, SECONDS)
         until(lambda: metrics(soak.server)["token_cache_ready"] == 1, SECONDS)
         soak.end_failing()
 

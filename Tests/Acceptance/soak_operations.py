@@ -6,15 +6,17 @@ import signal
 import ssl
 from pathlib import Path
 
-from contract import NOT_FOUND
-from http_client import Connection, exchange, get, lines
+from contract import NOT_FOUND, STORED
+from http_client import Connection, exchange, get, lines, post
 from server_process import until
-from soak_disk import fail_everything, fail_syncs, fail_writes, failing, fill_the_disk, slow_down_the_disk, stall_the_disk
+from soak_disk import RECOVERED, fail_everything, fail_syncs, fail_writes, failing, fill_the_disk, slow_down_the_disk, stall_the_disk
 from soak_samples import metrics
 from store_files import command, printed
 from test_reload import rewrite
 
 SECONDS = 60
+# Ids that are not in the ledger.
+OF_OPERATORS = (RECOVERED, "outgrows")
 RELOADED = "token_cache_last_reload_successful"
 
 
@@ -153,6 +155,13 @@ def operate_on_a_failing_disk(soak):
     retire_keys(soak)
 
 
+def outgrow_the_wal(soak):
+    """Writes more than the WAL has before it is moved to the database in the background."""
+    with Connection(soak.server.address, timeout=SECONDS) as connection:
+        for number in range(60):
+            assert connection.exchange(post(OF_OPERATORS[1], f"{number}{'x' * 500_000}")).body == STORED
+
+
 # Clients
 
 def bring_a_crowd(soak):
@@ -175,7 +184,7 @@ def bring_a_crowd(soak):
 
 OPERATIONS = [
     reload_without_a_change, reload_with_a_change, reload_a_bad_configuration, change_the_certificate, spoil_the_certificate,
-    rotate_the_log, back_up, change_the_key, remove_tokens, inspect, bring_a_crowd, fail_writes, fail_syncs, fill_the_disk,
+    rotate_the_log, back_up, change_the_key, remove_tokens, inspect, outgrow_the_wal, bring_a_crowd, fail_writes, fail_syncs, fill_the_disk,
     fail_everything, operate_on_a_failing_disk, slow_down_the_disk, stall_the_disk,
 ]
 # After these, a server has whatever it makes at the first use of something.

@@ -171,6 +171,23 @@ import Testing
         #expect(try keptCopies() == kept)
     }
 
+    @Test("a database that is empty or missing is not made anew beside its WAL", arguments: [true, false])
+    func emptied(isMissing: Bool) throws {
+        let database = crashed + "/tokens.db"
+        if isMissing {
+            try FileManager.default.removeItem(atPath: database)
+        } else {
+            #expect(truncate(database, 0) == 0)
+        }
+        #expect(throws: SQLiteOpenError.emptied(path: database)) {
+            try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
+        }
+        #expect(FileManager.default.fileExists(atPath: database) != isMissing)
+        #expect(try [UInt8](Data(contentsOf: URL(filePath: database + "-wal"))) == bytes)
+        try FileManager.default.removeItem(atPath: database + "-wal")
+        try SQLiteTokenStore(directory: crashed, options: options()) { _ in }.close()
+    }
+
     @Test("a damaged WAL is kept once, however long it is, and another one beside it")
     func keptOnce() throws {
         let database = folder.path + "/long.db"

@@ -15,6 +15,8 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     case damagedWAL(path: String, WALDamage, copy: String)
     /// The WAL is damaged, and no copy of it can be kept.
     case damagedWALNotKept(path: String, WALDamage, reason: String)
+    /// The database is empty or missing, and there is a WAL of it, which SQLite would remove.
+    case emptied(path: String)
     /// The file is an SQLite database, but not one of this program.
     case foreign(path: String)
     /// The file was written by a later version of this program.
@@ -64,6 +66,11 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             """
             the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
             drops them; no copy can be kept (\(reason)), and nothing was changed. Make it possible to keep one, and try again
+            """
+        case .emptied(let path):
+            """
+            \(path) is empty or missing, but its WAL \(path)-wal has commits: the database was cut off or moved away. Nothing was \
+            changed. Put it back, or a backup in its place with token-cache restore; to start with an empty store, move the WAL away too
             """
         case .foreign(let path):
             "\(path) is a database of another program; name another directory with --data-directory"

@@ -24,7 +24,11 @@ struct StoreOpener: Sendable {
     ///
     /// The caller has locked the folder.
     func open() throws(SQLiteOpenError) -> Opened {
-        let isEmpty = FileStatus.size(of: database) == 0 && FileStatus.size(of: database + "-wal") == 0
+        let isEmpty = FileStatus.size(of: database) == 0
+        // SQLite would remove the WAL and begin anew. A new database has its first page before it has a WAL.
+        guard !isEmpty || FileStatus.size(of: Path.resolved(database) + "-wal") == 0 else {
+            throw .emptied(path: database)
+        }
         let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
         try createPrivateFile()
         let opened = try open(.readWriteCreate, options.retention)

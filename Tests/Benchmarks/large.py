@@ -14,8 +14,9 @@ import workloads
 from machine import BenchmarkError
 from measurement import Result, Wrk
 from peers import Certificate, TokenCache
+from sealed_rows import KeyRing
 from stores import Store
-from workloads import GET_UNCACHED
+from workloads import GET_MISS, GET_UNCACHED, ID_FORMAT, NUMBERED_INFO
 
 # The other store has this part of the tokens.
 PART = 4
@@ -62,6 +63,40 @@ class LargeReport:
     commands: list[Command]
 
 
+class SealedStore(Store):
+    """A store whose rows are sealed here, in the order of their slots: `token-cache seal` goes from one random page to another
+    and takes hours as soon as the database is larger than the memory."""
+
+    def make(self) -> None:
+        begin = time.monotonic()
+        with self.serving(GET_MISS):
+            pass
+        ring, written_at = KeyRing(self.data / "keys"), int(time.time())
+
+        def sealed(number: int) -> bytes:
+            return ring.sealed((ID_FORMAT % number).encode(), NUMBERED_INFO.encode(), number, written_at, None)[1]
+
+        def key(number: int) -> bytes:
+            return ring.key((ID_FORMAT % number).encode())
+
+        with self.filling() as connection:
+            connection.create_function("key", 1, key)
+            connection.create_function("sealed", 1, sealed)
+            self.number_slots(connection, lambda number: stores.slot_of(key(number)))
+            connection.execute(
+                """
+                INSERT INTO token (slot, key, written_at, expires_at, key_number, value)
+                SELECT slot + row_number() OVER (PARTITION BY slot ORDER BY number) - 1, key(number), ?1, NULL, ?2, sealed(number)
+                FROM numbered
+                """,
+                (written_at, ring.number),
+            )
+            connection.execute(
+                "INSERT INTO seal VALUES (?1, ?2) ON CONFLICT (key_number) DO UPDATE SET seals = excluded.seals",
+                (ring.number, self.count))
+        self.making_seconds = time.monotonic() - begin
+
+
 class LargeBenchmark:
     """A large store and one of a quarter of its tokens, in one folder."""
 
@@ -96,7 +131,7 @@ class LargeBenchmark:
     def made(self, count: int) -> Store:
         """A new store."""
         machine.note(f"making a store of {count:,} tokens")
-        store = Store(self.server_core, self.folder, self.binary, self.certificate, count)
+        store = SealedStore(self.server_core, self.folder, self.binary, self.certificate, count)
         store.make()
         return store
 

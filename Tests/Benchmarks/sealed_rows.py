@@ -1,4 +1,4 @@
-"""Rows for COPY in its binary format (postgresql.org/docs/15/sql-copy.html), sealed as token-cache seals them."""
+"""Rows as token-cache seals them, also for COPY in its binary format (postgresql.org/docs/15/sql-copy.html)."""
 
 import hmac
 import os
@@ -37,11 +37,18 @@ class KeyRing:
         self.number = 1
         self.cipher = AESGCM(bytes.fromhex(keys["1"][1]))
 
-    def sealed(self, unique_id: bytes, info: bytes, number: int, written_at: int, expires_at: int) -> tuple[bytes, bytes]:
+    def key(self, unique_id: bytes) -> bytes:
+        """The key of a row, as in `RowCoder`."""
+        return hmac.digest(self.index, unique_id, "sha256")
+
+    def sealed(
+        self, unique_id: bytes, info: bytes, number: int, written_at: int, expires_at: int | None
+    ) -> tuple[bytes, bytes]:
         """The key and the value of a row, as in `RowCoder` and `TokenSealer`."""
-        key = hmac.digest(self.index, unique_id, "sha256")
+        key = self.key(unique_id)
         nonce, seal = os.urandom(12), struct.pack(">I", number)
-        associated = struct.pack(">BI4sqBq", 2, self.number, seal, written_at, 1, expires_at) + key
+        expiration = (0, 0) if expires_at is None else (1, expires_at)
+        associated = struct.pack(">BI4sqBq", 2, self.number, seal, written_at, *expiration) + key
         text = struct.pack(">H", len(unique_id)) + unique_id + info
         return key, b"\2" + seal + nonce + self.cipher.encrypt(nonce, text, associated)
 

@@ -24,7 +24,8 @@ struct StoreOpener: Sendable {
     ///
     /// The caller has locked the folder.
     func open() throws(SQLiteOpenError) -> Opened {
-        let isEmpty = FileStatus.size(of: database) == 0
+        // For SQLite, a file of one byte is empty too (unixFileSize).
+        let isEmpty = FileStatus.size(of: database) <= 1
         // SQLite would remove the WAL and begin anew. A new database has its first page before it has a WAL.
         guard !isEmpty || FileStatus.size(of: Path.resolved(database) + "-wal") == 0 else {
             throw .emptied(path: database)

@@ -165,7 +165,7 @@ class Benchmark:
         server.settings = UNCACHED
         rows["uncached"] = self.row(GET_UNCACHED, server, nginx)
         server.settings = {}
-        rows["loops"] = self.loops(server)
+        rows |= self.loops(server, nginx, answers)
         note("measuring idle connections")
         count, tls_count = (min(most, descriptors) for most in (IDLE_CONNECTIONS, IDLE_TLS_CONNECTIONS))
         idle = [idle_connections(peer, GET_HIT, count) for peer in (server, swift_nio, nginx)]
@@ -183,8 +183,8 @@ class Benchmark:
         entrants = [(server, POST), (Redis(self.server_core, self.folder), redis.SET)]
         return measurement.compare(entrants, self.wrk, self.plan.rounds)
 
-    def loops(self, server: TokenCache) -> list[Result]:
-        """Two loops on two cores, then one loop on one core, each core with its own load."""
+    def loops(self, server: TokenCache, nginx: Nginx, answers: dict[bytes, bytes]) -> dict[str, list[Result]]:
+        """Two loops on two cores, then one loop on one core, each core with its own load; and the same with nginx' workers."""
         note("measuring two loops")
         two = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
         two.name, two.cores = "2 loops, 2 cores", [self.server_core, self.client_core]
@@ -195,7 +195,12 @@ class Benchmark:
         one.name = "1 loop, 1 core"
         workload = dataclasses.replace(GET_HIT, name="GET hit, load beside")
         wrk = WrkBeside(self.client_core, self.server_core, self.folder, self.plan.seconds)
-        return measurement.compare([(two, workload), (one, workload)], wrk, self.plan.rounds)
+        workers = Nginx(self.server_core, self.folder, self.certificate, answers, "nginx, 2 workers, 2 cores")
+        workers.cores = two.cores
+        return {
+            name: measurement.compare([(first, workload), (second, workload)], wrk, self.plan.rounds)
+            for name, first, second in (("loops", two, one), ("workers", workers, nginx))
+        }
 
     def made(self, count: int) -> Store:
         """A store of this many tokens."""

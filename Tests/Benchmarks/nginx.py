@@ -11,15 +11,17 @@ from workloads import Workload
 
 
 class Nginx(Peer):
-    """nginx with one worker and `return 200`: the body of token-cache's answer, and its headers."""
+    """nginx with one worker, or one on each of its cores, and `return 200`: the body of token-cache's answer, and its headers."""
 
-    name = "nginx"
-
-    def __init__(self, core: int, folder: Path, certificate: Certificate, answers: dict[bytes, bytes]) -> None:
+    def __init__(
+        self, core: int, folder: Path, certificate: Certificate, answers: dict[bytes, bytes], name: str = "nginx"
+    ) -> None:
         super().__init__(core, folder)
+        self.name = name
         self.certificate = certificate
         self.answers = answers
-        self.own = folder / self.name
+        # nginx' configuration takes no blanks in paths.
+        self.own = folder / name.replace(", ", "-").replace(" ", "-")
         self.own.mkdir()
 
     def command(self, port: int, workload: Workload) -> list[str]:
@@ -27,14 +29,17 @@ class Nginx(Peer):
         places = "".join(f"{kind}_temp_path {self.own}/{kind};" for kind in kinds)
         # The worker needs the files of the user who runs the benchmark.
         user = f"user {user_name()};" if os.geteuid() == 0 else ""
+        # Without these, one worker would accept most connections.
+        masks = " ".join(f"{1 << core:b}" for core in self.cores)
+        pinning, sharing = (f"worker_cpu_affinity {masks};", "reuseport") if len(self.cores) > 1 else ("", "")
         configuration = self.own / "nginx.conf"
         configuration.write_text(f"""
-            {user} daemon off; worker_processes 1; pid {self.own}/nginx.pid; error_log stderr crit;
+            {user} daemon off; worker_processes {len(self.cores)}; {pinning} pid {self.own}/nginx.pid; error_log stderr crit;
             events {{ worker_connections 16384; }}
             http {{
                 access_log off; keepalive_requests 1000000000; default_type application/json; {places}
                 server {{
-                    listen 127.0.0.1:{port} {"ssl" if workload.is_tls else ""}; ssl_protocols TLSv1.2 TLSv1.3;
+                    listen 127.0.0.1:{port} {"ssl" if workload.is_tls else ""} {sharing}; ssl_protocols TLSv1.2 TLSv1.3;
                     ssl_certificate {self.certificate.chain}; ssl_certificate_key {self.certificate.key};
                     {self.location(workload)}
                 }}

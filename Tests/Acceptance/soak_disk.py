@@ -4,7 +4,7 @@ import errno
 import time
 
 from contract import STORED
-from http_client import exchange, post
+from http_client import Connection, exchange, post
 from server_process import until
 from soak_samples import metrics
 from storage_shim import ALWAYS
@@ -59,7 +59,8 @@ def slow_down_the_disk(soak):
 
 def stall_the_disk(soak):
     """A sync takes longer than writes may wait."""
-    with failing(soak):
+    with failing(soak), Connection(soak.server.address, timeout=SECONDS) as connection:
         soak.disk.set(sync_delay_microseconds=60_000_000)
+        connection.send(post(RECOVERED, "perhaps"))
         until(lambda: metrics(soak.server)["token_cache_ready"] == 0, SECONDS)
         time.sleep(soak.pace["fault_seconds"] / 2)

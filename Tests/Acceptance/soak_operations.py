@@ -89,7 +89,7 @@ def rotate_the_log(soak):
     file = soak.access_log
     os.replace(file, f"{file}.1")
     soak.server.process.send_signal(signal.SIGHUP)
-    until(lambda: file.exists() and file.stat().st_size > 0, SECONDS)
+    until(lambda: exchange(soak.server.address, get("nobody")) and file.exists() and file.stat().st_size > 0, SECONDS)
 
 
 # The store

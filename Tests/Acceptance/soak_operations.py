@@ -172,9 +172,9 @@ def bring_a_crowd(soak):
             connection = stack.enter_context(Connection(soak.server.addresses[number % 4 == 0], timeout=SECONDS))
             if number % 4 == 0:
                 connection.socket = soak.contexts["TLS 1.3"].wrap_socket(connection.socket)
-            crowd.append(connection)
-        for connection in crowd:
+            # At once: connections that wait for the others to come could be closed as idle ones.
             connection.send(get("nobody"))
+            crowd.append(connection)
         for number, connection in enumerate(crowd):
             if number % 3:
                 assert connection.receive().body == NOT_FOUND

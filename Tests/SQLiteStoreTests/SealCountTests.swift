@@ -114,7 +114,9 @@ import Testing
         await #expect(throws: StoreError.sealing(.exhausted(keyNumber: 1))) { try await administrator.rekey { _ in } }
         #expect(try await handle.get("id") == "6")
         for _ in 0..<1_000 where events.all.isEmpty { try await Task.sleep(for: .milliseconds(10)) }
-        #expect(events.all == [.manySeals(keyNumber: 1, count: SealCounts.limit)])
+        // The count is looked at once a second: on a busy machine, between the two writes.
+        let counts = SealCounts.limit - 2...SealCounts.limit
+        #expect(events.all.count == 1 && counts.contains { events.all == [.manySeals(keyNumber: 1, count: $0)] })
         #expect(try await administrator.addKey().seals == 0)
         try await handle.put("8", under: "id")
         try await handle.put("9", under: "other")

@@ -43,14 +43,10 @@ package struct SettingsLoader: Sendable {
         var loaded = Loaded()
         for setting in Setting.all {
             guard let found = find(setting, file) else { continue }
-            guard found.values.allSatisfy(Self.isPrintable) else {
-                let reason = "has a control character or a line break in it; write it without"
-                faults.append(.refused(source: found.place, key: found.name, reason: reason))
-                continue
-            }
             let isCountRight = setting.isList || found.values.count == 1
-            guard isCountRight, setting.apply(found.values, &loaded.settings) else {
-                faults.append(Self.error(found, setting))
+            let isAllowed = isCountRight && setting.apply(found.values, &loaded.settings)
+            if let fault = Self.fault(of: found, setting, isAllowed: isAllowed) {
+                faults.append(fault)
                 continue
             }
             loaded.origins[setting.key] = found.place
@@ -60,6 +56,17 @@ package struct SettingsLoader: Sendable {
         }
         try loaded.settings.checkTogether()
         return loaded
+    }
+
+    /// Why a setting's values are refused; nil if they are not.
+    private static func fault(of found: Found, _ setting: Setting, isAllowed: Bool) -> SettingsError? {
+        let isPrintable = found.values.allSatisfy(Self.isPrintable)
+        // A setting with sentences of its own says better how to write what it needs.
+        if !isPrintable, isAllowed || setting.fault == nil {
+            let reason = "has a control character or a line break in it; write it without"
+            return .refused(source: found.place, key: found.name, reason: reason)
+        }
+        return isAllowed ? nil : error(found, setting)
     }
 
     /// Whether a value can stand in one line of a settings file.

@@ -153,8 +153,11 @@ def faulty(record):
 
 @pytest.fixture(scope="module")
 def ahead(record):
-    """The first sync of the database fails, which under constant load is that of the background checkpointer."""
-    return record([], 900, UNSEALED, {"next_database_syncs": 1}, is_large=True)
+    """The first sync of the database fails, which under constant load is that of the background checkpointer.
+
+    It ends after another commit has written to the log, however busy the machine is.
+    """
+    return record([], 900, UNSEALED, {"next_database_syncs": 1, "late_database_syncs": 1}, is_large=True)
 
 
 @pytest.fixture(scope="module")

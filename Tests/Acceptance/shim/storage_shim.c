@@ -39,7 +39,7 @@ struct control {
     _Atomic uint32_t sync_failures;
     _Atomic uint32_t truncate_failures;
     _Atomic uint32_t next_database_syncs; /* this many fail, of the database and not of the WAL */
-    _Atomic uint32_t late_database_syncs; /* each waits until this many more bytes were written, for at most 5 s */
+    _Atomic uint32_t late_database_syncs; /* each of these waits until so many more bytes were written, for at most 5 s */
     _Atomic uint32_t error; /* an errno; 0 for EIO or ENOSPC, either at random */
     _Atomic uint32_t end_after_events; /* kills the process between two recorded events; 0 for never */
     /* Counts: */
@@ -289,7 +289,7 @@ static int is_next_to_fail(int descriptor)
 
 static void wait_for_writes(int descriptor)
 {
-    if (control->late_database_syncs == 0 || !is_database(descriptor)) return;
+    if (control->late_database_syncs == 0 || control->next_database_syncs == 0 || !is_database(descriptor)) return;
     uint64_t enough = written_bytes + control->late_database_syncs;
     for (int milliseconds = 0; written_bytes < enough && milliseconds < 5000; milliseconds += 1) usleep(1000);
 }

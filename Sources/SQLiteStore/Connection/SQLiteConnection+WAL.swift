@@ -175,8 +175,8 @@ extension SQLiteConnection {
             throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "lock")
         }
         defer {
-            // Only what has read the WAL is unmapped when the connection is closed: an index that stays mapped is never freed,
-            // and would describe the WAL to later connections even if that was replaced meanwhile.
+            // A connection that never reads the WAL does not unmap the index when it is closed. The index would then never be
+            // freed, and later connections would use it even if the WAL was replaced meanwhile.
             _ = unsafe (methods.xShmUnmap(file, 0), methods.xUnlock(file, SQLITE_LOCK_NONE))
         }
         guard let index = walIndex else { return nil }

@@ -24,8 +24,9 @@ internal import TokenStore
     private var unsyncedBytes = 0
     /// Where the first of them is in the file; nil if there is none.
     private var unsyncedStart: sqlite3_int64?
-    /// Whether this object has synced the file and has not changed it since; false at first, as an earlier process may
-    /// have left frames that only the page cache has.
+    /// Whether the file has not changed since this object last synced it.
+    ///
+    /// False at first, because a process that crashed may have left frames that are in the page cache and not on the disk.
     private var isSynced = false
 
     /// The most that is gathered before it is written, by a large transaction.

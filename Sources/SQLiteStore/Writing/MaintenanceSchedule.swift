@@ -109,8 +109,8 @@ struct MaintenanceSchedule {
         quietCheckpoint = quietCheckpoint ?? now + Self.quietTime
     }
 
-    /// Counts a step as taken without success, before it is tried: one that fails must not be due again at once, or the
-    /// writer would repeat it without a pause.
+    /// Records a step as unsuccessful before it is tried: if it fails, it must not be due again at once, or the writer would
+    /// repeat it without a pause.
     ///
     /// - Parameter walSize: Bytes in the WAL.
     mutating func noteAttempt(_ step: Step, walSize: Int, at now: ContinuousClock.Instant) {

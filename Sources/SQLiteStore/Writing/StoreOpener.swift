@@ -24,9 +24,10 @@ struct StoreOpener: Sendable {
     ///
     /// The caller has locked the folder.
     func open() throws(SQLiteOpenError) -> Opened {
-        // For SQLite, a file of one byte is empty too (unixFileSize).
+        // SQLite treats a file of one byte as empty (unixFileSize in its os_unix.c).
         let isEmpty = FileStatus.size(of: database) <= 1
-        // SQLite would remove the WAL and begin anew. A new database has its first page before it has a WAL.
+        // With an empty database SQLite would delete the WAL, and the commits in it. A crash while a database is created does
+        // not look like this, because its first page is written before it gets a WAL.
         guard !isEmpty || FileStatus.size(of: Path.resolved(database) + "-wal") == 0 else {
             throw .emptied(path: database)
         }

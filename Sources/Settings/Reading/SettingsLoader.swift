@@ -61,7 +61,7 @@ package struct SettingsLoader: Sendable {
     /// Why a setting's values are refused; nil if they are not.
     private static func fault(of found: Found, _ setting: Setting, isAllowed: Bool) -> SettingsError? {
         let isPrintable = found.values.allSatisfy(Self.isPrintable)
-        // A setting with sentences of its own says better how to write what it needs.
+        // If a setting has error messages of its own, they are more helpful than this general one.
         if !isPrintable, isAllowed || setting.fault == nil {
             let reason = "has a control character or a line break in it; write it without"
             return .refused(source: found.place, key: found.name, reason: reason)

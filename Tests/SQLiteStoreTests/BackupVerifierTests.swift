@@ -65,6 +65,19 @@ import Testing
         #expect(found.damages == ["the store has counted 10 tokens, but 9 are there"])
     }
 
+    @Test func `a definition that SQLite refuses only where it may write is found`() async throws {
+        try await makeBackup(10)
+        var bytes = try Data(contentsOf: URL(filePath: backup))
+        let place = try #require(bytes.range(of: Data("CHECK (one = 1)".utf8)))
+        bytes.replaceSubrange(place, with: Data("CHECK (two = 1)".utf8))
+        try bytes.write(to: URL(filePath: backup))
+        let found = try verify()
+        #expect(found.damages == ["the definition of the table store is damaged: no such column: two"])
+        #expect(throws: SQLiteError.self) {
+            try SQLiteConnection(path: backup, mode: .readWrite).execute("SELECT * FROM token")
+        }
+    }
+
     @Test func `without the key ring nothing is verified, and no ring is made`() async throws {
         try await makeBackup(10)
         try FileManager.default.removeItem(atPath: data + "/keys")

@@ -15,8 +15,13 @@ import Testing
         data = folder.path + "/data"
     }
 
-    @Test("a store is sealed and put in the clear again, with all of its tokens and their times")
-    func conversion() async throws {
+    @Test(
+        "a store is sealed and put in the clear again, with all of its tokens and their times",
+        arguments: [
+            // The rows are sorted in memory, and in files.
+            64 << 20, 50_000,
+        ])
+    func conversion(_ batchBytes: Int) async throws {
         let first = try SQLiteTokenStore(at: data) { $0.isSealed = false }
         let tokens = (0..<2_500).map { (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(7)) }
         _ = await SQLiteAdministrator(first).store(tokens)
@@ -25,7 +30,12 @@ import Testing
             var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
             options.isSealed = isSealed
             var replacement: OfflineSQLiteStore? = try OfflineSQLiteStore(directory: data, options: options) { _ in }
-            #expect(try replacement?.convert(isSealed: isSealed) { _ in }.tokens == 2_500)
+            replacement?.batchBytes = batchBytes
+            let seen = Mutex<[StoreProgress]>([])
+            #expect(
+                try replacement?.convert(isSealed: isSealed) { one in seen.withLock { $0.append(one) } }.tokens == 2_500
+            )
+            #expect(seen.withLock { $0.map(\.done) == $0.map(\.done).sorted() && $0.last?.done == 2_500 })
             #expect(throws: StoreError.self) { try replacement?.convert(isSealed: isSealed) { _ in } }
             replacement = nil
             let store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }

@@ -15,12 +15,16 @@ struct DatabaseFile {
     /// The path of the new file until it replaces the database.
     var new: String { path + ".new" }
 
+    /// The path of files that rows are sorted in; they have it for an instant only.
+    var rows: String { new + ".rows" }
+
     /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.
     func discardNew() {
         for suffix in [DatabaseFileName.newWALSuffix, DamagedWALCopies.partialSuffix] {
             _ = unsafe unlink(path + "-wal" + suffix)
         }
         PrivateFile.discardDatabase(new)
+        _ = unsafe unlink(rows)
         // The leftover of a backup that was being converted.
         PrivateFile.discardDatabase(new + ".new")
     }

@@ -1,3 +1,4 @@
+internal import Cryptography
 internal import Glibc
 internal import System
 package import TokenStore
@@ -12,6 +13,8 @@ package final class OfflineSQLiteStore: OfflineStore {
     private let database: DatabaseFile
     let options: StoreOptions
     private let report: @Sendable (StoreEvent) -> Void
+    /// Approximate bytes of the rows that a conversion sorts in memory.
+    var batchBytes = 64 << 20
 
     /// Locks the database, if it lies outside the folder.
     ///
@@ -208,7 +211,7 @@ package final class OfflineSQLiteStore: OfflineStore {
             throw .write(StoreFault(error))
         }
         let tokens = source.writer.tokenCount
-        try copy(source, to: target, progress)
+        try copy(source, to: target, isSealed: isSealed, progress)
         try copySessions(source, to: target)
         try PrivateFile.synchronize(database.new)
         try database.replace(erasing: isSealed)
@@ -233,81 +236,96 @@ package final class OfflineSQLiteStore: OfflineStore {
     }
 
     private func copy(
-        _ source: StoreOpener.Opened, to target: StoreOpener.Opened, _ progress: (StoreProgress) -> Void
+        _ source: StoreOpener.Opened, to target: StoreOpener.Opened, isSealed: Bool, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) {
-        var (rows, bytes): ([Row], Int) = ([], 0)
-        var fault: StoreError?
-        var coder = RowCoder(Sealing(target.keys, seals: target.writer.seals))
-        try forEachRow(
-            of: source.writer.connection, sealing: Sealing(source.keys), total: source.writer.tokenCount, progress
-        ) { (token, stored) in
-            do throws(SealingError) {
-                var row = try coder.row(of: try token.get(), writtenAt: stored.times.writtenAt)
-                row.version = stored.version
-                rows.append(row)
-                bytes += row.value.count + Self.bytesBesideValue
-                guard bytes >= Self.batchBytes else { return }
-                fault = Self.write(&rows, to: target.writer) ?? fault
-                bytes = 0
-            } catch {
-                fault = .sealing(error)
-            }
+        let total = source.writer.tokenCount
+        var sorter = try Self.writing { () throws(SQLiteError) in
+            try RowSorter(
+                of: total, bytes: FileStatus.size(of: database.path), at: database.rows, isSecret: !isSealed,
+                batchBytes: batchBytes)
         }
-        fault = Self.write(&rows, to: target.writer) ?? fault
-        // A row that does not open would be lost.
-        if let fault { throw .refused("\(fault); nothing was replaced") }
-        do throws(SQLiteError) {
-            try target.writer.storeCounts()
+        var coder = RowCoder(Sealing(target.keys, seals: target.writer.seals))
+        // Half of the work is to read the rows, the other half to write them.
+        func showRead(_ read: StoreProgress) { progress(StoreProgress(done: read.done / 2, total: total)) }
+        try forEachRow(
+            of: source.writer.connection, sealing: Sealing(source.keys), total: total, showRead
+        ) { (token, stored) throws(StoreError) in
+            let row = try Self.row(of: token, stored, &coder)
+            try Self.writing { () throws(SQLiteError) in try sorter.add(row) }
+        }
+        let index = target.keys.index.identity
+        var written = 0
+        while let rows = try Self.writing({ () throws(SQLiteError) in try sorter.nextBatch(index: index) }) {
+            let outcomes = try Self.writing { () throws(SQLiteError) in try target.writer.commit(rows) }
+            for case .failure(let error) in outcomes { throw Self.notReplaced(error) }
+            written += rows.count
+            progress(StoreProgress(done: min(total, (total + written) / 2), total: total))
+        }
+        try Self.writing { () throws(SQLiteError) in try target.writer.storeCounts() }
+    }
+
+    /// The row of a token in the new database.
+    private static func row(
+        of token: Result<Token, SealingError>, _ stored: StoredRow, _ coder: inout RowCoder
+    ) throws(StoreError) -> Row {
+        do throws(SealingError) {
+            var row = try coder.row(of: try token.get(), writtenAt: stored.times.writtenAt)
+            row.version = stored.version
+            return row
         } catch {
-            throw .write(StoreFault(error))
+            // A row that does not open would be lost.
+            throw notReplaced(.sealing(error))
         }
     }
 
-    /// Bytes of rows that are sorted and written together; the more, the more rows of a page follow one another.
-    private static let batchBytes = 64 << 20
-    /// Approximate bytes of a row besides its value.
-    private static let bytesBesideValue = 300
-
-    private static func write(_ rows: inout [Row], to writer: WriterConnection) -> StoreError? {
-        defer { rows.removeAll(keepingCapacity: true) }
+    /// Rephrases errors of the new database.
+    private static func writing<Result>(_ body: () throws(SQLiteError) -> Result) throws(StoreError) -> Result {
         do throws(SQLiteError) {
-            rows.sort { $0.key.firstSlot < $1.key.firstSlot }
-            for case .failure(let error) in try writer.commit(rows) { return error }
-            return nil
+            return try body()
         } catch {
-            return .write(StoreFault(error))
+            throw notReplaced(.write(StoreFault(error)))
         }
+    }
+
+    private static func notReplaced(_ error: StoreError) -> StoreError {
+        .refused("\(error)\(consequence)")
     }
 
     // MARK: - Rows and files
 
     private func forEachRow(
         of connection: SQLiteConnection, sealing: Sealing, total: Int, _ progress: (StoreProgress) -> Void,
-        _ body: (Result<Token, SealingError>, StoredRow) -> Void
+        _ body: (Result<Token, SealingError>, StoredRow) throws(StoreError) -> Void
     ) throws(StoreError) {
         var coder = RowCoder(sealing)
         var done = 0
-        do throws(SQLiteError) {
-            let select = try SQLiteStatement("SELECT \(StoredRow.columns) FROM token", on: connection)
-            while try select.step() {
-                let row = StoredRow(select)
-                let token: Result<Token, SealingError>
-                do throws(SealingError) {
-                    token = .success(
-                        try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
-                            try row.token(of: value, &coder)
-                        }
-                    )
-                } catch {
-                    token = .failure(error)
-                }
-                body(token, row)
-                done += 1
-                if done % 1_000 == 0 { progress(StoreProgress(done: min(done, total), total: total)) }
+        let select = try Self.reading { () throws(SQLiteError) in
+            try SQLiteStatement("SELECT \(StoredRow.columns) FROM token", on: connection)
+        }
+        while try Self.reading({ () throws(SQLiteError) in try select.step() }) {
+            let row = StoredRow(select)
+            let token: Result<Token, SealingError>
+            do throws(SealingError) {
+                token = .success(
+                    try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
+                        try row.token(of: value, &coder)
+                    }
+                )
+            } catch {
+                token = .failure(error)
             }
+            try body(token, row)
+            done += 1
+            if done % 1_000 == 0 { progress(StoreProgress(done: min(done, total), total: total)) }
+        }
+        progress(StoreProgress(done: total, total: total))
+    }
+
+    private static func reading<Result>(_ body: () throws(SQLiteError) -> Result) throws(StoreError) -> Result {
+        do throws(SQLiteError) {
+            return try body()
         } catch {
             throw .read(StoreFault(error))
         }
-        progress(StoreProgress(done: total, total: total))
     }
 }

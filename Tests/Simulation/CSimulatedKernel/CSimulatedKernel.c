@@ -21,7 +21,7 @@ int simulated_epoll_wait(int epoll, struct epoll_event *events, int capacity, in
 int simulated_eventfd(void);
 int simulated_socket(void);
 int simulated_accept(int listener);
-long simulated_recv(int descriptor, void *bytes, long count);
+long simulated_recv(int descriptor, void *bytes, long count, int peeks);
 long simulated_send(int descriptor, const void *bytes, long count);
 long simulated_write(int descriptor);
 int simulated_shutdown(int descriptor, int direction);
@@ -109,7 +109,7 @@ int accept4(int listener, struct sockaddr *address, socklen_t *length, int flags
 
 ssize_t recv(int descriptor, void *bytes, size_t count, int flags) {
     if (!is_simulated(descriptor)) return REAL(recv)(descriptor, bytes, count, flags);
-    return returned(simulated_recv(descriptor, bytes, (long)count));
+    return returned(simulated_recv(descriptor, bytes, (long)count, flags & MSG_PEEK));
 }
 
 ssize_t send(int descriptor, const void *bytes, size_t count, int flags) {

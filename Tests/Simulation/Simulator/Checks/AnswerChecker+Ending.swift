@@ -4,6 +4,7 @@ extension AnswerChecker {
     func serverCloses(_ socket: SimulatedSocket) {
         if isExcused { return }
         if reader.hasPart { fail("the answer is cut off") }
+        if waitsForHeader { return checkEndInHeader(socket) }
         if !isDone {
             if answered < client.requests.count, client.requests[answered].end <= bytesRead {
                 fail("the connection is closed without an answer although the request was read")
@@ -17,6 +18,16 @@ extension AnswerChecker {
             }
         } else if socket.hasUnreadInput {
             checkLingering(of: socket)
+        }
+    }
+
+    /// Checks that the server has a reason to wait for the PROXY header no longer.
+    private func checkEndInHeader(_ socket: SimulatedSocket) {
+        if bytesRead > 0 { fail("a part of the PROXY header was read") }
+        let waited = now + Self.slack - acceptedAt
+        let isMalformed = client.proxyHeader?.isMalformed == true
+        guard isMalformed || socket.hasEnd || world.hasEndedIdleWaits || waited >= world.choices.headTime else {
+            fail("the connection is closed after \(waited / 1_000_000) ms without a PROXY header")
         }
     }
 
@@ -46,7 +57,13 @@ extension AnswerChecker {
 
     /// Nothing else can happen now except that time passes: whatever was asked for must have been answered.
     func checkAtRest() {
+        if waitsForHeader, let socket = client.socket, !socket.isClosed, socket.hasEnd || socket.isReset {
+            fail("the PROXY header is still waited for although nothing can follow")
+        }
         guard let socket = client.socket, !socket.isClosed, !client.isGone, client.hasReadAll, !isDone else { return }
+        if waitsForHeader, now > acceptedAt + world.choices.headTime + Self.slack {
+            fail("the PROXY header is still waited for after \((now - acceptedAt) / 1_000_000) ms")
+        }
         if answered < client.sentRequests { fail("there is no answer, although nothing more can happen") }
         guard let request, request.waitsForContinue, !hasContinued, !client.hasEndedSending else { return }
         if client.sent == request.end - request.bytes.count + request.headLength { fail("there is no 100 Continue") }
@@ -55,6 +72,6 @@ extension AnswerChecker {
     /// Whether the server has nothing to remember of the connection.
     var isIdle: Bool {
         guard let socket = client.socket, !socket.isClosed, !client.isGone else { return true }
-        return client.hasReadAll && (isDone || client.sent == startOfRequest)
+        return client.hasReadAll && (isDone || waitsForHeader || client.sent == startOfRequest)
     }
 }

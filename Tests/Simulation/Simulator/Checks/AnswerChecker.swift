@@ -26,6 +26,8 @@ final class AnswerChecker {
     private var readSince: UInt64?
     /// When the last answer was sent, or the connection accepted.
     private(set) var lastAnswerAt: UInt64 = 0
+    /// When the connection was accepted.
+    private(set) var acceptedAt: UInt64 = 0
     /// Since when the server waits for the client to read.
     private(set) var blockedSince: UInt64?
     /// Attempts to read and to send after the time for them was over: one, as the last event may come with the deadline.
@@ -44,7 +46,7 @@ final class AnswerChecker {
     private var ledger: Ledger { world.ledger }
     var now: UInt64 { world.kernel.clock.now }
 
-    func isAccepted() { lastAnswerAt = now }
+    func isAccepted() { (acceptedAt, lastAnswerAt) = (now, now) }
     func requestBegins(_ index: Int) { beginnings.append(now) }
     func requestArrives(_ index: Int) { arrivals.append(ledger.moment) }
 
@@ -76,6 +78,7 @@ final class AnswerChecker {
 
     func serverSends(_ bytes: UnsafeRawBufferPointer) {
         if isDone && !reader.hasPart { fail("bytes follow the last answer") }
+        if waitsForHeader { fail("it is answered before its PROXY header was read") }
         reader.append(bytes)
         while let answer = reader.next() {
             if isDone { fail("an answer follows the last one") }
@@ -166,7 +169,16 @@ final class AnswerChecker {
     }
 
     /// Where the current request begins among the bytes that the client sends.
-    var startOfRequest: Int { answered == 0 ? 0 : client.requests[answered - 1].end }
+    var startOfRequest: Int { answered == 0 ? headerLength : client.requests[answered - 1].end }
+
+    /// Bytes that come before the first request.
+    private var headerLength: Int { client.proxyHeader?.bytes.count ?? 0 }
+
+    /// Whether the server has not yet read the PROXY header that it requires.
+    var waitsForHeader: Bool {
+        guard let header = client.proxyHeader else { return false }
+        return header.isMalformed || bytesRead < header.bytes.count
+    }
 
     func fail(_ text: String) -> Never {
         violation("\(client), request \(answered + 1): \(text)")

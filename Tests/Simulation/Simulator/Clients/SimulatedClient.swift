@@ -2,6 +2,8 @@
 final class SimulatedClient: CustomStringConvertible {
     let number: Int
     let habits: Habits
+    /// What the connection begins with; nil where the listener requires none.
+    let proxyHeader: ProxyHeader?
     private(set) var requests: [ClientRequest]
     private let bytes: [UInt8]
     private unowned let world: World
@@ -31,18 +33,22 @@ final class SimulatedClient: CustomStringConvertible {
 
     var description: String { "client \(number)" }
 
-    init(_ number: Int, _ habits: Habits, _ requests: [ClientRequest], _ world: World) {
+    init(
+        _ number: Int, _ habits: Habits, _ proxyHeader: ProxyHeader?, _ requests: [ClientRequest], _ world: World
+    ) {
         self.number = number
         self.habits = habits
+        self.proxyHeader = proxyHeader
         self.world = world
-        var end = 0
+        let header = proxyHeader?.bytes ?? []
+        var end = header.count
         self.requests = requests.map { request in
             end += request.bytes.count
             var request = request
             request.end = end
             return request
         }
-        bytes = requests.flatMap(\.bytes)
+        bytes = header + requests.flatMap(\.bytes)
     }
 
     func note(_ event: StaticString, _ count: Int = 0) { world.note(event, number, count) }

@@ -42,8 +42,8 @@ func epollWait(
 func accept(_ listener: Int32) -> Int32 { kernel.accept() }
 
 @_cdecl("simulated_recv")
-func receive(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer, _ count: Int) -> Int {
-    kernel.socket(descriptor).receive(UnsafeMutableRawBufferPointer(start: bytes, count: count))
+func receive(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer, _ count: Int, _ peeks: Int32) -> Int {
+    kernel.socket(descriptor).receive(UnsafeMutableRawBufferPointer(start: bytes, count: count), peeks: peeks != 0)
 }
 
 @_cdecl("simulated_send")

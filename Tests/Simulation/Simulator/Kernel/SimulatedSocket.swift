@@ -58,7 +58,8 @@ final class SimulatedSocket: KernelObject {
 
     // MARK: - The server's calls
 
-    func receive(_ room: UnsafeMutableRawBufferPointer) -> Int {
+    /// - Parameter peeks: Whether the bytes stay unread (MSG_PEEK, recv(2)).
+    func receive(_ room: UnsafeMutableRawBufferPointer, peeks: Bool) -> Int {
         kernel.surroundings?.interleave()
         if random.happens(oneIn: 50) { return -Int(EINTR) }
         guard hasUnreadInput else {
@@ -70,6 +71,10 @@ final class SimulatedSocket: KernelObject {
         }
         let count = min(room.count, incoming.count - taken)
         incoming.withUnsafeBytes { room.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[taken..<taken + count])) }
+        if peeks {
+            client.note("server peeks", count)
+            return count
+        }
         taken += count
         if !hasUnreadInput { oldestInput = .max }
         client.checker.serverHasRead(taken)

@@ -8,6 +8,8 @@ struct Choices {
     let hasBadClients: Bool
     let hasMalformedRequests: Bool
     let hasLongTokens: Bool
+    /// Whether each connection begins with a PROXY header.
+    let hasProxyHeaders: Bool
 
     let headTime: UInt64
     let bodyTime: UInt64
@@ -48,6 +50,7 @@ struct Choices {
         hasBadClients = random.happens(oneIn: 2)
         hasMalformedRequests = random.happens(oneIn: 3)
         hasLongTokens = random.happens(oneIn: 16)
+        hasProxyHeaders = random.happens(oneIn: 5)
         headTime = .seconds(random.among([5, 10]))
         bodyTime = .seconds(random.among([5, 30]))
         idleTime = .seconds(random.among([8, 75]))

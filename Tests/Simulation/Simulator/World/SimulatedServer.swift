@@ -35,8 +35,8 @@ final class SimulatedServer: @unchecked Sendable {
                 failures: RateLimitedLog(logger, .error), logger: logger)
             let address = try SocketAddress.resolve(host: "127.0.0.1", port: 8080)[0]
             listener = ClientListener(
-                listener: try Listener(binding: address), requiresProxyProtocol: false, tls: nil,
-                clientAuthentication: .none)
+                listener: try Listener(binding: address), requiresProxyProtocol: world.choices.hasProxyHeaders,
+                tls: nil, clientAuthentication: .none)
         } catch {
             violation("the server does not start: \(error)")
         }

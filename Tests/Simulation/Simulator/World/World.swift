@@ -52,7 +52,9 @@ final class World: @unchecked Sendable {
                 // What follows could be read as a part of it.
                 if case .malformed = requests[requests.count - 1].purpose { break }
             }
-            clients.append(SimulatedClient(number, habits, requests, self))
+            let header =
+                choices.hasProxyHeaders ? ProxyHeader(random, mayBeMalformed: choices.hasMalformedRequests) : nil
+            clients.append(SimulatedClient(number, habits, header, requests, self))
         }
     }
 

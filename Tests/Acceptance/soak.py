@@ -4,6 +4,7 @@ The order of events follows from a seed, though not their moments.
 """
 import collections
 import contextlib
+import json
 import math
 import random
 import ssl
@@ -16,7 +17,7 @@ from access import make_key
 from certificates import make_certificate
 from contract import NOT_FOUND
 from http_client import Connection, get
-from server_process import Server, until
+from server_process import Server, binary, clean_environment, until
 from soak_answers import value_in
 from soak_clients import visiting
 from soak_judge import left_over
@@ -56,13 +57,16 @@ class Soak:
         self.contexts = {"TLS 1.2": tls_context(ssl.TLSVersion.TLSv1_2), "TLS 1.3": tls_context(ssl.TLSVersion.TLSv1_3)}
         self._make_files()
         self.disk = StorageShim(library, folder / "shim", seed=self.random.randrange(1 << 32))
+        # On the disk that fails: what servers of apps have changed must be in it all the same.
+        self.audit_log, self.audit_key = self.disk.disk / "audit.log", folder / "audit.key"
+        command("audit", "key", self.audit_key, "--data-directory", self.disk.data)
         self.settings = {
             "listen": ["127.0.0.1:0", "https://127.0.0.1:0"], "admin": {"listen": "127.0.0.1:0"}, "loops": 2,
             "tls": {"certificate": self.pair[0], "private_key": self.pair[1]},
             "access": {"api": {"keys_file": str(folder / "api-keys")}, "failures": "off"},
             # Small, so that it is full before memory is measured.
             "cache": {"max_bytes": "2 MiB"},
-            "access_log": "json", "access_log_file": str(self.access_log),
+            "audit": {"file": str(self.audit_log)}, "access_log": "json", "access_log_file": str(self.access_log),
             "retention": {"after_expired": f"{AFTER_EXPIRED}s"}, "store": {"queue": {"max_wait": "2s"}}, "timeouts": self.timeouts,
         }
         self.server = self.disk.serve(folder / "server", self.settings)
@@ -207,14 +211,25 @@ class Soak:
         assert "the store is sound" in printed(data, "verify", environment=environment, seconds=SECONDS)
 
     def end(self):
-        """Stops the server; the store is sound."""
+        """Stops the server; the store is sound, and so is the audit log, which has all that servers have changed."""
         assert self.server.stop() == 0
         assert "the store is sound" in printed(self.server.data, "verify", seconds=SECONDS)
+        command("audit", "verify", self.audit_log, "--key", self.audit_key)
+        with self.audit_log.open() as log:
+            events = collections.Counter((event["action"], event["outcome"]) for event in map(json.loads, log))
+        assert events["store_token", "ok"] + events["remove_token", "ok"] >= self.counts["writes to be audited"] > 0, events
 
     def close(self):
         self.over.set()
         self.server.kill()
         self.disk.knobs.close()
+
+
+def command(*arguments):
+    """Runs a command that must succeed."""
+    done = subprocess.run(
+        [binary(), *map(str, arguments)], env=clean_environment(), capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done
 
 
 def tls_context(version):

@@ -1,6 +1,6 @@
 """Takes the answers that the clients of a soak get.
 
-While the disk fails, a write may be answered with 50001 and a read with 50002; nothing else is excused.
+While the disk fails, a write may be answered with 50001 or 503 and a read with 50002; nothing else is excused.
 """
 import json
 
@@ -8,7 +8,10 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED
 
 
 def take_write(client, register, number, response):
-    """Takes the answer to a POST or a DELETE."""
+    """Takes the answer to a POST, or to a PUT or DELETE of an app's server."""
+    if client.may_refuse(response):
+        client.soak.count("writes failed")
+        return
     assert response.status == 200, response
     if response.body == STORED:
         register.end_write(number)

@@ -13,6 +13,8 @@ from soak_visits import PATIENT, QUICK
 SECONDS = 60
 # A client that was slower than this may have been cut off, because the machine did not let it run.
 SLOW = 1.5
+# How long the server may take to notice that it can write its audit log again.
+SECONDS_TO_RECORD = 3
 
 
 class Paced(Connection):
@@ -72,6 +74,11 @@ class Client:
     def may_fail(self):
         """Whether the disk has failed since the visit began."""
         return self.soak.has_failed_since(self.begun)
+
+    def may_refuse(self, response):
+        """Whether this is the answer to what cannot be recorded, as the disk has failed a moment ago: the server tries once a
+        second to write its audit log again."""
+        return response.status == 503 and self.soak.has_failed_since(self.begun - SECONDS_TO_RECORD)
 
     @contextlib.contextmanager
     def writing(self, registers, count=1):

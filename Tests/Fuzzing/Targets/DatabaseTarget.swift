@@ -119,7 +119,7 @@ private enum DamagedStore {
             let verification = try? await administrator.verifier?.verify { _ in }
             return (tokens, isReadable && verification?.isSound ?? false)
         }
-        try checkWriting(to: administrator)
+        try checkWriting(to: administrator, isSound: found.1)
         return (found.0, found.1 && !warning.isGiven.load(ordering: .relaxed))
     }
 
@@ -128,7 +128,10 @@ private enum DamagedStore {
     }
 
     /// A token that was stored after the damage is either there, or the write has failed.
-    private static func checkWriting(to administrator: any StoreAdministrator) throws {
+    ///
+    /// In a damaged database it may be lost: SQLite relies on the order of the rows in a page, and does not find again what it
+    /// has added to a page that belongs elsewhere. Verification finds such damage.
+    private static func checkWriting(to administrator: any StoreAdministrator, isSound: Bool) throws {
         let token = Token(id: Array("new".utf8), info: Array("a new token".utf8))
         let found = try wait { () -> [UInt8]? in
             guard case .success = await administrator.store([(token, nil)], keepsNewer: false)[0] else {
@@ -136,6 +139,7 @@ private enum DamagedStore {
             }
             do { return try await administrator.fetch(token.id) } catch { return token.info }
         }
+        guard isSound else { return }
         try compare(found?.text.string, token.info.text.string, "a token that was just stored")
     }
 }

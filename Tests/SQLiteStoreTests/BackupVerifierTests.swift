@@ -65,17 +65,26 @@ import Testing
         #expect(found.damages == ["the store has counted 10 tokens, but 9 are there"])
     }
 
-    @Test func `a definition that SQLite refuses only where it may write is found`() async throws {
+    @Test(
+        "a definition with which the store could not be opened is found",
+        arguments: [
+            // SQLite refuses it only where it may write.
+            ("CHECK (one = 1)", "CHECK (two = 1)", "no such column: two"),
+            // Reading rows uses none of these.
+            ("seal (key_number", "seal (jey_number", "table seal has no column named key_number"),
+            ("version_limit INTEGER", "version_limiu INTEGER", "table store has no column named version_limit"),
+        ])
+    func definitions(_ original: String, _ damaged: String, _ message: String) async throws {
         try await makeBackup(10)
         var bytes = try Data(contentsOf: URL(filePath: backup))
-        let place = try #require(bytes.range(of: Data("CHECK (one = 1)".utf8)))
-        bytes.replaceSubrange(place, with: Data("CHECK (two = 1)".utf8))
+        let place = try #require(bytes.range(of: Data(original.utf8)))
+        bytes.replaceSubrange(place, with: Data(damaged.utf8))
         try bytes.write(to: URL(filePath: backup))
         let found = try verify()
-        #expect(found.damages == ["the definition of the table store is damaged: no such column: two"])
-        #expect(throws: SQLiteError.self) {
-            try SQLiteConnection(path: backup, mode: .readWrite).execute("SELECT * FROM token")
-        }
+        #expect(found.damages == ["the definitions of its tables are damaged: \(message)"])
+        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.moveItem(atPath: backup, toPath: path)
+        #expect(throws: SQLiteOpenError.self) { try SQLiteTokenStore(at: data) }
     }
 
     @Test func `without the key ring nothing is verified, and no ring is made`() async throws {

@@ -33,6 +33,15 @@ package struct SQLiteBackupVerifier: BackupVerifier {
             found.damages = try Schema.opening(path) { () throws(SQLiteError) in try connection.structuralDamages() }
             // What is left of a damaged table may not be readable at all.
             guard found.damages.isEmpty else { return found }
+            var options = StoreOptions(keyRing: keyRing)
+            options.isSealed = isSealed
+            let fault = try Schema.opening(path) { () throws(SQLiteError) in
+                try SchemaTrial.fault(of: connection, version: version, options)
+            }
+            if let fault {
+                found.damages.append(fault)
+                return found
+            }
             guard let keys = try keys(of: connection, path) else { return found }
             try Schema.opening(path) { () throws(SQLiteError) in
                 try openRows(of: connection, Sealing(keys), &found, progress)

@@ -42,6 +42,11 @@ enum Schema {
         ) STRICT;
         \(sealTable);
         \(sessionTable);
+        \(firstRow)
+        """
+
+    /// Makes the only row of the table `store`.
+    static let firstRow = """
         INSERT INTO store (one, key_ring, tokens, slot_key, looked_at, version_limit, sessions)
         VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER), 0, 0)
         """

@@ -60,7 +60,7 @@ import Testing
 
     @Test("what a restore has left that was cut off in a conversion goes with the next start")
     func leftovers() throws {
-        for suffix in [".new", ".new-wal", ".new.new", ".new.new-journal"] {
+        for suffix in [".new", ".new-wal", ".new.rows", ".new.new", ".new.new-journal"] {
             #expect(FileManager.default.createFile(atPath: path + suffix, contents: Data("secret".utf8)))
         }
         try SQLiteTokenStore(at: data).close()

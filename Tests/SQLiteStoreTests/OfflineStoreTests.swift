@@ -50,4 +50,53 @@ import Testing
             #expect(try FileManager.default.contentsOfDirectory(atPath: data).allSatisfy { !$0.contains(".new") })
         }
     }
+
+    private func offline(isSealed: Bool, batchBytes: Int) throws -> OfflineSQLiteStore {
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        options.isSealed = isSealed
+        let offline = try OfflineSQLiteStore(directory: data, options: options) { _ in }
+        offline.batchBytes = batchBytes
+        return offline
+    }
+
+    @Test("what an unseal has written in the clear is overwritten, also if it fails", arguments: [false, true])
+    func overwriting(fails: Bool) async throws {
+        let first = try SQLiteTokenStore(at: data)
+        let info = [UInt8](repeating: UInt8(ascii: "x"), count: 1_000)
+        _ = await SQLiteAdministrator(first).store(
+            (0..<2_500).map { (Token(id: Array("id\($0)".utf8), info: info), Int64?(7)) })
+        first.close()
+        if fails {
+            try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
+                .execute("UPDATE token SET value = zeroblob(60) WHERE slot = (SELECT max(slot) FROM token)")
+        }
+        for isSealed in fails ? [false] : [false, true] {
+            var (rows, new): ([FileHandle], [FileHandle]) = ([], [])
+            func convert() throws {
+                _ = try offline(isSealed: isSealed, batchBytes: 1 << 20).convert(isSealed: isSealed) { _ in
+                    // All files are open when the first rows have been read.
+                    guard rows.isEmpty else { return }
+                    rows = (try? RowSorterTests.openFiles(in: data, named: "tokens.db.new.rows (deleted)")) ?? []
+                    new = (try? RowSorterTests.openFiles(in: data, named: "tokens.db.new")) ?? []
+                }
+            }
+            if fails { #expect(throws: StoreError.self) { try convert() } } else { try convert() }
+            #expect(rows.count > 10 && !new.isEmpty)
+            let contents = try (fails ? rows + new : rows).compactMap { handle in
+                try handle.seek(toOffset: 0)
+                return try handle.readToEnd()
+            }
+            #expect(contents.contains { $0.count > 10_000 })
+            #expect(contents.allSatisfy { content in content.allSatisfy { $0 == 0 } } == !isSealed)
+        }
+    }
+
+    @Test("a wrong count of tokens does not keep a store from being converted", arguments: [Int.max, -1, 0])
+    func wrongCount(_ count: Int) async throws {
+        let first = try SQLiteTokenStore(at: data)
+        await SQLiteAdministrator(first).fill(0..<100)
+        first.close()
+        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute("UPDATE store SET tokens = \(count)")
+        #expect(try offline(isSealed: false, batchBytes: 10_000).convert(isSealed: false) { _ in }.tokens == 100)
+    }
 }

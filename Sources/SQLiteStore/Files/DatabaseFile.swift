@@ -15,18 +15,24 @@ struct DatabaseFile {
     /// The path of the new file until it replaces the database.
     var new: String { path + ".new" }
 
-    /// The path of files that rows are sorted in; they have it for an instant only.
-    var rows: String { new + ".rows" }
+    /// The path at which the files are created that rows are sorted in; each is unlinked at once.
+    var rows: String { path + Self.rowsSuffix }
+
+    private static let rowsSuffix = ".new.rows"
+
+    /// What names beside the database end with that are used only while it is replaced or its WAL is copied.
+    static let temporarySuffixes =
+        ["-wal" + DatabaseFileName.newWALSuffix, "-wal" + DamagedWALCopies.partialSuffix, rowsSuffix]
+        // The latter is the leftover of a backup that was being converted.
+        + [".new", ".new.new"].flatMap { name in ["", "-wal", "-shm", "-journal"].map { name + $0 } }
 
     /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.
-    func discardNew() {
-        for suffix in [DatabaseFileName.newWALSuffix, DamagedWALCopies.partialSuffix] {
-            _ = unsafe unlink(path + "-wal" + suffix)
-        }
-        PrivateFile.discardDatabase(new)
-        _ = unsafe unlink(rows)
-        // The leftover of a backup that was being converted.
-        PrivateFile.discardDatabase(new + ".new")
+    ///
+    /// - Parameter erasing: Overwrites what the new file held.
+    func discardNew(erasing: Bool = false) {
+        let file = erasing ? try? FileDescriptor(opening: new, O_WRONLY | O_NOFOLLOW) : nil
+        for suffix in Self.temporarySuffixes { _ = unsafe unlink(path + suffix) }
+        if let file { PrivateFile.overwrite(file.number) }
     }
 
     /// Replaces the database by the new file, which must be complete and synced; no process may have the database open.

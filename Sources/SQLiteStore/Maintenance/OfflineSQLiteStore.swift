@@ -1,4 +1,3 @@
-internal import Cryptography
 internal import Glibc
 internal import System
 package import TokenStore
@@ -10,9 +9,9 @@ package import TokenStore
 package final class OfflineSQLiteStore: OfflineStore {
     private let lock: DatabaseLock
     let directory: DataDirectory
-    private let database: DatabaseFile
+    let database: DatabaseFile
     let options: StoreOptions
-    private let report: @Sendable (StoreEvent) -> Void
+    let report: @Sendable (StoreEvent) -> Void
     /// Approximate bytes of the rows that a conversion sorts in memory.
     var batchBytes = 64 << 20
 
@@ -156,7 +155,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         return try remove(erased, from: opened.writer, sealing, keepsSessions: keepsSessions)
     }
 
-    private static let consequence = "; nothing was replaced"
+    static let consequence = "; nothing was replaced"
 
     /// Rephrases errors for the restore of a backup.
     private func refusal(of path: String, _ error: SQLiteOpenError) -> StoreError {
@@ -169,131 +168,9 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
     }
 
-    // MARK: - Converting
-
-    package func convert(isSealed: Bool, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement {
-        guard FileStatus.exists(database.path) else { throw .unusable(.missing(path: database.path)) }
-        defer { database.discardNew() }
-        var (from, to) = (options, options)
-        (from.isSealed, to.isSealed) = (!isSealed, isSealed)
-        // Limits do not apply to existing tokens.
-        (from.tokenLimit, to.tokenLimit, from.byteLimit, to.byteLimit) = (nil, nil, nil, nil)
-        let source = try opened { () throws(SQLiteOpenError) in
-            try StoreOpener(directory: directory.path, database: database.path, options: from, report: report)
-                .reopen(from.retention)
-        }
-        if source.mayBeMixed {
-            do throws(SQLiteError) {
-                try source.writer.connection.checkForMixedPages()
-            } catch {
-                // Rows that cannot be found would be omitted.
-                throw .unusable(SQLiteOpenError.notADatabase(path: database.path, error).shared)
-            }
-        }
-        database.discardNew()
-        try PrivateFile.create(database.new)
-        let target = try opened { () throws(SQLiteOpenError) in
-            try StoreOpener(directory: directory.path, database: database.new, options: to, report: report).openCopy()
-        }
-        do throws(SQLiteError) {
-            // After a fault the whole copy is discarded.
-            try target.writer.connection.prepareForBulkWriting()
-            // In the clear they are kept for the next time that the store is sealed with this ring.
-            try Schema.raiseSeals(try Schema.seals(of: source.writer.connection), in: target.writer.connection)
-            try Schema.raiseVersionLimit(
-                try Schema.versionLimit(of: source.writer.connection), in: target.writer.connection)
-            // Keeps the time, so that a wrong clock is not trusted because of the conversion.
-            if let look = source.writer.lastClockLook { try target.writer.saveClockLook(look) }
-            if isSealed {
-                target.writer.seals.load(try Schema.seals(of: target.writer.connection), of: target.keys.index)
-            }
-        } catch {
-            throw .write(StoreFault(error))
-        }
-        let tokens = source.writer.tokenCount
-        try copy(source, to: target, isSealed: isSealed, progress)
-        try copySessions(source, to: target)
-        try PrivateFile.synchronize(database.new)
-        try database.replace(erasing: isSealed)
-        let copies = DamagedWALCopies.all(of: database.path)
-        if isSealed && !copies.isEmpty { report(.clearCopiesKept(paths: copies)) }
-        return StoreReplacement(tokens: tokens, bytes: FileStatus.size(of: database.path), isSealed: isSealed)
-    }
-
-    /// Rephrases errors for a conversion.
-    private func opened(_ open: () throws(SQLiteOpenError) -> StoreOpener.Opened) throws(StoreError)
-        -> StoreOpener.Opened
-    {
-        do throws(SQLiteOpenError) {
-            return try open()
-        } catch {
-            switch error {
-            case .sealed: throw .refused("the store \(database.path) is sealed already")
-            case .notSealed: throw .refused("the store \(database.path) is in the clear already")
-            default: throw .unusable(error.shared)
-            }
-        }
-    }
-
-    private func copy(
-        _ source: StoreOpener.Opened, to target: StoreOpener.Opened, isSealed: Bool, _ progress: (StoreProgress) -> Void
-    ) throws(StoreError) {
-        let total = source.writer.tokenCount
-        var sorter = try Self.writing { () throws(SQLiteError) in
-            try RowSorter(
-                of: total, bytes: FileStatus.size(of: database.path), at: database.rows, isSecret: !isSealed,
-                batchBytes: batchBytes)
-        }
-        var coder = RowCoder(Sealing(target.keys, seals: target.writer.seals))
-        // Half of the work is to read the rows, the other half to write them.
-        func showRead(_ read: StoreProgress) { progress(StoreProgress(done: read.done / 2, total: total)) }
-        try forEachRow(
-            of: source.writer.connection, sealing: Sealing(source.keys), total: total, showRead
-        ) { (token, stored) throws(StoreError) in
-            let row = try Self.row(of: token, stored, &coder)
-            try Self.writing { () throws(SQLiteError) in try sorter.add(row) }
-        }
-        let index = target.keys.index.identity
-        var written = 0
-        while let rows = try Self.writing({ () throws(SQLiteError) in try sorter.nextBatch(index: index) }) {
-            let outcomes = try Self.writing { () throws(SQLiteError) in try target.writer.commit(rows) }
-            for case .failure(let error) in outcomes { throw Self.notReplaced(error) }
-            written += rows.count
-            progress(StoreProgress(done: min(total, (total + written) / 2), total: total))
-        }
-        try Self.writing { () throws(SQLiteError) in try target.writer.storeCounts() }
-    }
-
-    /// The row of a token in the new database.
-    private static func row(
-        of token: Result<Token, SealingError>, _ stored: StoredRow, _ coder: inout RowCoder
-    ) throws(StoreError) -> Row {
-        do throws(SealingError) {
-            var row = try coder.row(of: try token.get(), writtenAt: stored.times.writtenAt)
-            row.version = stored.version
-            return row
-        } catch {
-            // A row that does not open would be lost.
-            throw notReplaced(.sealing(error))
-        }
-    }
-
-    /// Rephrases errors of the new database.
-    private static func writing<Result>(_ body: () throws(SQLiteError) -> Result) throws(StoreError) -> Result {
-        do throws(SQLiteError) {
-            return try body()
-        } catch {
-            throw notReplaced(.write(StoreFault(error)))
-        }
-    }
-
-    private static func notReplaced(_ error: StoreError) -> StoreError {
-        .refused("\(error)\(consequence)")
-    }
-
     // MARK: - Rows and files
 
-    private func forEachRow(
+    func forEachRow(
         of connection: SQLiteConnection, sealing: Sealing, total: Int, _ progress: (StoreProgress) -> Void,
         _ body: (Result<Token, SealingError>, StoredRow) throws(StoreError) -> Void
     ) throws(StoreError) {

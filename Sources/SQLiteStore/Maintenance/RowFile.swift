@@ -6,45 +6,57 @@ internal import TokenStore
 
 /// A file without a name that keeps rows in the order in which they were added; see `RowSorter`.
 ///
-/// Because it has no name, nothing is left of it after a crash.
+/// After a crash no file is left, but its blocks are not overwritten.
 final class RowFile {
     private let file: FileDescriptor
     private let isSecret: Bool
     private let digest: SHA256Digest
+    /// Tells this file's rows from those of others; see `append`.
+    private let mark = UInt64.random(in: 0...(.max))
     /// What is not yet written; later what is read and not yet decoded, from `position` on.
     private var buffer: [UInt8] = []
     private var position = 0
     private var isReading = false
     /// Bytes that were written.
-    private var size = 0
+    private var fileSize = 0
     /// Bytes that were read from the file.
-    private var readBytes = 0
+    private var readOffset = 0
+    /// The most bytes that a row's key and value have together.
+    private var longestContent = 0
 
-    /// Bytes that are written at once.
-    private static let written = 32 << 10
-    /// Bytes that are read at once.
-    private static let read = 1 << 20
+    /// Bytes that are written at once, if no row is longer.
+    private static let writeSize = 64 << 10
+    /// Bytes that are read at once, if no row is longer.
+    private static let readSize = 1 << 20
     /// Words of a row before its key and value, each of 8 bytes; see `append`.
-    private static let words = 7
+    private static let headWords = 8
     /// Bytes of a row after its key and value.
-    private static let checksumBytes = 8
+    private static let checksumSize = 8
     /// For a row without an expiration or without a version.
     private static let none = Int64.min
 
+    /// - Parameter path: At which there is no file.
     init(at path: String, isSecret: Bool) throws(SQLiteError) {
         self.isSecret = isSecret
         do throws(CryptographyError) {
             digest = try SHA256Digest()
         } catch {
-            throw SQLiteError(code: SQLITE_ERROR, message: "\(error)", sql: Self.name)
+            throw Self.fault(error)
         }
         do throws(SystemError) {
-            _ = unsafe unlink(path)
             file = try FileDescriptor(opening: path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
         } catch {
             throw Self.fault(error)
         }
-        guard unsafe unlink(path) == 0 else { throw .system("unlink", of: Self.name) }
+        do throws(StoreError) {
+            try PrivateFile.remove(path)
+        } catch {
+            throw Self.fault(error)
+        }
+    }
+
+    deinit {
+        if isSecret { PrivateFile.overwrite(file.number) }
     }
 
     /// Adds a row.
@@ -52,6 +64,7 @@ final class RowFile {
     /// The observer of writes has no use for the ids of rows that are converted, so they are not kept.
     func append(_ row: Row) throws(SQLiteError) {
         let start = buffer.count
+        append(place(at: fileSize + start))
         append(Int64(bitPattern: row.key.hashPrefix))
         append(row.times.writtenAt)
         append(row.times.expiresAt ?? Self.none)
@@ -61,8 +74,9 @@ final class RowFile {
         append(Int64(row.value.count))
         buffer += row.key.bytes
         buffer += row.value
+        longestContent = max(longestContent, row.key.bytes.count + row.value.count)
         buffer += try checksum(of: start..<buffer.count)
-        if buffer.count >= Self.written { try flush() }
+        if buffer.count >= Self.writeSize { try flush() }
     }
 
     /// Removes the next row; nil after the last one.
@@ -73,21 +87,23 @@ final class RowFile {
             try flush()
             isReading = true
         }
-        guard try hold(Self.words * 8) else {
-            guard position == buffer.count, readBytes == size else { throw Self.damage }
+        guard try fill(toAtLeast: Self.headWords * 8) else {
+            guard position == buffer.count, readOffset == fileSize else { throw Self.damage }
             return nil
         }
-        let hashPrefix = UInt64(bitPattern: word(0))
-        let (writtenAt, expiresAt, version, keyNumber) = (word(1), word(2), word(3), word(4))
-        let (keyCount, valueCount) = (word(5), word(6))
-        // A disk that returns something else than was written must neither trap nor take memory.
-        guard (0...Int64(size)).contains(keyCount), (0...Int64(size)).contains(valueCount) else { throw Self.damage }
-        let keyOffset = Self.words * 8
+        guard word(0) == place(at: readOffset - (buffer.count - position)) else { throw Self.damage }
+        let hashPrefix = UInt64(bitPattern: word(1))
+        let (writtenAt, expiresAt, version, keyNumber) = (word(2), word(3), word(4), word(5))
+        let (keyCount, valueCount) = (word(6), word(7))
+        // Wrong data from the disk must not cause a trap or a huge allocation.
+        let possible = 0...Int64(longestContent)
+        guard possible.contains(keyCount), possible.contains(valueCount) else { throw Self.damage }
+        let keyOffset = Self.headWords * 8
         let valueOffset = keyOffset + Int(keyCount)
         let end = valueOffset + Int(valueCount)
-        guard try hold(end + Self.checksumBytes) else { throw Self.damage }
+        guard try fill(toAtLeast: end + Self.checksumSize) else { throw Self.damage }
         let start = position
-        position += end + Self.checksumBytes
+        position += end + Self.checksumSize
         guard try checksum(of: start..<(start + end)) == buffer[(start + end)..<position] else { throw Self.damage }
         var row = Row(
             key: RowKey(bytes: Array(buffer[(start + keyOffset)..<(start + valueOffset)]), hashPrefix: hashPrefix),
@@ -98,14 +114,12 @@ final class RowFile {
         return row
     }
 
-    /// Overwrites the rows, if they are secret.
-    ///
-    /// The disk gets the room back when this object is gone.
-    func discard() {
-        if isSecret { PrivateFile.overwrite(file.number) }
-    }
-
     // MARK: - Bytes
+
+    /// What a row begins with: it says which file it is in, and where.
+    private func place(at offset: Int) -> Int64 {
+        Int64(bitPattern: mark ^ UInt64(offset))
+    }
 
     private func append(_ word: Int64) {
         for shift in stride(from: 0, to: 64, by: 8) { buffer.append(UInt8(truncatingIfNeeded: word >> Int64(shift))) }
@@ -117,27 +131,29 @@ final class RowFile {
         return buffer[start..<(start + 8)].reversed().reduce(0) { $0 << 8 | Int64($1) }
     }
 
-    /// Of bytes in the buffer; finds what a disk has lost or mixed up, which is not found later in a store in the clear.
+    /// Of bytes in the buffer.
+    ///
+    /// It finds what a disk has lost or mixed up, which in a store in the clear nothing would find later.
     private func checksum(of range: Range<Int>) throws(SQLiteError) -> ArraySlice<UInt8> {
         let bytes = buffer
         var checksum: [UInt8] = []
         do throws(CryptographyError) {
             try digest.digest(bytes.span.extracting(range), into: &checksum)
         } catch {
-            throw SQLiteError(code: SQLITE_ERROR, message: "\(error)", sql: Self.name)
+            throw Self.fault(error)
         }
-        return checksum.prefix(Self.checksumBytes)
+        return checksum.prefix(Self.checksumSize)
     }
 
-    /// Reads until the buffer has some more bytes; false if the file ends before.
-    private func hold(_ count: Int) throws(SQLiteError) -> Bool {
+    /// Reads until the buffer has some bytes behind `position`; false if the file ends before.
+    private func fill(toAtLeast count: Int) throws(SQLiteError) -> Bool {
         guard buffer.count - position < count else { return true }
         buffer.removeFirst(position)
         position = 0
         do throws(SystemError) {
-            let wanted = min(size - readBytes, max(Self.read, count))
-            let part = try BlockingIO.read(from: file.number, at: readBytes, count: wanted)
-            readBytes += part.count
+            let wanted = min(fileSize - readOffset, max(Self.readSize, count))
+            let part = try BlockingIO.read(from: file.number, at: readOffset, count: wanted)
+            readOffset += part.count
             buffer += part
         } catch {
             throw Self.fault(error)
@@ -147,12 +163,13 @@ final class RowFile {
 
     private func flush() throws(SQLiteError) {
         do throws(SystemError) {
-            try BlockingIO.write(buffer[...], to: file.number, at: size)
+            try BlockingIO.write(buffer[...], to: file.number, at: fileSize)
         } catch {
             throw Self.fault(error)
         }
-        size += buffer.count
-        buffer.removeAll(keepingCapacity: true)
+        fileSize += buffer.count
+        // A long row must not keep its memory in each of many files.
+        if buffer.capacity > 2 * Self.writeSize { buffer = [] } else { buffer.removeAll(keepingCapacity: true) }
     }
 
     // MARK: - Errors
@@ -160,9 +177,14 @@ final class RowFile {
     /// In errors, as the file has no name.
     private static let name = "rows to be sorted"
 
-    private static let damage = SQLiteError.system("pread", of: name, code: EIO)
+    private static let damage = SQLiteError(
+        code: SQLITE_IOERR, message: "a temporary file returned something else than was written to it", sql: name)
 
     private static func fault(_ error: SystemError) -> SQLiteError {
         .system(error.call, of: name, code: error.code)
+    }
+
+    private static func fault(_ error: some Error) -> SQLiteError {
+        SQLiteError(code: SQLITE_ERROR, message: "\(error)", sql: name)
     }
 }

@@ -4,44 +4,44 @@ internal import TokenStore
 ///
 /// A conversion reads rows in the order of one key's hashes and writes them in that of another key's. Written as they are
 /// read, nearly each row would cost a page that is read, changed and written again as soon as the database is larger than
-/// the memory. So rows are first distributed over files by the beginning of their hashes. The rows of one file are then few
-/// enough to be sorted in memory, and the database's pages are filled one after the other.
+/// the memory. So rows are first distributed over files by the beginning of their hashes. The rows of one file are then
+/// sorted in memory, and the database's pages are filled one after the other.
 ///
-/// Each row is written once and read once more than without files.
+/// This costs one more write and one more read of each row.
 struct RowSorter {
     /// Approximate bytes of rows that are sorted and returned together.
     private let batchBytes: Int
-    /// Those that are not yet read to their end.
-    private var files: [RowFile]
-    /// All rows, if they are few and need no files.
+    /// The files with rows that are still to be returned, in the order of their slots.
+    private var files: [RowFile] = []
+    /// The rows of the next batch; all rows, if no files are needed.
     private var rows: [Row] = []
 
     /// The most files, so that their buffers and descriptors stay few.
     ///
-    /// If one has more rows than a batch, these are sorted batch by batch.
-    private static let mostFiles = 512
-    /// Approximate bytes of a row in memory besides its value.
-    private static let bytesBesideValue = 300
+    /// Some more rows than a batch in each do little harm: the batches of one file change a small part of the database.
+    private static let mostFiles = 128
+    /// Approximate bytes of a row in memory besides its key and value.
+    private static let bytesBesideContent = 300
+    /// How many times as much as in its database a small row takes in memory.
+    private static let bytesInMemory = 4
+    /// Beyond all disks; a sparse file may claim more.
+    private static let largestDatabase = 1 << 50
 
     /// - Parameters:
-    ///   - count: Expected number of rows.
-    ///   - bytes: Expected bytes of their values.
-    ///   - path: Where the files are made; they have this name for an instant only.
-    ///   - isSecret: Whether the files are overwritten when they are no longer needed, as far as the disk overwrites in place.
+    ///   - bytes: Of the database that the rows are from.
+    ///   - path: At which the files are created; each is unlinked at once.
+    ///   - isSecret: Whether the files are overwritten in the end, as far as the disk overwrites in place.
     ///   - batchBytes: Approximate bytes of rows in memory.
     init(
-        of count: Int, bytes: Int, at path: String, isSecret: Bool, batchBytes: Int
+        ofDatabase bytes: Int, at path: String, isSecret: Bool, batchBytes: Int
     ) throws(SQLiteError) {
         self.batchBytes = batchBytes
-        let size = bytes + count * Self.bytesBesideValue
-        var files: [RowFile] = []
-        if size > batchBytes {
-            // About half a batch each, as some get more rows than others.
-            for _ in 0..<min(Self.mostFiles, 2 * size / batchBytes + 1) {
-                files.append(try RowFile(at: path, isSecret: isSecret))
-            }
+        let size = min(bytes, Self.largestDatabase) * Self.bytesInMemory
+        guard size > batchBytes else { return }
+        // About half a batch each, as some get more rows than others.
+        for _ in 0..<min(Self.mostFiles, 2 * size / batchBytes + 1) {
+            files.append(try RowFile(at: path, isSecret: isSecret))
         }
-        self.files = files
     }
 
     /// Takes a row.
@@ -55,7 +55,9 @@ struct RowSorter {
         try files[Int(file)].append(row)
     }
 
-    /// Removes some rows and returns them in the order of their slots, after those of the batch before; nil at the end.
+    /// Removes some rows and returns them in the order of their slots; nil at the end.
+    ///
+    /// The next batch follows in that order, unless it is from the same file.
     ///
     /// - Parameter index: The key that the rows' hashes were made with.
     mutating func nextBatch(index: ObjectIdentifier) throws(SQLiteError) -> [Row]? {
@@ -63,9 +65,9 @@ struct RowSorter {
         while rows.isEmpty, let file = files.first {
             while bytes < batchBytes, let row = try file.next(index: index) {
                 rows.append(row)
-                bytes += row.value.count + Self.bytesBesideValue
+                bytes += row.key.bytes.count + row.value.count + Self.bytesBesideContent
             }
-            if bytes < batchBytes { files.removeFirst().discard() }
+            if bytes < batchBytes { files.removeFirst() }
         }
         guard !rows.isEmpty else { return nil }
         defer { rows = [] }

@@ -30,6 +30,8 @@ final class AnswerChecker {
     private(set) var acceptedAt: UInt64 = 0
     /// Since when the server waits for the client to read.
     private(set) var blockedSince: UInt64?
+    /// The latest moment at which the time for that can have begun, and the last attempt to send.
+    private var (timedSince, blockedAt): (UInt64, UInt64) = (0, 0)
     /// Attempts to read and to send after the time for them was over: one, as the last event may come with the deadline.
     private var (lateReads, lateSends) = (0, 0)
     /// How many bytes the server has read.
@@ -52,11 +54,23 @@ final class AnswerChecker {
 
     /// The server cannot send, as the client does not read.
     func isBlocked() {
-        let since = blockedSince ?? now
-        blockedSince = since
+        // The time to send begins when there is nothing else to wait for, so an answer from the store may begin it anew.
+        if blockedSince == nil || (asksStore && now > blockedAt + world.choices.sendTime) { timedSince = now }
+        blockedSince = blockedSince ?? now
+        blockedAt = now
         // Less than the 256 KiB after which a client that reads gets more time.
-        lateSends = now > since + world.choices.sendTime + Self.slack ? lateSends + 1 : 0
-        if lateSends > 2 { fail("the client is still waited for after \((now - since) / 1_000_000) ms") }
+        lateSends = now > timedSince + world.choices.sendTime + Self.slack ? lateSends + 1 : 0
+        if lateSends > 2 { fail("the client is still waited for after \((now - timedSince) / 1_000_000) ms") }
+    }
+
+    /// Whether a request that the server may have read waits for the store, or has waited since the last attempt to send.
+    private var asksStore: Bool {
+        client.requests[min(answered, client.sentRequests)..<client.sentRequests].contains { request in
+            switch request.purpose {
+            case .get, .post: true
+            case .head, .error, .httpError, .malformed: false
+            }
+        }
     }
 
     func serverHasRead(_ total: Int) {
@@ -154,7 +168,8 @@ final class AnswerChecker {
             guard let moment = ledger.firstMomentFindingNothing(of: id, from: start) else {
                 return world.explainFailure { fail("GET of id \(id) finds nothing, but there was a token") }
             }
-            lastMoment = moment
+            // The read may as well have failed, earlier.
+            if !world.hasUnexplainedReport { lastMoment = moment }
         case (.post(let write), 0):
             guard let moment = ledger.committedAt(write), moment >= arrivals[answered] else {
                 fail("POST is acknowledged, but write \(write) is not committed")

@@ -122,6 +122,9 @@ final class World: @unchecked Sendable {
         client.checker.exceedsLimit = open > choices.connectionLimit ?? .max
     }
 
+    /// Whether the server has reported a failure of the store that no answer has shown so far.
+    var hasUnexplainedReport: Bool { server.reportedFailures > unexplainedFailures }
+
     /// Checks that the server has reported as many failures of the store as clients were told of.
     func explainFailure(else fail: () -> Never) {
         unexplainedFailures += 1

@@ -12,6 +12,7 @@ import pytest
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, run, until
+from small_disk import SmallDisk
 from store_files import command, holds, opened, printed, refused
 from test_metrics import ADMINISTRATION, metrics
 
@@ -240,6 +241,34 @@ def test_a_store_is_sealed_and_put_in_the_clear_again(serve):
     assert "20 tokens are in the clear now; set sealing.enabled to off" in printed(server.data, "unseal")
     off = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
     assert printed(server.data, "get", f"{SECRET_ID}3", environment=off) == f"{SECRET_INFO}3\n"
+
+
+def test_a_disk_without_room_for_the_new_database_is_noticed_before_it_is_full(serve):
+    disk = SmallDisk(megabytes=12)
+
+    def leave_free(share):
+        """Leaves a part of the database's size free."""
+        (disk.folder / "other").unlink(missing_ok=True)
+        used = os.statvfs(disk.folder)
+        size = (server.data / "tokens.db").stat().st_size
+        (disk.folder / "other").write_bytes(bytes(int(used.f_bfree * used.f_frsize - share * size)))
+
+    try:
+        server = serve(UNSEALED, data=disk.folder / "data")
+        for number in range(300):
+            assert exchange(server.address, post(f"id{number}", f"{number}" * 3_000)).body == STORED
+        server.stop()
+        leave_free(0.3)
+        message = refused(server.data, "seal")
+        assert re.search(r"the new database needs at least \d+ MiB, but only \d+ MiB are free in .*Nothing was replaced", message), message
+        # Rows of unknown lengths may fit, so that it is tried.
+        leave_free(0.7)
+        assert "database or disk is full" in (message := refused(server.data, "seal")) and "nothing was replaced" in message
+        assert not [name for name in os.listdir(server.data) if "new" in name]
+        off = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
+        assert printed(server.data, "get", "id299", environment=off).startswith("299299")
+    finally:
+        disk.close()
 
 
 def test_sealing_can_be_off_from_the_start_only(serve):

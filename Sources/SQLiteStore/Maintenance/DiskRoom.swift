@@ -1,8 +1,8 @@
 internal import System
 internal import TokenStore
 
-/// Refuses a backup for which a disk has no room, before the disk is filled.
-enum BackupRoom {
+/// Refuses what a disk has no room for, before the disk is filled.
+enum DiskRoom {
     /// What stays free on the store's own disk, so that a backup there does not keep the server from storing tokens.
     private static let reserve = 16 << 20
 
@@ -10,20 +10,42 @@ enum BackupRoom {
     ///   - bytes: The size of the backup.
     ///   - path: The path of the backup.
     ///   - store: The path of the store's database.
-    static func check(for bytes: Int, at path: String, besides store: String) throws(StoreError) {
+    static func check(forBackup bytes: Int, at path: String, besides store: String) throws(StoreError) {
         let folder = Path.folder(of: path)
-        guard let target = FileStatus(folder), let free = FileSystem(of: folder).freeBytes else { return }
+        guard let target = FileStatus(folder) else { return }
         let isStoreDisk = FileStatus(store)?.identity.device == target.identity.device
-        let needed = bytes + (isStoreDisk ? reserve : 0)
-        guard free < needed else { return }
-        let mebibyte = 1 << 20
-        let keptFree = ", and \(reserve / mebibyte) MiB must stay free for the store on the same disk"
-        // Rounded in opposite directions, so that the message never says that more is free than is needed.
+        guard let free = free(in: folder, unless: bytes + (isStoreDisk ? reserve : 0)) else { return }
+        let keptFree = ", and \(mebibytes(reserve)) MiB must stay free for the store on the same disk"
         throw .refused(
             """
-            the backup needs \((bytes + mebibyte - 1) / mebibyte) MiB\(isStoreDisk ? keptFree : ""), \
-            but only \(free / mebibyte) MiB are free in \(folder); make room, or name a folder on another disk
+            the backup needs \(mebibytes(bytes)) MiB\(isStoreDisk ? keptFree : ""), \
+            but only \(free) MiB are free in \(folder); make room, or name a folder on another disk
             """
         )
+    }
+
+    /// - Parameters:
+    ///   - bytes: The least that the new database takes; while it is made, some more.
+    ///   - path: The path of the new database.
+    static func check(forConversion bytes: Int, at path: String) throws(StoreError) {
+        let folder = Path.folder(of: path)
+        guard let free = free(in: folder, unless: bytes) else { return }
+        throw .refused(
+            """
+            the new database needs at least \(mebibytes(bytes)) MiB, but only \(free) MiB are free in \(folder); make room on that \
+            disk. Nothing was replaced
+            """
+        )
+    }
+
+    /// Mebibytes that are free in a folder; nil if there is room, or nobody knows.
+    private static func free(in folder: String, unless needed: Int) -> Int? {
+        guard let free = FileSystem(of: folder).freeBytes, free < needed else { return nil }
+        // Rounded in the other direction than what is needed, so that no message says that more is free than is needed.
+        return free / (1 << 20)
+    }
+
+    private static func mebibytes(_ bytes: Int) -> Int {
+        (bytes + (1 << 20) - 1) / (1 << 20)
     }
 }

@@ -25,6 +25,9 @@ extension OfflineSQLiteStore {
             }
         }
         database.discardNew()
+        let used = try Self.writing { () throws(SQLiteError) in try source.writer.usedBytes() }
+        // It may take less than the present one, whose pages may be half empty; and rows in the clear are shorter.
+        try DiskRoom.check(forConversion: used / (isSealed ? 2 : 4), at: database.new)
         try PrivateFile.create(database.new)
         let target = try opened { () throws(SQLiteOpenError) in
             try StoreOpener(directory: directory.path, database: database.new, options: to, report: report).openCopy()

@@ -44,7 +44,7 @@ extension SQLiteAdministrator {
         // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
         // Checked only now, because removing what an interrupted backup left has made room.
-        try BackupRoom.check(for: try await databaseSize(), at: path, besides: store.path)
+        try DiskRoom.check(forBackup: try await databaseSize(), at: path, besides: store.path)
         _ = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<Bool> in
             writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)
             return .success(true)

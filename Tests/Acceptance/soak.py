@@ -17,7 +17,7 @@ from access import make_key
 from certificates import make_certificate
 from contract import NOT_FOUND
 from http_client import Connection, get
-from server_process import Server, binary, clean_environment, until
+from server_process import Server, run, until
 from soak_answers import value_in
 from soak_clients import visiting
 from soak_judge import left_over
@@ -57,9 +57,9 @@ class Soak:
         self.contexts = {"TLS 1.2": tls_context(ssl.TLSVersion.TLSv1_2), "TLS 1.3": tls_context(ssl.TLSVersion.TLSv1_3)}
         self._make_files()
         self.disk = StorageShim(library, folder / "shim", seed=self.random.randrange(1 << 32))
-        # On the disk that fails: what servers of apps have changed must be in it all the same.
+        # It lies on the disk that fails, and must have every change by an app's server all the same.
         self.audit_log, self.audit_key = self.disk.disk / "audit.log", folder / "audit.key"
-        command("audit", "key", self.audit_key, "--data-directory", self.disk.data)
+        printed(self.disk.data, "audit", "key", str(self.audit_key))
         self.settings = {
             "listen": ["127.0.0.1:0", "https://127.0.0.1:0"], "admin": {"listen": "127.0.0.1:0"}, "loops": 2,
             "tls": {"certificate": self.pair[0], "private_key": self.pair[1]},
@@ -211,10 +211,11 @@ class Soak:
         assert "the store is sound" in printed(data, "verify", environment=environment, seconds=SECONDS)
 
     def end(self):
-        """Stops the server; the store is sound, and so is the audit log, which has all that servers have changed."""
+        """Stops the server; the store is sound, and so is the audit log, which has every change by an app's server."""
         assert self.server.stop() == 0
         assert "the store is sound" in printed(self.server.data, "verify", seconds=SECONDS)
-        command("audit", "verify", self.audit_log, "--key", self.audit_key)
+        verified = run("audit", "verify", str(self.audit_log), "--key", str(self.audit_key), seconds=SECONDS)
+        assert verified.returncode == 0, verified
         with self.audit_log.open() as log:
             events = collections.Counter((event["action"], event["outcome"]) for event in map(json.loads, log))
         assert events["store_token", "ok"] + events["remove_token", "ok"] >= self.counts["writes to be audited"] > 0, events
@@ -223,13 +224,6 @@ class Soak:
         self.over.set()
         self.server.kill()
         self.disk.knobs.close()
-
-
-def command(*arguments):
-    """Runs a command that must succeed."""
-    done = subprocess.run(
-        [binary(), *map(str, arguments)], env=clean_environment(), capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, done
 
 
 def tls_context(version):

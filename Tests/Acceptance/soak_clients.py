@@ -76,8 +76,8 @@ class Client:
         return self.soak.has_failed_since(self.begun)
 
     def may_refuse(self, response):
-        """Whether this is the answer to what cannot be recorded, as the disk has failed a moment ago: the server tries once a
-        second to write its audit log again."""
+        """Whether a request was refused because it could not be recorded: the disk has failed a moment ago, and the server tries only
+        once a second to write its audit log again."""
         return response.status == 503 and self.soak.has_failed_since(self.begun - SECONDS_TO_RECORD)
 
     @contextlib.contextmanager

@@ -87,7 +87,7 @@ def test_the_image_has_the_libraries_that_the_program_needs(stages):
 
 def test_the_image_with_postgresql_has_one_library_more(stages, postgres_binary):
     def needed(program):
-        """Without Swift's own libraries, which are in a program of deploy/build and beside one that was built for debugging."""
+        """Leaves out Swift's own libraries: deploy/build puts them into the program, a debug build loads them."""
         listed = subprocess.run(["objdump", "--private-headers", program], capture_output=True, text=True, check=True)
         places = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
         of_swift = set(re.findall(r"(\S+) => \S*/swift/", places)) | {"libstdc++.so.6", "libgcc_s.so.1"}

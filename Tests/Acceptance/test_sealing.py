@@ -261,7 +261,7 @@ def test_a_disk_without_room_for_the_new_database_is_noticed_before_it_is_full(s
         leave_free(0.3)
         message = refused(server.data, "seal")
         assert re.search(r"the new database needs at least \d+ MiB, but only \d+ MiB are free in .*Nothing was replaced", message), message
-        # Rows of unknown lengths may fit, so that it is tried.
+        # This might be enough, so sealing begins.
         leave_free(0.7)
         assert "database or disk is full" in (message := refused(server.data, "seal")) and "nothing was replaced" in message
         assert not [name for name in os.listdir(server.data) if "new" in name]

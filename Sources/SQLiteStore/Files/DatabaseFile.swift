@@ -15,15 +15,15 @@ struct DatabaseFile {
     /// The path of the new file until it replaces the database.
     var new: String { path + ".new" }
 
-    /// The path at which the files are created that rows are sorted in; each is unlinked at once.
+    /// Where the files are created in which rows are sorted; each is unlinked at once.
     var rows: String { path + Self.rowsSuffix }
 
     private static let rowsSuffix = ".new.rows"
 
-    /// What names beside the database end with that are used only while it is replaced or its WAL is copied.
+    /// The suffixes of files beside the database that exist only while it is replaced or its WAL is copied.
     static let temporarySuffixes =
         ["-wal" + DatabaseFileName.newWALSuffix, "-wal" + DamagedWALCopies.partialSuffix, rowsSuffix]
-        // The latter is the leftover of a backup that was being converted.
+        // `.new.new` is left when a restore is interrupted while it converts an early backup.
         + [".new", ".new.new"].flatMap { name in ["", "-wal", "-shm", "-journal"].map { name + $0 } }
 
     /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.

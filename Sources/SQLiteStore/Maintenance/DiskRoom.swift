@@ -6,15 +6,17 @@ enum DiskRoom {
     /// What stays free on the store's own disk, so that a backup there does not keep the server from storing tokens.
     private static let reserve = 16 << 20
 
+    /// Refuses a backup that does not fit.
+    ///
     /// - Parameters:
     ///   - bytes: The size of the backup.
     ///   - path: The path of the backup.
-    ///   - store: The path of the store's database.
+    ///   - store: The path of the store's database, whose disk keeps some room free.
     static func check(forBackup bytes: Int, at path: String, besides store: String) throws(StoreError) {
         let folder = Path.folder(of: path)
         guard let target = FileStatus(folder) else { return }
         let isStoreDisk = FileStatus(store)?.identity.device == target.identity.device
-        guard let free = free(in: folder, unless: bytes + (isStoreDisk ? reserve : 0)) else { return }
+        guard let free = freeMebibytes(in: folder, below: bytes + (isStoreDisk ? reserve : 0)) else { return }
         let keptFree = ", and \(mebibytes(reserve)) MiB must stay free for the store on the same disk"
         throw .refused(
             """
@@ -24,12 +26,14 @@ enum DiskRoom {
         )
     }
 
+    /// Refuses to seal or unseal a store if the new database cannot fit.
+    ///
     /// - Parameters:
-    ///   - bytes: The least that the new database takes; while it is made, some more.
+    ///   - bytes: The least that the new database can take.
     ///   - path: The path of the new database.
     static func check(forConversion bytes: Int, at path: String) throws(StoreError) {
         let folder = Path.folder(of: path)
-        guard let free = free(in: folder, unless: bytes) else { return }
+        guard let free = freeMebibytes(in: folder, below: bytes) else { return }
         throw .refused(
             """
             the new database needs at least \(mebibytes(bytes)) MiB, but only \(free) MiB are free in \(folder); make room on that \
@@ -38,10 +42,10 @@ enum DiskRoom {
         )
     }
 
-    /// Mebibytes that are free in a folder; nil if there is room, or nobody knows.
-    private static func free(in folder: String, unless needed: Int) -> Int? {
+    /// How many mebibytes are free in a folder, if that is less than what is needed; nil if it is enough or unknown.
+    private static func freeMebibytes(in folder: String, below needed: Int) -> Int? {
         guard let free = FileSystem(of: folder).freeBytes, free < needed else { return nil }
-        // Rounded in the other direction than what is needed, so that no message says that more is free than is needed.
+        // Rounded down, and what is needed is rounded up, so that no message says that enough is free.
         return free / (1 << 20)
     }
 

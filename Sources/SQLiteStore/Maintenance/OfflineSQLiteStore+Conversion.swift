@@ -6,7 +6,7 @@ package import TokenStore
 extension OfflineSQLiteStore {
     package func convert(isSealed: Bool, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement {
         guard FileStatus.exists(database.path) else { throw .unusable(.missing(path: database.path)) }
-        // What is left of an attempt that failed is in the clear, if the new database was to be.
+        // If unsealing fails, the unfinished database has rows in the clear.
         defer { database.discardNew(erasing: !isSealed) }
         var (from, to) = (options, options)
         (from.isSealed, to.isSealed) = (!isSealed, isSealed)
@@ -26,7 +26,7 @@ extension OfflineSQLiteStore {
         }
         database.discardNew()
         let used = try Self.writing { () throws(SQLiteError) in try source.writer.usedBytes() }
-        // It may take less than the present one, whose pages may be half empty; and rows in the clear are shorter.
+        // The new database may be much smaller: pages of the present one may be half empty, and rows in the clear are shorter.
         try DiskRoom.check(forConversion: used / (isSealed ? 2 : 4), at: database.new)
         try PrivateFile.create(database.new)
         let target = try opened { () throws(SQLiteOpenError) in
@@ -39,7 +39,7 @@ extension OfflineSQLiteStore {
             try Schema.raiseSeals(try Schema.seals(of: source.writer.connection), in: target.writer.connection)
             try Schema.raiseVersionLimit(
                 try Schema.versionLimit(of: source.writer.connection), in: target.writer.connection)
-            // Keeps the time, so that a wrong clock is not trusted because of the conversion.
+            // The new database remembers when the clock was last right. Otherwise it would trust a clock that is wrong now.
             if let look = source.writer.lastClockLook { try target.writer.saveClockLook(look) }
             if isSealed {
                 target.writer.seals.load(try Schema.seals(of: target.writer.connection), of: target.keys.index)
@@ -110,7 +110,7 @@ extension OfflineSQLiteStore {
             row.version = stored.version
             return row
         } catch {
-            // A row that does not open would be lost.
+            // A row that cannot be opened would be missing in the new database.
             throw notReplaced(.sealing(error))
         }
     }

@@ -11,9 +11,9 @@ final class RowFile {
     private let file: FileDescriptor
     private let isSecret: Bool
     private let digest: SHA256Digest
-    /// Tells this file's rows from those of others; see `append`.
+    /// Distinguishes this file's rows from those of other files; see `place`.
     private let mark = UInt64.random(in: 0...(.max))
-    /// What is not yet written; later what is read and not yet decoded, from `position` on.
+    /// Bytes that are still to be written; while reading, bytes that are still to be decoded, from `position` on.
     private var buffer: [UInt8] = []
     private var position = 0
     private var isReading = false
@@ -24,18 +24,18 @@ final class RowFile {
     /// The most bytes that a row's key and value have together.
     private var longestContent = 0
 
-    /// Bytes that are written at once, if no row is longer.
+    /// How many bytes are gathered before they are written.
     private static let writeSize = 64 << 10
-    /// Bytes that are read at once, if no row is longer.
+    /// How many bytes are read at a time; more if a row is longer.
     private static let readSize = 1 << 20
     /// Words of a row before its key and value, each of 8 bytes; see `append`.
     private static let headWords = 8
     /// Bytes of a row after its key and value.
     private static let checksumSize = 8
-    /// For a row without an expiration or without a version.
+    /// Stands for a missing expiration or version.
     private static let none = Int64.min
 
-    /// - Parameter path: At which there is no file.
+    /// - Parameter path: Where the file is created; nothing may exist there.
     init(at path: String, isSecret: Bool) throws(SQLiteError) {
         self.isSecret = isSecret
         do throws(CryptographyError) {
@@ -61,7 +61,7 @@ final class RowFile {
 
     /// Adds a row.
     ///
-    /// The observer of writes has no use for the ids of rows that are converted, so they are not kept.
+    /// Its id is not kept, because only observers of writes need it, and a conversion has none.
     func append(_ row: Row) throws(SQLiteError) {
         let start = buffer.count
         append(place(at: fileSize + start))
@@ -116,7 +116,7 @@ final class RowFile {
 
     // MARK: - Bytes
 
-    /// What a row begins with: it says which file it is in, and where.
+    /// The first word of a row, which says which file the row belongs to, and where in that file.
     private func place(at offset: Int) -> Int64 {
         Int64(bitPattern: mark ^ UInt64(offset))
     }
@@ -131,9 +131,9 @@ final class RowFile {
         return buffer[start..<(start + 8)].reversed().reduce(0) { $0 << 8 | Int64($1) }
     }
 
-    /// Of bytes in the buffer.
+    /// The checksum of some bytes in the buffer.
     ///
-    /// It finds what a disk has lost or mixed up, which in a store in the clear nothing would find later.
+    /// It reveals what the disk has lost or mixed up. In a store in the clear, nothing else would.
     private func checksum(of range: Range<Int>) throws(SQLiteError) -> ArraySlice<UInt8> {
         let bytes = buffer
         var checksum: [UInt8] = []
@@ -168,13 +168,13 @@ final class RowFile {
             throw Self.fault(error)
         }
         fileSize += buffer.count
-        // A long row must not keep its memory in each of many files.
+        // Otherwise a few long rows could leave every file with a large buffer.
         if buffer.capacity > 2 * Self.writeSize { buffer = [] } else { buffer.removeAll(keepingCapacity: true) }
     }
 
     // MARK: - Errors
 
-    /// In errors, as the file has no name.
+    /// What errors call the file, which has no name of its own.
     private static let name = "rows to be sorted"
 
     private static let damage = SQLiteError(

@@ -2,12 +2,12 @@ internal import TokenStore
 
 /// Puts the rows of a store that is converted into the order of their slots, with few of them in memory.
 ///
-/// A conversion reads rows in the order of one key's hashes and writes them in that of another key's. Written as they are
-/// read, nearly each row would cost a page that is read, changed and written again as soon as the database is larger than
-/// the memory. So rows are first distributed over files by the beginning of their hashes. The rows of one file are then
-/// sorted in memory, and the database's pages are filled one after the other.
+/// A conversion reads rows in the order of one key's hashes and has to write them in the order of another key's. If they were
+/// written as they are read, nearly every row would go to another page. In a database larger than the memory, that page would
+/// have to be read, changed and written for this one row. So rows are first distributed over files by the beginning of their
+/// hashes. Then the rows of one file at a time are sorted in memory, and the pages of the database are filled one after another.
 ///
-/// This costs one more write and one more read of each row.
+/// The price is that each row is written and read once more.
 struct RowSorter {
     /// Approximate bytes of rows that are sorted and returned together.
     private let batchBytes: Int
@@ -18,25 +18,26 @@ struct RowSorter {
 
     /// The most files, so that their buffers and descriptors stay few.
     ///
-    /// Some more rows than a batch in each do little harm: the batches of one file change a small part of the database.
+    /// In a very large store, a file has more rows than a batch. Little is lost then, because all of its batches change the same
+    /// small part of the database.
     private static let mostFiles = 128
     /// Approximate bytes of a row in memory besides its key and value.
     private static let bytesBesideContent = 300
-    /// How many times as much as in its database a small row takes in memory.
-    private static let bytesInMemory = 4
-    /// Beyond all disks; a sparse file may claim more.
+    /// How much more space a small row takes in memory than in the database.
+    private static let memoryFactor = 4
+    /// Larger than any real database, though a sparse file may claim to be larger still.
     private static let largestDatabase = 1 << 50
 
     /// - Parameters:
-    ///   - bytes: Of the database that the rows are from.
-    ///   - path: At which the files are created; each is unlinked at once.
-    ///   - isSecret: Whether the files are overwritten in the end, as far as the disk overwrites in place.
-    ///   - batchBytes: Approximate bytes of rows in memory.
+    ///   - bytes: The size of the database that the rows come from.
+    ///   - path: Where the files are created; each is unlinked at once.
+    ///   - isSecret: Whether the files are overwritten at the end, as far as the disk overwrites in place.
+    ///   - batchBytes: Approximate bytes of the rows of one batch in memory.
     init(
         ofDatabase bytes: Int, at path: String, isSecret: Bool, batchBytes: Int
     ) throws(SQLiteError) {
         self.batchBytes = batchBytes
-        let size = min(bytes, Self.largestDatabase) * Self.bytesInMemory
+        let size = min(bytes, Self.largestDatabase) * Self.memoryFactor
         guard size > batchBytes else { return }
         // About half a batch each, as some get more rows than others.
         for _ in 0..<min(Self.mostFiles, 2 * size / batchBytes + 1) {
@@ -55,9 +56,9 @@ struct RowSorter {
         try files[Int(file)].append(row)
     }
 
-    /// Removes some rows and returns them in the order of their slots; nil at the end.
+    /// Removes a batch of rows and returns it in the order of their slots; nil at the end.
     ///
-    /// The next batch follows in that order, unless it is from the same file.
+    /// Batches follow one another in that order too, unless a file has more rows than one batch.
     ///
     /// - Parameter index: The key that the rows' hashes were made with.
     mutating func nextBatch(index: ObjectIdentifier) throws(SQLiteError) -> [Row]? {

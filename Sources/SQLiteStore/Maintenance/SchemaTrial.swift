@@ -1,12 +1,12 @@
 internal import TokenStore
 
-/// Finds out whether a store could be opened with the tables of a database, which is only read.
+/// Finds out whether a store could work with the tables of a backup, without writing to the backup.
 ///
-/// Reading its rows does not show that: SQLite ignores CHECK constraints where it cannot write (`sqlite3AddCheckConstraint` in its
-/// `build.c`), and only a store that writes uses all columns. So the tables are made again in memory, without rows, and upgraded
-/// and opened as they would be.
+/// Reading all rows is not enough. In a database that is opened for reading only, SQLite ignores CHECK constraints, damaged ones
+/// included (`sqlite3AddCheckConstraint` in its `build.c`). And some columns are used only by a store that writes. So empty copies of
+/// the tables are created in memory, where they are upgraded and opened as after a restore.
 enum SchemaTrial {
-    /// What would keep the store from being opened; nil if nothing would.
+    /// Why the store could not be opened with these tables; nil if it could.
     ///
     /// - Parameters:
     ///   - connection: To the database, whose structure is sound.
@@ -29,9 +29,9 @@ enum SchemaTrial {
         }
     }
 
-    /// The statements that make the tables and their indexes.
+    /// The statements that create the tables and their indexes.
     ///
-    /// SQLite has already parsed them when it opened the database, and would have refused one that computes or fetches anything.
+    /// They are safe to execute: SQLite parsed them when it opened the database, and accepts only plain definitions there.
     private static func definitions(of connection: SQLiteConnection) throws(SQLiteError) -> [String] {
         let select = try SQLiteStatement(
             """

@@ -19,7 +19,7 @@ package final class AdminAccess: Sendable {
     /// - Parameter path: `admin.keys_file`; if empty, there are no keys.
     init(path: String, _ logger: Logger) throws(AdminKeyFileError) {
         file = Mutex(path.isEmpty ? nil : try AdminKeyFile(path: path))
-        // Refused keys are logged as notices: anybody who can connect could fill the list of recent warnings with them.
+        // Refused keys are logged as notices. As warnings, they would let anybody who can connect fill the list of recent warnings.
         log = RateLimitedLog(logger, .notice)
     }
 

@@ -30,8 +30,10 @@ final class AnswerChecker {
     private(set) var acceptedAt: UInt64 = 0
     /// Since when the server waits for the client to read.
     private(set) var blockedSince: UInt64?
-    /// The latest moment at which the time for that can have begun, and the last attempt to send.
-    private var (timedSince, blockedAt): (UInt64, UInt64) = (0, 0)
+    /// The latest moment at which the server can have begun to measure the time for that.
+    private var timedSince: UInt64 = 0
+    /// The last attempt to send that found no room.
+    private var blockedAt: UInt64 = 0
     /// Attempts to read and to send after the time for them was over: one, as the last event may come with the deadline.
     private var (lateReads, lateSends) = (0, 0)
     /// How many bytes the server has read.
@@ -54,7 +56,7 @@ final class AnswerChecker {
 
     /// The server cannot send, as the client does not read.
     func isBlocked() {
-        // The time to send begins when there is nothing else to wait for, so an answer from the store may begin it anew.
+        // While the server waits for the store, the time to send does not run. It begins anew with the store's answer.
         if blockedSince == nil || (asksStore && now > blockedAt + world.choices.sendTime) { timedSince = now }
         blockedSince = blockedSince ?? now
         blockedAt = now
@@ -168,7 +170,7 @@ final class AnswerChecker {
             guard let moment = ledger.firstMomentFindingNothing(of: id, from: start) else {
                 return world.explainFailure { fail("GET of id \(id) finds nothing, but there was a token") }
             }
-            // The read may as well have failed, earlier.
+            // If the server has reported a failed read, this answer may be due to that, at an earlier moment.
             if !world.hasUnexplainedReport { lastMoment = moment }
         case (.post(let write), 0):
             guard let moment = ledger.committedAt(write), moment >= arrivals[answered] else {

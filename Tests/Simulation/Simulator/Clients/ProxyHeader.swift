@@ -1,7 +1,7 @@
 /// What a client's connection begins with where the listener requires a PROXY header.
 struct ProxyHeader {
     let bytes: [UInt8]
-    /// Whether the server can never take what comes for a header.
+    /// Whether the server must refuse the connection because of these bytes.
     let isMalformed: Bool
 
     private static let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]

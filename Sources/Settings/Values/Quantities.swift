@@ -46,10 +46,10 @@ package enum Quantities {
 
     /// Writes a number of bytes as `bytes` reads it: `8 KiB`, `1 MiB`, or the number alone.
     package static func text(bytes: Int) -> String {
-        for (unit, factor) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
-        where bytes >= factor && bytes % factor == 0 {
-            return "\(bytes / factor) \(unit)"
-        }
+        if bytes == 0 { return "0" }
+        if bytes % (1 << 30) == 0 { return "\(bytes >> 30) GiB" }
+        if bytes % (1 << 20) == 0 { return "\(bytes >> 20) MiB" }
+        if bytes % (1 << 10) == 0 { return "\(bytes >> 10) KiB" }
         return "\(bytes)"
     }
 

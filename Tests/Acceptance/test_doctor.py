@@ -697,6 +697,28 @@ def test_a_file_that_is_certificate_and_key_is_reported_once(public_folder):
 
 
 @needs_root
+def test_credentials_of_a_service_that_does_not_run_are_not_held_against_it(public_folder):
+    """A unit with LoadCredential=tls.pem:..., whose file systemd makes at the start (systemd.exec(5))."""
+    pair = "/run/credentials/token-cache-absent.service/tls.pem"
+    file = public_folder / "token-cache.yaml"
+    file.write_text(json.dumps({"data_directory": str(public_folder / "data"), "listen": "127.0.0.1:0", "admin": {"listen": "off"},
+                                "tls": {"certificate": pair, "private_key": pair}}))
+    os.chown(public_folder, 65534, 65534)
+    units = unit_folder(public_folder, file, "User=nobody", "LoadCredential=tls.pem:/etc/ssl/private/tokens.pem")
+    done = run("check-config", "--config", str(file), environment={**NOWHERE, **units})
+    assert done.returncode == 0 and "data_directory: " in done.stdout, done
+    assert done.stderr == f"token-cache: {pair} is a credential, which is there only while the service runs; it was not checked\n"
+    report = examine("--config", str(file), environment=units)
+    assert problems(report) == [] and f"{pair} is a credential" in said(report, "Certificates", "warning")
+    # Nobody makes that file for a service without credentials.
+    (public_folder / "units" / "token-cache.service").unlink()
+    (public_folder / "units").rmdir()
+    units = unit_folder(public_folder, file, "User=nobody")
+    done = run("check-config", "--config", str(file), environment={**NOWHERE, **units})
+    assert done.returncode == 1 and pair in done.stderr and "No such file" in done.stderr, done
+
+
+@needs_root
 def test_a_port_that_systemd_opens_for_the_service_needs_no_right(public_folder):
     if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 7:
         pytest.skip("here everybody may have low ports")

@@ -1,3 +1,4 @@
+internal import EventLoop
 internal import FoundationEssentials
 package import Server
 package import Settings
@@ -13,14 +14,19 @@ package enum StartCheck {
     ///   - user: The server's user, if this process has that user's rights and systemd may do something for the service that
     ///     is not done yet; nil otherwise.
     ///   - isSyntaxOnly: Whether only the settings themselves are looked at, as on another machine.
-    package static func check(_ settings: Settings, for user: ServerUser?, isSyntaxOnly: Bool) throws(StartError) {
+    /// - Returns: The files that could not be looked at, because they are credentials of a service that does not run.
+    package static func check(
+        _ settings: Settings, for user: ServerUser?, isSyntaxOnly: Bool
+    ) throws(StartError) -> [String] {
         do throws(StoreOpenError) {
             try StoreSelection.check(settings)
         } catch {
             throw .store(error)
         }
-        guard !isSyntaxOnly else { return }
-        let isAwaited: (String) -> Bool = { user?.awaitsFolder(of: $0) ?? false }
+        guard !isSyntaxOnly else { return [] }
+        let isAwaited: (String) -> Bool = { path in
+            user.map { $0.awaitsFolder(of: path) || $0.awaitsCredential(path) } ?? false
+        }
         try ClientListeners.examine(settings, except: isAwaited)
         do throws(StoreOpenError) {
             if !isAwaited(settings.dataDirectoryPath) { try DataDirectory.examine(settings) }
@@ -29,6 +35,8 @@ package enum StartCheck {
             throw .store(error)
         }
         try Server.examineFiles(settings, except: isAwaited)
+        guard let user, !settings.tls.certificates.isEmpty else { return [] }
+        return Set(TLSFiles(settings).paths).filter(user.awaitsCredential).sorted()
     }
 
     private static func checkKeyRing(_ settings: Settings) throws(StoreOpenError) {

@@ -11,7 +11,7 @@ enum CertificateCheck {
     static func findings(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
         guard !settings.tls.certificates.isEmpty else { return [.ok(topic, "none are set")] }
         let files = TLSFiles(settings)
-        return ([files.standard] + files.others).flatMap { pair in
+        return files.pairs.flatMap { pair in
             FileCheck.privateKey(pair.privateKey, topic)
                 + (unreadable(pair, files.clientAuthorities, user) ?? [
                     certificate(pair, files.clientAuthorities, now: now)
@@ -27,13 +27,11 @@ enum CertificateCheck {
         // One file may hold certificate and key.
         if pair.certificateChain == pair.privateKey { paths.removeFirst() }
         var findings = paths.compactMap { user.refusesReading($0, topic) }
-        if user.service?.opensCredentials == true {
-            findings += paths.filter(StoreCredential.isTransient).map {
-                .warning(
-                    topic, "\($0) is a credential, which is there only while the service runs",
-                    "run token-cache doctor again while the service runs"
-                )
-            }
+        findings += paths.filter(user.awaitsCredential).map {
+            .warning(
+                topic, "\($0) is a credential, which is there only while the service runs",
+                "run token-cache doctor again while the service runs"
+            )
         }
         return findings.isEmpty ? nil : findings
     }

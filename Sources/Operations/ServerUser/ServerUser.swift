@@ -135,4 +135,9 @@ package struct ServerUser: Codable, Hashable, Sendable {
         guard isPresent, let folder = service?.folder(of: path) else { return false }
         return FileStatus(folder).map { $0.user != account.id } ?? true
     }
+
+    /// Whether a file is a credential, which systemd makes for the service and which is there only while it runs.
+    func awaitsCredential(_ path: String) -> Bool {
+        service?.opensCredentials == true && StoreCredential.isTransient(path)
+    }
 }

@@ -8,7 +8,7 @@ extension ClientListeners {
     ///
     /// Looks at addresses that exclude each other or that this machine does not have, folders of Unix sockets, and certificates.
     ///
-    /// - Parameter isAwaited: Whether the folder of a path will be there when the service starts, and cannot be looked at before.
+    /// - Parameter isAwaited: Whether a file or its folder will be there when the service starts, and cannot be looked at before.
     package static func examine(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
         if let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen) {
             throw .conflict(conflict)
@@ -25,7 +25,25 @@ extension ClientListeners {
             }
         }
         // Even if no entry of `listen` uses TLS: systemd may pass a socket that does.
-        if !settings.tls.certificates.isEmpty { _ = try tlsContext(settings) }
+        if !settings.tls.certificates.isEmpty { try examineCertificates(settings, except: isAwaited) }
+    }
+
+    private static func examineCertificates(
+        _ settings: Settings, except isAwaited: (String) -> Bool
+    ) throws(StartError) {
+        let files = TLSFiles(settings)
+        guard files.paths.contains(where: isAwaited) else {
+            _ = try tlsContext(settings)
+            return
+        }
+        let authorities = files.clientAuthorities.flatMap { isAwaited($0) ? nil : $0 }
+        for pair in files.pairs where !isAwaited(pair.certificateChain) && !isAwaited(pair.privateKey) {
+            do throws(TLSConfigurationError) {
+                _ = try TLSContext.examine(pair, clientAuthorities: authorities)
+            } catch {
+                throw .tls("\(error)")
+            }
+        }
     }
 
     private static func examine(_ address: ListenAddress) throws(StartError) {

@@ -45,7 +45,10 @@ struct CheckConfig: AsyncParsableCommand {
     private func check(_ user: ServerUser?) throws {
         let settings = try options.load(listen: addresses.listen)
         do throws(StartError) {
-            try StartCheck.check(settings, for: user, isSyntaxOnly: syntaxOnly)
+            for path in try StartCheck.check(settings, for: user, isSyntaxOnly: syntaxOnly) {
+                StandardError.print(
+                    "\(path) is a credential, which is there only while the service runs; it was not checked")
+            }
         } catch {
             let status = options.fault("\(error)")
             if let user { StandardError.print("everything was tried with the rights of \(user.text)") }

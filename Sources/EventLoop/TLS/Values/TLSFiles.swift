@@ -28,11 +28,14 @@ package struct TLSFiles: Hashable, Sendable {
         self.clientAuthorities = clientAuthorities
     }
 
-    var pairs: [Pair] { [standard] + others }
+    /// All pairs, the standard one first.
+    package var pairs: [Pair] { [standard] + others }
 
-    /// The state of all files, in a fixed order.
-    var stamps: [FileStamp?] {
-        let paths = pairs.flatMap { [$0.certificateChain, $0.privateKey] } + [clientAuthorities].compactMap(\.self)
-        return paths.map { FileStamp(path: $0) }
+    /// All files, in a fixed order; one that is both certificate and key is there twice.
+    package var paths: [String] {
+        pairs.flatMap { [$0.certificateChain, $0.privateKey] } + [clientAuthorities].compactMap(\.self)
     }
+
+    /// The state of all files, in the order of `paths`.
+    var stamps: [FileStamp?] { paths.map { FileStamp(path: $0) } }
 }

@@ -199,7 +199,8 @@ def test_figures_move_under_load(server, page):
                 for _ in range(3):
                     connection.exchange(get(unique_id))
             connection.exchange(get("a", path="/nowhere"))
-            names = ("get", "post", "errors", "hit_ratio", "get_p99", "post_p99", "commit_p99", "sync_p99", "processor")
+            connection.exchange(get("somebody-guesses"))
+            names = ("get", "post", "errors", "hit_ratio", "not_found_ratio", "get_p99", "post_p99", "commit_p99", "sync_p99", "processor")
             return all((figure(page, name) or 0) > 0 for name in names)
 
         until(load)

@@ -77,7 +77,7 @@ def test_the_page_shows_the_database_and_its_failover(databases, server, page, t
     assert [title for title in panels(page) if "atabase" in title] == [
         "POST, until the database has it", "To the database and back", "Waiting for the database"]
     # What a store on this machine has.
-    assert not {"Answered from memory", "Commit to the disk", "Tokens stored"} & set(panels(page))
+    assert not {"Shares of GET", "Commit to the disk", "Tokens stored"} & set(panels(page))
     rows = shown(page)
     assert (rows["primary"], rows["software"].partition(" ")[0]) == (f"{old.address}:{old.port}", "PostgreSQL")
     assert (rows["connections, of wanted"], rows["waiting, of at most"]) == ("4 of 4", "0 of 10,000")

@@ -26,6 +26,8 @@ enum HistoryFigure: String, CaseIterable, Sendable {
 
     // Shares of 1:
     case hitRatio = "hit_ratio"
+    /// The GETs that were answered with 50002: no token is stored under the id.
+    case notFoundRatio = "not_found_ratio"
     /// Of one core.
     case processor
 

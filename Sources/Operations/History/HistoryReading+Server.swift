@@ -39,7 +39,9 @@ extension HistoryReading {
             for (column, outcome) in RequestCounts.outcomes.enumerated() {
                 let count = table[row.rawValue * columns + column]
                 switch row {
-                case .get: get += count
+                case .get:
+                    get += count
+                    if outcome.isNotFound { notFound += count }
                 case .post: post += count
                 default: other += count
                 }

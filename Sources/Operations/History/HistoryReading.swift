@@ -9,6 +9,8 @@ struct HistoryReading: Sendable {
     var get: UInt64 = 0
     var post: UInt64 = 0
     var other: UInt64 = 0
+    /// GETs that found no token.
+    var notFound: UInt64 = 0
     var errors: UInt64 = 0
     var failures: UInt64 = 0
     var denied: UInt64 = 0
@@ -55,6 +57,7 @@ struct HistoryReading: Sendable {
         case .readMedian: quantile(0.5, \.readTime, since: earlier)
         case .readSlow: quantile(0.99, \.readTime, since: earlier)
         case .hitRatio: hitRatio(since: earlier)
+        case .notFoundRatio: notFoundRatio(since: earlier)
         case .processor:
             Float(
                 max(0, processorSeconds - earlier.processorSeconds)
@@ -87,6 +90,12 @@ struct HistoryReading: Sendable {
     private func hitRatio(since earlier: HistoryReading) -> Float {
         let (hits, misses) = (Self.increase(hits, since: earlier.hits), Self.increase(misses, since: earlier.misses))
         return hits + misses > 0 ? Float(Double(hits) / Double(hits + misses)) : .nan
+    }
+
+    private func notFoundRatio(since earlier: HistoryReading) -> Float {
+        let gets = Self.increase(get, since: earlier.get)
+        guard gets > 0 else { return .nan }
+        return Float(min(1, Double(Self.increase(notFound, since: earlier.notFound)) / Double(gets)))
     }
 
     /// The loops' counters are not read at the same instant, so that a sum may seem to have shrunk.

@@ -33,6 +33,21 @@ struct HistoryTests {
         #expect(values[1].isNaN && values[4].isNaN)
     }
 
+    @Test func `the share of GETs that found nothing is of those since the reading before`() {
+        func reading(_ uptime: Double, get: UInt64, notFound: UInt64) -> HistoryReading {
+            var reading = self.reading(uptime, get: get)
+            reading.notFound = notFound
+            return reading
+        }
+        let history = History(of: [.notFoundRatio], from: reading(1.5, get: 100, notFound: 90))
+        history.add(reading(2.5, get: 140, notFound: 100))
+        history.add(reading(3.5, get: 140, notFound: 100))
+        // The loops are not read at the same instant.
+        history.add(reading(4.5, get: 141, notFound: 102))
+        let values = values(history)
+        #expect(values[0] == 0.25 && values[1].isNaN && values[2] == 1)
+    }
+
     @Test
     func
         `the time during which the process or the machine was stopped is a gap, and its requests count as spread over it`()

@@ -42,7 +42,9 @@ const PANELS = [
 const MORE_PANELS = [
   { title: "Waiting for the database", format: short, least: 5,
     series: [["requests", "waiting"], ["sent again a second", "retries"]], concerns: isElsewhere },
-  { title: "Answered from memory", format: percent, kind: "share", series: [["of reads", "hit_ratio"]], concerns: isHere },
+  { title: "Shares of GET", format: percent, kind: "share",
+    series: [["from memory", "hit_ratio"], ["no token found", "not_found_ratio"]], concerns: isHere },
+  { title: "Share of GET", format: percent, kind: "share", series: [["no token found", "not_found_ratio"]], concerns: isElsewhere },
   { title: "Tokens stored", format: short, least: 5, series: [["tokens", "tokens", "last"]], concerns: isHere },
   { title: "Size of the store", format: bytes, kind: "bytes", series: [["on disk", "store_bytes", "last"]], concerns: isHere },
   { title: "Free on the disk", format: bytes, kind: "bytes", series: [["data folder", "disk_free", "last"]], concerns: isHere },

@@ -25,9 +25,14 @@ extension Connection {
         if output.capacity == 0 { swap(&output, &pair.output) }
     }
 
-    /// Returns the buffers to the pool if both are empty.
+    /// Returns the buffers to the pool, or frees the one that there is, if both are empty.
     mutating func releaseBuffers(to worker: Worker) {
-        guard output.isEmpty, let input = reader.takeEmptyBuffer() else { return }
+        guard output.isEmpty else { return }
+        guard let input = reader.takeEmptyBuffer() else {
+            // A large input buffer was freed before, which leaves the output's alone.
+            if reader.isEmpty { output = [] }
+            return
+        }
         var pair = BufferPool.Pair(input: input)
         swap(&pair.output, &output)
         worker.giveBuffers(pair)

@@ -32,6 +32,9 @@ final class AnswerChecker {
     private(set) var blockedSince: UInt64?
     /// The latest moment at which the server can have begun to measure the time for that.
     private var timedSince: UInt64 = 0
+    /// Whether all that was written has been sent at some time since the last attempt that found no room: the time to send
+    /// then begins anew with the next such attempt.
+    private var hasSentAll = false
     /// The last attempt to send that found no room.
     private var blockedAt: UInt64 = 0
     /// Attempts to read and to send after the time for them was over: one, as the last event may come with the deadline.
@@ -57,7 +60,9 @@ final class AnswerChecker {
     /// The server cannot send, as the client does not read.
     func isBlocked() {
         // While the server waits for the store, the time to send does not run. It begins anew with the store's answer.
-        if blockedSince == nil || (asksStore && now > blockedAt + world.choices.sendTime) { timedSince = now }
+        let beginsAnew = hasSentAll || (asksStore && now > blockedAt + world.choices.sendTime)
+        if blockedSince == nil || beginsAnew { timedSince = now }
+        hasSentAll = false
         blockedSince = blockedSince ?? now
         blockedAt = now
         // Less than the 256 KiB after which a client that reads gets more time.
@@ -100,6 +105,7 @@ final class AnswerChecker {
             if isDone { fail("an answer follows the last one") }
             check(answer)
         }
+        if !reader.hasPart { hasSentAll = true }
     }
 
     var request: ClientRequest? { answered < client.requests.count ? client.requests[answered] : nil }

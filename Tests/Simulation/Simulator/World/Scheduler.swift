@@ -146,6 +146,8 @@ final class Scheduler: Surroundings {
     ///
     /// - Returns: Whether the loop's wait is over.
     private func rest(until deadline: UInt64?) -> Bool {
+        // The machine has slept beyond the deadline, and the loop has not looked at its clock since.
+        if let deadline, deadline <= kernel.clock.now { return true }
         world.checkAtRest()
         // A slow client does something before the loop's wait is over.
         if let next = world.clients.compactMap(\.actsAgainAt).min(), next < deadline ?? .max {

@@ -1,4 +1,3 @@
-internal import EventLoop
 internal import FoundationEssentials
 package import Server
 package import Settings
@@ -14,7 +13,7 @@ package enum StartCheck {
     ///   - user: The server's user, if this process has that user's rights and systemd may do something for the service that
     ///     is not done yet; nil otherwise.
     ///   - isSyntaxOnly: Whether only the settings themselves are looked at, as on another machine.
-    /// - Returns: The files that could not be looked at, because they are credentials of a service that does not run.
+    /// - Returns: The files that were not checked, because systemd provides them as credentials only while the service runs.
     package static func check(
         _ settings: Settings, for user: ServerUser?, isSyntaxOnly: Bool
     ) throws(StartError) -> [String] {
@@ -24,8 +23,11 @@ package enum StartCheck {
             throw .store(error)
         }
         guard !isSyntaxOnly else { return [] }
+        var credentials: Set<String> = []
         let isAwaited: (String) -> Bool = { path in
-            user.map { $0.awaitsFolder(of: path) || $0.awaitsCredential(path) } ?? false
+            guard let user else { return false }
+            if user.awaitsCredential(path) { credentials.insert(path) }
+            return credentials.contains(path) || user.awaitsFolder(of: path)
         }
         try ClientListeners.examine(settings, except: isAwaited)
         do throws(StoreOpenError) {
@@ -35,8 +37,7 @@ package enum StartCheck {
             throw .store(error)
         }
         try Server.examineFiles(settings, except: isAwaited)
-        guard let user, !settings.tls.certificates.isEmpty else { return [] }
-        return Set(TLSFiles(settings).paths).filter(user.awaitsCredential).sorted()
+        return credentials.sorted()
     }
 
     private static func checkKeyRing(_ settings: Settings) throws(StoreOpenError) {

@@ -24,7 +24,7 @@ final class RowFile {
     /// The most bytes that a row's key and value have together.
     private var longestContent = 0
 
-    /// How many bytes are gathered before they are written.
+    /// The size of the buffer in which bytes are gathered before they are written.
     private static let writeSize = 64 << 10
     /// How many bytes are read at a time; more if a row is longer.
     private static let readSize = 1 << 20
@@ -32,7 +32,7 @@ final class RowFile {
     private static let headWords = 8
     /// Bytes of a row after its key and value.
     private static let checksumSize = 8
-    /// Stands for a missing expiration or version.
+    /// Written in place of a missing expiration or version.
     private static let none = Int64.min
 
     /// - Parameter path: Where the file is created; nothing may exist there.
@@ -174,7 +174,7 @@ final class RowFile {
 
     // MARK: - Errors
 
-    /// What errors call the file, which has no name of its own.
+    /// The name of the file in error messages: it has no path any more.
     private static let name = "rows to be sorted"
 
     private static let damage = SQLiteError(

@@ -2,10 +2,10 @@ internal import TokenStore
 
 /// Puts the rows of a store that is converted into the order of their slots, with few of them in memory.
 ///
-/// A conversion reads rows in the order of one key's hashes and has to write them in the order of another key's. If they were
-/// written as they are read, nearly every row would go to another page. In a database larger than the memory, that page would
-/// have to be read, changed and written for this one row. So rows are first distributed over files by the beginning of their
-/// hashes. Then the rows of one file at a time are sorted in memory, and the pages of the database are filled one after another.
+/// The slot of a row is a hash with a key, and the two databases have different keys. So the order in which rows are read from the
+/// old database is a random one in the new database: if each were written at once, nearly every row would change a page of its own,
+/// and a database that does not fit in memory would read and write a whole page for each row. Instead, rows are first distributed
+/// over files by the first bits of their slots. Then one file at a time is sorted in memory and written, page after page.
 ///
 /// The price is that each row is written and read once more.
 struct RowSorter {
@@ -23,7 +23,7 @@ struct RowSorter {
     private static let mostFiles = 128
     /// Approximate bytes of a row in memory besides its key and value.
     private static let bytesBesideContent = 300
-    /// How much more space a small row takes in memory than in the database.
+    /// A small row takes this many times as much space in memory as in the database.
     private static let memoryFactor = 4
     /// Larger than any real database, though a sparse file may claim to be larger still.
     private static let largestDatabase = 1 << 50

@@ -8,7 +8,7 @@ extension ClientListeners {
     ///
     /// Looks at addresses that exclude each other or that this machine does not have, folders of Unix sockets, and certificates.
     ///
-    /// - Parameter isAwaited: Whether a file or its folder will be there when the service starts, and cannot be looked at before.
+    /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
     package static func examine(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
         if let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen) {
             throw .conflict(conflict)
@@ -32,12 +32,13 @@ extension ClientListeners {
         _ settings: Settings, except isAwaited: (String) -> Bool
     ) throws(StartError) {
         let files = TLSFiles(settings)
-        guard files.paths.contains(where: isAwaited) else {
+        let awaited = Set(files.paths.filter(isAwaited))
+        guard !awaited.isEmpty else {
             _ = try tlsContext(settings)
             return
         }
-        let authorities = files.clientAuthorities.flatMap { isAwaited($0) ? nil : $0 }
-        for pair in files.pairs where !isAwaited(pair.certificateChain) && !isAwaited(pair.privateKey) {
+        let authorities = files.clientAuthorities.flatMap { awaited.contains($0) ? nil : $0 }
+        for pair in files.pairs where awaited.isDisjoint(with: [pair.certificateChain, pair.privateKey]) {
             do throws(TLSConfigurationError) {
                 _ = try TLSContext.examine(pair, clientAuthorities: authorities)
             } catch {

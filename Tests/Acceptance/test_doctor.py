@@ -708,6 +708,9 @@ def test_credentials_of_a_service_that_does_not_run_are_not_held_against_it(publ
     done = run("check-config", "--config", str(file), environment={**NOWHERE, **units})
     assert done.returncode == 0 and "data_directory: " in done.stdout, done
     assert done.stderr == f"token-cache: {pair} is a credential, which is there only while the service runs; it was not checked\n"
+    ring = pair.replace("tls.pem", "token-cache.keys")
+    done = run("check-config", "--config", str(file), environment={**NOWHERE, **units, "TOKEN_CACHE_SEALING_KEY_RING": ring})
+    assert done.returncode == 0 and [line.split()[1] for line in done.stderr.splitlines()] == [pair, ring], done
     report = examine("--config", str(file), environment=units)
     assert problems(report) == [] and f"{pair} is a credential" in said(report, "Certificates", "warning")
     # Nobody makes that file for a service without credentials.

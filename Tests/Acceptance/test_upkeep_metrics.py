@@ -1,6 +1,7 @@
 """What operators have to look after, in metrics and status: the disk, reloads, backups, listeners, keys."""
 import json
 import os
+import shutil
 import subprocess
 import time
 import urllib.request
@@ -12,6 +13,7 @@ from http_client import exchange, get, post
 from server_process import run, until
 from test_metrics import ADMINISTRATION, metrics
 from test_reload import rewrite
+from test_tls import make_pair, tls_settings
 
 FREE = "token_cache_data_directory_free_bytes"
 RELOADED = "token_cache_last_reload_successful"
@@ -79,6 +81,40 @@ def test_a_reload_is_told_of_with_its_time(serve):
     mended = metrics(server)
     assert mended[RELOADED] == 1 and mended[RELOAD_TIME] > started[RELOAD_TIME]
     assert status(server)["reload"] == {"successful": True, "last_success": mended[RELOAD_TIME]}
+
+
+def test_renewed_certificates_that_cannot_be_used_are_a_failed_reload(serve, tmp_path):
+    pair, other = make_pair(tmp_path, "pair"), make_pair(tmp_path, "other")
+    renewed = make_pair(tmp_path, "renewed")
+    server = serve({**ADMINISTRATION, **tls_settings(pair)})
+    started = metrics(server)
+    until(lambda: time.time() >= started[RELOAD_TIME] + 1)
+    shutil.copy(other[1], pair[1])
+    until(lambda: metrics(server)[RELOADED] == 0, 30)
+    told = status(server)
+    assert told["reload"] == {"successful": False, "last_success": started[RELOAD_TIME]}
+    assert "the next start would fail" in told["warnings"][0]["text"] and "does not belong to" in told["warnings"][0]["text"]
+    # A reload of the settings alone does not make up for it.
+    rewrite(server, json_bodies="on")
+    assert run("reload", "--data-directory", server.data).returncode != 0
+    for source, target in zip(renewed, pair):
+        shutil.copy(source, target)
+    # The settings that were refused are still not in force.
+    until(lambda: not any("next start would fail" in warning["text"] for warning in status(server)["warnings"]), 30)
+    assert metrics(server)[RELOADED] == 0
+    assert run("reload", "--data-directory", server.data).returncode == 0
+    mended = metrics(server)
+    assert mended[RELOADED] == 1 and mended[RELOAD_TIME] > started[RELOAD_TIME]
+
+
+def test_renewed_certificates_that_are_used_are_a_reload_with_its_time(serve, tmp_path):
+    pair, renewed = make_pair(tmp_path, "pair"), make_pair(tmp_path, "renewed")
+    server = serve({**ADMINISTRATION, **tls_settings(pair)})
+    started = metrics(server)
+    until(lambda: time.time() >= started[RELOAD_TIME] + 1)
+    for source, target in zip(renewed, pair):
+        shutil.copy(source, target)
+    until(lambda: metrics(server)[RELOADED] == 1 and metrics(server)[RELOAD_TIME] > started[RELOAD_TIME], 30)
 
 
 def test_without_a_backup_nothing_is_said_of_one(serve):

@@ -74,7 +74,12 @@ extension ServerStatus {
         if !server.settingsInForce.sealing.isEnabled {
             warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }
-        return (server.certificateWarnings + warnings).map { Warning(text: $0) }
+        var certificateWarnings = server.certificateWarnings
+        if let fault = server.lastReload.certificateFault {
+            certificateWarnings.insert(
+                "the certificate files have changed and cannot be used, so the next start would fail: \(fault)", at: 0)
+        }
+        return (certificateWarnings + warnings).map { Warning(text: $0) }
     }
 }
 

@@ -1,8 +1,11 @@
 /// How the last reload of settings and certificates ended; the start counts as the first one.
 package struct LastReload: Sendable, Equatable {
-    package var isSuccessful = true
-    /// When settings were last read and applied, in seconds since 1970.
-    package var successTime: Int64
+    /// Whether the settings were applied when they were last read.
+    private var appliesSettings = true
+    /// Why the certificate files cannot be used, as of their last reading; nil if they are used.
+    package private(set) var certificateFault: String?
+    /// When settings and certificates were last found right, in seconds since 1970.
+    package private(set) var successTime: Int64
     /// How many reloads have ended since the start.
     package private(set) var number: UInt64 = 0
     /// What caused the last one, such as `SIGHUP received`; empty before the first, as is the outcome.
@@ -10,14 +13,36 @@ package struct LastReload: Sendable, Equatable {
     /// As in `ReloadOutcome`.
     package private(set) var outcome = ""
 
-    package init(isSuccessful: Bool = true, successTime: Int64) {
-        self.isSuccessful = isSuccessful
+    package init(successTime: Int64) {
         self.successTime = successTime
     }
 
+    /// Whether a restart would start with what is in force now.
+    package var isSuccessful: Bool { appliesSettings && certificateFault == nil }
+
+    /// Notes that settings and certificates were read and applied.
+    mutating func noteSuccess(at unixTime: Int64) {
+        (appliesSettings, certificateFault, successTime) = (true, nil, unixTime)
+    }
+
+    /// Notes that settings were read and not applied.
+    mutating func noteRefusal() {
+        appliesSettings = false
+    }
+
+    /// Notes that the certificates alone were read.
+    ///
+    /// - Parameters:
+    ///   - fault: Why they cannot be used; nil if they are used now.
+    ///   - unixTime: The present time.
+    mutating func noteCertificates(fault: String?, at unixTime: Int64) {
+        certificateFault = fault
+        if isSuccessful { successTime = unixTime }
+    }
+
     /// Notes that a reload has ended.
-    package mutating func note(_ reason: String, _ outcome: ReloadOutcome) {
+    package mutating func note(_ reason: String, _ outcome: String) {
         number += 1
-        (self.reason, self.outcome) = (reason, outcome.outcome)
+        (self.reason, self.outcome) = (reason, outcome)
     }
 }

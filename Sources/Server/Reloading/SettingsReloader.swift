@@ -76,7 +76,7 @@ final class SettingsReloader: Sendable {
             let task = Task { [previous = last] in
                 _ = await previous?.value
                 let outcome = await reloadNow(reason)
-                ended.withLock { $0.note(reason, outcome) }
+                ended.withLock { $0.note(reason, outcome.outcome) }
                 return outcome
             }
             last = task
@@ -106,7 +106,7 @@ final class SettingsReloader: Sendable {
             sources.withLock { $0.update(from: loaded, inForce: settings) }
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
-            ended.withLock { ($0.isSuccessful, $0.successTime) = (true, Worker.unixTime) }
+            ended.withLock { $0.noteSuccess(at: Worker.unixTime) }
             let outcome = report(reason, change, faults)
             parts.log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome
@@ -122,10 +122,21 @@ final class SettingsReloader: Sendable {
         guard let tls = parts.tls else { return }
         do throws(TLSConfigurationError) {
             try tls.reload()
-            logger.notice("\(reason): certificates reloaded, the first expires on \(Self.date(tls.earliestExpiry))")
+            let outcome = "certificates reloaded, the first expires on \(Self.date(tls.earliestExpiry))"
+            note(reason, outcome, fault: nil)
+            logger.notice("\(reason): \(outcome)")
             for warning in certificateWarnings { logger.warning("\(reason): \(warning)") }
         } catch {
+            note(reason, "the certificates in use stay: \(error)", fault: "\(error)")
             logger.error("\(reason), and the certificates in use stay: \(error)")
+        }
+    }
+
+    /// Notes how a reload of the certificates alone has ended.
+    private func note(_ reason: String, _ outcome: String, fault: String?) {
+        ended.withLock { ended in
+            ended.noteCertificates(fault: fault, at: Worker.unixTime)
+            ended.note(reason, outcome)
         }
     }
 
@@ -149,7 +160,7 @@ final class SettingsReloader: Sendable {
     }
 
     private func refuse(_ reason: String, _ outcome: String) -> ReloadOutcome {
-        ended.withLock { $0.isSuccessful = false }
+        ended.withLock { $0.noteRefusal() }
         logger.error("\(reason), and \(outcome)")
         return ReloadOutcome(isReloaded: false, outcome: outcome)
     }

@@ -146,7 +146,7 @@ struct HistoryTests {
 
     @Test func `a reload is an event with its reason and its outcome`() {
         var situation = ServerSituation()
-        situation.reload.note("SIGHUP received", ReloadOutcome(isReloaded: true, outcome: "no setting has changed"))
+        situation.reload.note("SIGHUP received", "no setting has changed")
         let text = "SIGHUP received: no setting has changed"
         #expect(situation.events(since: ServerSituation()) == [HistoryEvent(.reload, text)])
         #expect(situation.events(since: situation) == [])

@@ -79,6 +79,10 @@ import Testing
                 "c.yaml, line 2: retention.for is no setting; the section retention has after_expired, after_written"
             ),
             (
+                "retention:\n  after_written: 90",
+                #"c.yaml, line 2: retention.after_written is "90"; write 90d for days or 90s for seconds"#
+            ),
+            (
                 "\nlimits:\n  body: 1 TB",
                 """
                 c.yaml, line 3: limits.body is "1 TB"; allowed is a size from 1 KiB to 64 MiB, in bytes or with KiB, \

@@ -51,6 +51,13 @@ import Testing
             ("a:\n  b: [c,\n\n", 3, "did not find expected node content, while parsing a flow node"),
             ("a:\n\tb: 1", 2, "the line begins with a tab; indent it with spaces, as YAML takes no tabs there"),
             (
+                "a:\n  -\tb", 2,
+                """
+                no value begins like this; put one that begins with @, `, % or a tab in quotation marks, while scanning for \
+                the next token
+                """
+            ),
+            (
                 "a: b: c", 1,
                 "a key has a value already; put a value with a colon in quotation marks, and check the indentation"
             ),

@@ -105,10 +105,7 @@ extension Setting {
     private static let retention = [
         Setting(
             "retention.after_written", \.retention.sinceWritten,
-            .orOff(
-                "a time of at least 1s, such as 90d",
-                { Quantities.duration($0).flatMap { $0 >= .seconds(1) ? $0 : nil } }, Quantities.text(_:)
-            ),
+            .retention(atLeast: .seconds(1), example: "90d"),
             """
             Delete a token when it was not written for this long, such as 90d; off keeps tokens forever, as token.php does.
 
@@ -118,7 +115,7 @@ extension Setting {
         ),
         Setting(
             "retention.after_expired", \.retention.sinceExpired,
-            .orOff("a time of at least 0s, such as 7d", Quantities.duration, Quantities.text(_:)),
+            .retention(atLeast: .zero, example: "7d"),
             """
             Delete a token this long after the expiration date in it
             (com.facebook.sdk:TokenInformationExpirationDateKey), such as 7d; off keeps it.

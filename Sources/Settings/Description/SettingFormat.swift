@@ -119,6 +119,24 @@ extension SettingFormat where Value == Duration {
     }
 }
 
+extension SettingFormat where Value == Duration? {
+    /// Off, or a time with its unit.
+    ///
+    /// Elsewhere a number without a unit is in seconds; here a forgotten `d` would delete nearly everything at once.
+    static func retention(atLeast least: Duration, example: String) -> SettingFormat {
+        orOff(
+            "a time of at least \(Quantities.text(least)) with its unit, such as \(example)",
+            { text in
+                guard Quantities.number(text) == nil, let time = Quantities.duration(text) else { return nil }
+                return time >= least ? time : nil
+            }, Quantities.text(_:)
+        )
+        .advising { text in
+            Quantities.number(text).map { "write \($0)d for days or \($0)s for seconds" }
+        }
+    }
+}
+
 extension SettingFormat where Value == Bool {
     static var onOff: SettingFormat {
         // Programs that write YAML turn on and off into true and false.

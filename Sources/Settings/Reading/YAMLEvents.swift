@@ -117,6 +117,8 @@ internal import CYAML
         case "did not find expected key": "this line is indented differently from those that it belongs to"
         case "did not find expected ',' or ']'": "a comma or the closing bracket ] is missing"
         case "did not find expected ',' or '}'": "a comma or the closing brace } is missing"
+        case "found character that cannot start any token":
+            "no value begins like this; put one that begins with @, `, % or a tab in quotation marks"
         default: problem
         }
     }

@@ -29,6 +29,8 @@ package struct ServerProcess: Sendable {
         let (clients, operators) = try ClientListeners.open(settings, setup.passedSockets) { () throws(StartError) in
             try AdministrationListener.open(settings.admin.listen)
         }
+        // A start that is refused over these files leaves no new store and no new key ring behind.
+        try Server.examineFiles(settings) { _ in false }
         // After the addresses: starting a second server by mistake fails before it creates a store.
         let (store, directory) = try StoreSelection.open(settings, waitsForDatabase: true, logger: logger) {
             [notifier = setup.notifier] event in

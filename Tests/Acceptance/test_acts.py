@@ -186,6 +186,6 @@ def test_many_requests_of_one_command_are_few_lines(serve, tmp_path):
     assert done.returncode == 0, done
     assert run("import", str(export), "--overwrite", "--data-directory", str(server.data)).returncode == 0
     assert server.stop() == 0
-    for name, what in (("export", "tokens read"), ("put", "tokens stored")):
+    for name, what in (("export", "tokens read"), ("import", "tokens stored")):
         counts = re.findall(rf"{name} {BY_COMMAND.pattern}: {what}: (\d+)", server.log())
         assert sum(map(int, counts)) == 1_500 and len(counts) <= 3, counts

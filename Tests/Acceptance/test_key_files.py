@@ -1,4 +1,5 @@
 """Files of keys of other users, files that a server may not read, and files on a disk that hangs."""
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -189,3 +190,11 @@ def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(ser
     remote.server.was_ended = True
     text = remote.audit.read_text()
     assert text.index('"reload"') < text.index('"drain"') < text.index('"close_log"')
+
+
+def test_a_start_that_is_refused_over_its_keys_leaves_no_store_behind(tmp_path):
+    settings = {"admin": {"listen": "127.0.0.1:0", "keys_file": str(tmp_path / "missing")}, "listen": "127.0.0.1:0"}
+    (tmp_path / "x.yaml").write_text(json.dumps(settings))
+    done = run("serve", "--config", str(tmp_path / "x.yaml"), "--data-directory", str(tmp_path / "data"))
+    assert done.returncode == 1 and str(tmp_path / "missing") in done.stderr
+    assert "key ring" not in done.stderr and list(tmp_path.glob("data/*")) == []

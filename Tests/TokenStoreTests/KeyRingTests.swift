@@ -116,6 +116,16 @@ import Testing
         }
     }
 
+    @Test("a credential that cannot be reached is not taken for none")
+    func unreachableCredential() throws {
+        let link = "\(folder.path)/\(KeyRingFile.credentialName)"
+        #expect(symlink(link, link) == 0)
+        let credential = KeyRingFile(path: "", credentials: folder.path, directory: folder.path)
+        #expect(credential.isCredential && credential.path == link)
+        #expect(throws: KeyRingError.self) { try credential.load() }
+        #expect(!KeyRingFile(path: "", credentials: "\(folder.path)/none", directory: folder.path).isCredential)
+    }
+
     @Test("a ring that others can read is refused, but not a credential of systemd's")
     func permissions() throws {
         let text = "index \(Self.key)\n1 1 \(Self.key)\n"

@@ -44,8 +44,8 @@ package enum ServerControl {
             case .unreachable(_, ENOENT), .unreachable(_, ECONNREFUSED):
                 throw Failure(
                     """
-                    no server uses the data folder \(directory); name the server's data folder with --data-directory or \
-                    --config
+                    no server uses the data folder \(directory); start it, or name the folder of another server with \
+                    --data-directory or --config
                     """
                 )
             case .unreachable(_, EACCES), .unreachable(_, EPERM):

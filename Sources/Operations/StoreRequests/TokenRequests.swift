@@ -30,6 +30,8 @@ package struct StoreTokens: StoreRequest {
     package var tokens: [Entry]
     /// Whether to keep stored tokens that were written later; nil means no.
     package var keepsNewer: Bool?
+    /// Whether the command is `import`, for the log; nil means `put`.
+    package var isImport: Bool?
 
     package struct Entry: Codable, Sendable {
         package var id: String
@@ -69,11 +71,14 @@ package struct StoreTokens: StoreRequest {
         package var failures: [Int: String] = [:]
     }
 
-    package func act(_ reply: Reply) -> OperatorAct? { .counted("put", reply.stored, "tokens stored") }
+    package func act(_ reply: Reply) -> OperatorAct? {
+        .counted(isImport == true ? "import" : "put", reply.stored, "tokens stored")
+    }
 
-    package init(tokens: [Entry], keepsNewer: Bool = false) {
+    package init(tokens: [Entry], keepsNewer: Bool = false, isImport: Bool = false) {
         self.tokens = tokens
         self.keepsNewer = keepsNewer
+        self.isImport = isImport
     }
 
     package func answer(

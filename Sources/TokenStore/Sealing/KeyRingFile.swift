@@ -24,13 +24,20 @@ package struct KeyRingFile: Hashable, Sendable {
         if !path.isEmpty {
             self.path = path
             isCredential = credentials.map { path.hasPrefix($0 + "/") } ?? false
-        } else if let credential, unsafe access(credential, F_OK) == 0 {
+        } else if let credential, Self.mayExist(credential) {
             self.path = credential
             isCredential = true
         } else {
             self.path = directory + "/" + Self.standardName
             isCredential = false
         }
+    }
+
+    /// False only if there certainly is no such file.
+    ///
+    /// A credential that cannot be reached must end the start, which would otherwise make a new key ring.
+    private static func mayExist(_ path: String) -> Bool {
+        unsafe access(path, F_OK) == 0 || errno != ENOENT && errno != ENOTDIR
     }
 
     /// Longer than any ring.

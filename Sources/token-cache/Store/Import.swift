@@ -102,7 +102,7 @@ struct Import: AsyncParsableCommand {
         _ batch: inout [StoreTokens.Entry], to store: StoreAccess, _ summary: inout TransferSummary
     ) async throws {
         guard !batch.isEmpty else { return }
-        let reply = try await store.perform(StoreTokens(tokens: batch, keepsNewer: !overwrite))
+        let reply = try await store.perform(StoreTokens(tokens: batch, keepsNewer: !overwrite, isImport: true))
         summary.done += reply.stored
         for _ in 0..<reply.newer { summary.skip(.newer) }
         // For example, the disk is full: the tokens stored so far stay, and the next run continues.

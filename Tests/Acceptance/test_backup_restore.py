@@ -275,3 +275,18 @@ def test_a_damaged_store_is_replaced_by_its_backup(serve, tmp_path):
     assert "is not a usable database" in message and "token-cache restore" in message
     assert "restored 300 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
     assert printed(server.data, "get", "id7") == "value7" * 20 + "\n"
+
+
+def test_a_backup_of_a_damaged_store_says_so_with_what_to_do(serve, tmp_path):
+    server = serve()
+    fill(server.address, 300)
+    server.stop()
+    database = server.data / "tokens.db"
+    size = database.stat().st_size
+    with database.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(b"nothing of use " * (size // 60))
+    message = refused(server.data, "backup", str(tmp_path / "backup.db"))
+    assert "the copy is damaged, and so most probably is the store" in message and "token-cache restore" in message
+    assert "***" not in message and message.count("\n") == 1
+    assert list(tmp_path.glob("backup.db*")) == []

@@ -284,7 +284,8 @@ def test_by_default_the_data_is_in_the_folder_data(tmp_path):
     (["serve", "surplus"], ["surplus", "Usage: token-cache serve"]),
     (["sevre"], ["sevre", "token-cache"]),
     (["--bogus"], ["--bogus", "Usage: token-cache"]),
-], ids=["unknown flag", "flag without a value", "surplus argument", "unknown command", "unknown flag first"])
+    (["backup", "restore"], ["restore is a command: token-cache restore. For a file of that name, write ./restore."]),
+], ids=["unknown flag", "flag without a value", "surplus argument", "unknown command", "unknown flag first", "command for a file"])
 def test_a_mistaken_command_line_shows_how_it_is_used(tmp_path, arguments, fragments):
     done = run(*arguments, folder=tmp_path)
     # EX_USAGE of sysexits.h, which swift-argument-parser gives for these.

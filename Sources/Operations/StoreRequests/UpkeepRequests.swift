@@ -61,11 +61,20 @@ package struct BackUpStore: StoreRequest {
 package struct RecordBackup: StoreRequest {
     package static let name = StoreRequestName.recordBackup
     package var isSuccessful: Bool
+    /// Where the backup is, if it got its name only after it was written and verified; otherwise nil.
+    package var path: String?
 
     package struct Reply: Codable, Sendable {}
 
-    package init(isSuccessful: Bool) {
+    package init(isSuccessful: Bool, path: String? = nil) {
         self.isSuccessful = isSuccessful
+        self.path = path
+    }
+
+    package func act(_ reply: Reply) -> OperatorAct? {
+        path.map { path in
+            .done("backup", "verified and named \(path)\(isSuccessful ? "" : ", but not copied elsewhere")")
+        }
     }
 
     package func answer(

@@ -2,7 +2,12 @@ extension SQLiteConnection {
     /// Checks that every page of the database is sound; takes time in proportion to its size.
     func checkIntegrity() throws(SQLiteError) {
         let result = try text("PRAGMA integrity_check(1)")
-        guard result == "ok" else { throw .damaged(result) }
+        guard result == "ok" else { throw .damaged(Self.finding(result)) }
+    }
+
+    /// What an integrity check has found, without the heading `*** in database main ***` of some findings.
+    static func finding(_ text: String) -> String {
+        text.split(separator: "\n").filter { !$0.hasPrefix("***") }.joined(separator: "; ")
     }
 
     /// Checks that a store's database has no pages from both before and after lost commits, as far as its content shows

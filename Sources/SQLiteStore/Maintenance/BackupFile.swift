@@ -16,10 +16,21 @@ enum BackupFile {
             try checked.get()
             tokens = try connection.integer("SELECT tokens FROM store")
         } catch {
-            throw Task.isCancelled ? interrupted : .write(StoreFault(error))
+            if Task.isCancelled { throw interrupted }
+            throw error.isNotADatabase ? damaged(error) : .write(StoreFault(error))
         }
         try PrivateFile.synchronize(path)
         return tokens
+    }
+
+    private static func damaged(_ error: SQLiteError) -> StoreError {
+        .refused(
+            """
+            the copy is damaged, and so most probably is the store: \(error). If its disk has failed, which the kernel's log shows \
+            (dmesg), mend that first; token-cache verify lists the damage, and token-cache restore puts an earlier backup in \
+            place of the store
+            """
+        )
     }
 
     /// Refuses what cannot be a backup, whatever is in its pages.

@@ -3,7 +3,7 @@ extension SQLiteConnection {
     func structuralDamages() throws(SQLiteError) -> [String] {
         let check = try SQLiteStatement("PRAGMA integrity_check(20)", on: self)
         var damages: [String] = []
-        while try check.step() { damages.append(String(decoding: check.blob(at: 0), as: UTF8.self)) }
+        while try check.step() { damages.append(Self.finding(String(decoding: check.blob(at: 0), as: UTF8.self))) }
         if damages == ["ok"] { damages = [] }
         let doubles = try integer(
             """

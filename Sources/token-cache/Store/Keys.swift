@@ -81,7 +81,11 @@ struct Keys: AsyncParsableCommand {
     struct RetireCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "retire",
-            abstract: "Remove a key from the ring permanently; refused while a token is sealed with it."
+            abstract: "Remove a key from the ring permanently; refused while a token is sealed with it.",
+            discussion: """
+                Backups that were made before the rekey need the key: copy the key ring first, under a name of its own, and \
+                make a backup that does not need it.
+                """
         )
 
         @Argument(help: "The key's number, as token-cache keys list shows it.")
@@ -94,7 +98,11 @@ struct Keys: AsyncParsableCommand {
                 try await $0.perform(RetireKey(number: number))
             }
             try options.output.print(
-                reply, "key \(reply.retired) is retired; keep a copy with the backups that were made with it"
+                reply,
+                """
+                key \(reply.retired) is no longer in the key ring; backups that were made before the rekey can be restored only \
+                with an earlier copy of the key ring
+                """
             )
         }
     }

@@ -58,6 +58,10 @@ struct BackupCreate: AsyncParsableCommand {
         switch (file, into) {
         case (nil, nil): throw ValidationError("Missing expected argument: name a <file>, or a folder with --into.")
         case (.some, .some): throw ValidationError("A <file> and --into exclude each other.")
+        case (let file?, nil) where TokenCache.commandNames.contains(file):
+            // As "token-cache backup restore", which would look like a restore and be a backup.
+            throw ValidationError(
+                "\(file) is a command: token-cache \(file). For a file of that name, write ./\(file).")
         case (.some, nil) where keep != nil: throw ValidationError("--keep needs --into.")
         default: break
         }
@@ -66,13 +70,13 @@ struct BackupCreate: AsyncParsableCommand {
     func run() async throws {
         if let into {
             let folder = URL(filePath: into).standardizedFileURL.path
-            guard let failure = try await recorded({ try await backUp(into: folder) }) else { return }
+            guard let failure = try await recorded({ try await backUp(into: folder, naming: &$0) }) else { return }
             StandardError.print(
                 "the backup is complete, but earlier ones were not all removed and go on filling the disk: \(failure)")
             throw Self.failedRemoval
         } else if let file {
             let path = URL(filePath: file).standardizedFileURL.path
-            try await recorded { try await backUp(to: path) }
+            try await recorded { _ in try await backUp(to: path) }
         }
     }
 
@@ -80,25 +84,28 @@ struct BackupCreate: AsyncParsableCommand {
     private static let failedRemoval = ExitCode(2)
 
     /// Notes for the metrics whether the backup was written, verified and copied elsewhere.
-    private func recorded<Result>(_ body: () async throws -> Result) async throws -> Result {
+    ///
+    /// - Parameter body: Sets the path of a backup that gets its name after it was verified.
+    private func recorded<Result>(_ body: (inout String?) async throws -> Result) async throws -> Result {
+        var named: String?
         do {
-            let result = try await body()
-            await record(isSuccessful: true)
+            let result = try await body(&named)
+            await record(RecordBackup(isSuccessful: true, path: named))
             return result
         } catch {
-            await record(isSuccessful: false)
+            await record(RecordBackup(isSuccessful: false, path: named))
             throw error
         }
     }
 
     /// It reports no error: what keeps the store from being opened has been reported before.
-    private func record(isSuccessful: Bool) async {
+    private func record(_ request: RecordBackup) async {
         guard let settings = try? options.configuration.loader().load() else { return }
         guard let store = try? StoreAccess.open(settings, for: nil, creates: false, logger: options.logger) else {
             return
         }
         defer { store.close() }
-        _ = try? await store.perform(RecordBackup(isSuccessful: isSuccessful))
+        _ = try? await store.perform(request)
     }
 
     private func backUp(to path: String) async throws {
@@ -118,8 +125,11 @@ struct BackupCreate: AsyncParsableCommand {
         var removed: [String]
     }
 
+    /// - Parameters:
+    ///   - folderPath: The folder.
+    ///   - named: Set to the backup's path when it has its name.
     /// - Returns: Why earlier backups could not be removed; nil if they could.
-    private func backUp(into folderPath: String) async throws -> BackupFolder.Failure? {
+    private func backUp(into folderPath: String, naming named: inout String?) async throws -> BackupFolder.Failure? {
         let settings = try options.load()
         do {
             // Locked until the end: another process's backup could otherwise remove the file while it is being copied.
@@ -127,6 +137,7 @@ struct BackupCreate: AsyncParsableCommand {
             try folder.removeUnverified()
             let found = try await writeVerified(settings, at: folder.unverified)
             let (time, path) = try folder.accept()
+            named = path
             var fault: (any Error)?
             do {
                 try copyElsewhere(path)

@@ -360,7 +360,45 @@ def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, packages,
     assert not machine.exists("/usr/bin/token-cache")
     for kept in "/etc/token-cache/token-cache.yaml", "/var/lib/token-cache/tokens.db", "/var/lib/token-cache/keys":
         assert machine.exists(kept)
-    machine.output("dpkg", "--purge", "token-cache")
-    left = machine.output(
-        "sh", "-c", "find /etc /usr /var/lib /var/log /var/cache -name '*token-cache*' -not -path '/usr/src/*'")
-    assert left.split() == ["/etc/credstore/token-cache.keys"]
+    purged = machine.run("dpkg", "--purge", "token-cache")
+    assert (purged.returncode, purged.stderr) == (0, "")
+    assert left_behind(machine) == ["/etc/credstore/token-cache.keys"]
+
+
+def left_behind(machine):
+    return machine.output(
+        "sh", "-c", "find /etc /usr /var/lib /var/log /var/cache -name '*token-cache*' -not -path '/usr/src/*' | sort").split()
+
+
+def test_purging_empties_a_folder_on_which_a_disk_is_mounted(machine, packages):
+    data, backups = "/var/lib/private/token-cache", "/var/lib/private/token-cache-backups"
+    machine.put(packages[0], "/root/0.deb")
+    machine.output("dpkg", "--install", "/root/0.deb")
+    machine.output("sh", "-c", f"""set -e
+        mkdir -p {data} {backups} /var/log/private/token-cache
+        mount -t tmpfs tmpfs {data}
+        mount -t tmpfs tmpfs {backups}
+        mkdir {data}/tls {backups}/lost+found
+        touch {data}/tokens.db {data}/tls/.new /var/log/private/token-cache/audit.ndjson
+        ln -s private/token-cache /var/lib/token-cache
+        ln -s private/token-cache-backups /var/lib/token-cache-backups""")
+    purged = machine.run("dpkg", "--purge", "token-cache")
+    assert (purged.returncode, purged.stderr) == (
+        0, f"token-cache: {data} is empty now and stays, as a disk is mounted there\n")
+    assert machine.output("ls", "-A", data) == ""
+    # The disk for backups has none.
+    assert left_behind(machine) == [data, backups, "/var/lib/token-cache-backups"]
+    assert machine.run("dpkg-query", "--show", "token-cache").returncode == 1, "dpkg has forgotten the package"
+
+
+def test_purging_says_that_backups_stay(machine, packages):
+    machine.put(packages[0], "/root/0.deb")
+    machine.output("dpkg", "--install", "/root/0.deb")
+    machine.output("sh", "-c", """set -e
+        mkdir -p /var/lib/private/token-cache-backups
+        ln -s private/token-cache-backups /var/lib/token-cache-backups
+        touch /var/lib/token-cache-backups/tokens-20261123T071500Z.db""")
+    purged = machine.run("dpkg", "--purge", "token-cache")
+    assert (purged.returncode, purged.stderr) == (
+        0, "token-cache: the backups in /var/lib/token-cache-backups stay; they cannot be read without a copy of the key ring\n")
+    assert machine.exists("/var/lib/token-cache-backups/tokens-20261123T071500Z.db")

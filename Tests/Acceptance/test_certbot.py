@@ -18,6 +18,7 @@ HOOK = Path(__file__).parents[2] / "deploy" / "certbot" / "token-cache-certifica
 NAME = "tokens.example.com"
 # Of nobody, who stands for the server's user.
 USER = 65534
+HALF = "-----BEGIN CERTIFICATE-----\nMII"
 
 
 @pytest.fixture(name="lineage")
@@ -35,12 +36,36 @@ def renew(lineage):
     os.replace(key, lineage / "privkey.pem")
 
 
-def deploy(lineage, data, status=0):
+def deploy(lineage, data, status=0, programs=os.environ["PATH"], folder="/"):
     done = subprocess.run(
-        [str(HOOK)], env={"PATH": os.environ["PATH"], "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data)},
-        capture_output=True, text=True, timeout=30, check=False, cwd="/")
+        [str(HOOK)], env={"PATH": str(programs), "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data)},
+        capture_output=True, text=True, timeout=30, check=False, cwd=folder)
     assert done.returncode == status, done
     return done.stderr
+
+
+@pytest.fixture(name="without_openssl")
+def programs_without_openssl(tmp_path):
+    """A folder for PATH with what the hook runs, but no openssl."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("basename", "cat", "env", "grep", "id", "mkdir", "mktemp", "mv", "rm", "setpriv", "setsid", "sh", "stat",
+                 "sync", "tail"):
+        (folder / name).symlink_to(shutil.which(name))
+    return folder
+
+
+def encrypt(key):
+    """Encrypts a private key with a passphrase."""
+    subprocess.run(
+        ["openssl", "pkey", "-out", key, "-aes256", "-passout", "pass:secret"], input=key.read_bytes(), check=True)
+
+
+def exchange_key(lineage):
+    """Puts the key of another certificate in the place of the right one."""
+    certificate = (lineage / "fullchain.pem").read_bytes()
+    renew(lineage)
+    (lineage / "fullchain.pem").write_bytes(certificate)
 
 
 def served(address):
@@ -129,10 +154,15 @@ def test_root_follows_no_link_of_the_servers_user(lineage, tmp_path):
 @pytest.mark.parametrize("fault, message", [
     (lambda lineage, data: (lineage / "privkey.pem").unlink(), "there is no .*/privkey.pem"),
     (lambda lineage, data: (lineage / "fullchain.pem").write_text(""), "there is no .*/fullchain.pem"),
-    (lambda lineage, data: (lineage / "fullchain.pem").write_text("-----BEGIN CERTIFICATE-----\nMII"), "cannot be written below"),
+    (lambda lineage, data: shutil.rmtree(lineage), "there is no folder .*"),
+    (lambda lineage, data: (lineage / "fullchain.pem").write_text(HALF), "fullchain.pem does not begin with a certificate"),
+    (lambda lineage, data: (lineage / "privkey.pem").write_text(HALF), "privkey.pem has no private key that can be read"),
+    (lambda lineage, data: encrypt(lineage / "privkey.pem"), "privkey.pem has no private key that can be read"),
+    (lambda lineage, data: exchange_key(lineage), "privkey.pem is not the key of the certificate"),
     (lambda lineage, data: shutil.rmtree(data), "start token-cache once"),
 ])
-def test_what_is_incomplete_replaces_nothing(lineage, tmp_path, fault, message):
+@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl")
+def test_what_is_incomplete_or_does_not_fit_replaces_nothing(lineage, tmp_path, fault, message):
     data = tmp_path / "data"
     data.mkdir()
     deploy(lineage, data)
@@ -141,6 +171,24 @@ def test_what_is_incomplete_replaces_nothing(lineage, tmp_path, fault, message):
     assert re.search(message, deploy(lineage, data, status=1))
     if data.exists():
         assert (data / "tls" / f"{NAME}.pem").read_bytes() == before and len(os.listdir(data / "tls")) == 1
+
+
+def test_what_is_incomplete_replaces_nothing_without_openssl_either(lineage, tmp_path, without_openssl):
+    data = tmp_path / "data"
+    data.mkdir()
+    deploy(lineage, data, programs=without_openssl)
+    before = (data / "tls" / f"{NAME}.pem").read_bytes()
+    (lineage / "fullchain.pem").write_text(HALF)
+    assert "cannot be written below" in deploy(lineage, data, status=1, programs=without_openssl)
+    assert (data / "tls" / f"{NAME}.pem").read_bytes() == before and len(os.listdir(data / "tls")) == 1
+
+
+@pytest.mark.parametrize("below, path", [("..", NAME), ("", "."), ("", f"../{NAME}/")])
+def test_a_relative_path_of_the_folder_is_taken(lineage, tmp_path, below, path):
+    data = tmp_path / "data"
+    data.mkdir()
+    deploy(path, data, folder=lineage / below)
+    assert os.listdir(data / "tls") == [f"{NAME}.pem"]
 
 
 def test_the_documents_name_the_file_that_the_hook_writes():

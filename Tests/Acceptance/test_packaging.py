@@ -252,6 +252,19 @@ def test_the_manual_has_every_command_and_setting(manual):
         assert setting["purpose"] in text and f"Allowed: {setting['allowed']}." in text
 
 
+def test_the_manual_has_every_folder_of_the_service_and_every_exit_status(manual):
+    text = manual.replace("\\-", "-")
+    files, statuses = (re.search(rf'^\.SH "?{title}"?\n(.*?)^\.SH', text, re.M | re.S)[1] for title in ("FILES", "EXIT STATUS"))
+    for unit in (DEPLOY / "systemd").glob("*.service"):
+        for kind, names in re.findall(r"^(State|Logs)Directory=(.*)$", unit.read_text(), re.M):
+            for name in names.split():
+                assert f"/var/{'lib' if kind == 'State' else 'log'}/{name}\n" in files
+    sources = DEPLOY.parent / "Sources" / "token-cache"
+    with_two = {file.stem for file in sources.rglob("*.swift") if "ExitCode(2)" in file.read_text(encoding="utf-8")}
+    assert with_two == {"BackupCreate", "AuditVerify"}, "name them in the manual"
+    assert "backup --into" in statuses and "audit verify" in statuses
+
+
 def test_the_manual_is_well_formed(manual):
     if shutil.which("mandoc"):
         done = subprocess.run(

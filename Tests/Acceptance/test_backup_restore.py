@@ -11,7 +11,7 @@ import pytest
 from contract import NOT_FOUND, STORED, found
 from http_client import Connection, exchange, get, post
 from server_process import until
-from store_files import printed, refused
+from store_files import command, printed, refused
 
 
 def fill(address, count, prefix="id"):
@@ -248,6 +248,35 @@ def bad_backups(folder, other):
         "damaged.db": "is damaged", "short.db": "is damaged", "empty.db": "is empty", "none.db": "there is no file",
         "folder.db": "is no file", "other.db": "is not the one that the store was sealed with",
     } | dict.fromkeys(("text.db", "foreign.db", "byte.db", "without-tables.db"), "is no backup that token-cache has written")
+
+
+def test_a_backup_with_a_retired_key_is_restored_when_the_keys_line_is_back(serve, tmp_path):
+    """As deploy/README.md says it."""
+    server = serve()
+    backup, later = tmp_path / "backup.db", tmp_path / "later.db"
+    assert exchange(server.address, post("before", "x")).body == STORED
+    printed(server.data, "backup", str(backup))
+    printed(server.data, "keys", "add")
+    keys = server.data / "keys"
+    [line] = re.findall(r"^1 .*\n", keys.read_text(), re.M)
+    printed(server.data, "rekey")
+    printed(server.data, "keys", "retire", "1")
+    assert exchange(server.address, post("later", "x")).body == STORED
+    printed(server.data, "backup", str(later))
+    server.stop()
+    assert "sealed with key 1, which the key ring does not have" in command(server.data, "backup", "verify", str(backup)).stdout
+    assert "nothing was replaced" in refused(server.data, "restore", str(backup))
+    with keys.open("a") as file:
+        file.write(line)
+    printed(server.data, "backup", "verify", str(backup))
+    printed(server.data, "restore", str(backup))
+    server = serve(data=server.data)
+    assert exchange(server.address, get("before")).body == found("x")
+    printed(server.data, "rekey")
+    printed(server.data, "keys", "retire", "1")
+    assert exchange(server.address, get("before")).body == found("x")
+    # No key that a later backup needs was lost.
+    printed(server.data, "backup", "verify", str(later))
 
 
 def test_what_is_no_backup_of_this_store_replaces_nothing(serve, tmp_path):

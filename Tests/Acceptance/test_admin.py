@@ -19,7 +19,6 @@ from http_client import Connection, exchange, get, lines, post
 from ports import free_ports
 from server_process import Server, run, until
 from service_manager import StoppedThread
-from test_durability import small_disk  # noqa: F401, a fixture
 
 HOST = "Host: localhost"
 PATHS = ("/", "/status", "/history", "/log", "/settings", "/healthz", "/readyz", "/key", "/reload", "/drain", "/token/delete")
@@ -365,7 +364,7 @@ def fill(folder):
                 pass
 
 
-def test_a_full_disk_makes_it_unready_and_not_dead_until_there_is_room_again(small_disk, tmp_path):  # noqa: F811
+def test_a_full_disk_makes_it_unready_and_not_dead_until_there_is_room_again(small_disk, tmp_path):
     server = Server(tmp_path / "server", ADMINISTRATION, data=small_disk / "data")
     try:
         unique_id = fresh_id()

@@ -20,7 +20,6 @@ from http_client import exchange, post
 from issuer import Issuer, Key
 from ports import free_ports
 from server_process import NO_FIXED_PORTS, Server, binary, clean_environment, run
-from test_durability import small_disk  # noqa: F401, a fixture
 
 NOWHERE = NO_FIXED_PORTS
 AS_SOMEBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -372,7 +371,7 @@ def test_a_server_that_hangs_is_a_problem(serve):
     only_problem(report, "Server", f"process {server.process.pid} uses the data folder .* no answer came")
 
 
-def test_a_full_disk_is_a_problem(small_disk, tmp_path):  # noqa: F811
+def test_a_full_disk_is_a_problem(small_disk, tmp_path):
     server = Server(tmp_path / "server", data=small_disk / "data")
     try:
         report = of(server)

@@ -1,12 +1,8 @@
 """Acknowledged writes survive a full disk, and every later read returns them."""
 import errno
-import os
 import resource
-import subprocess
 import threading
 import time
-
-import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, exchange, get, lines, post
@@ -101,21 +97,6 @@ def fill_and_free(stock, free):
     for _ in range(10):
         assert stock.store() == STORED
     stock.check()
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 4 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, tmp_path):

@@ -11,6 +11,8 @@ import pytest
 
 import failing_calls
 from certificates import make_certificate
+from contract import STORED
+from http_client import exchange, post
 from postgres_cluster import Database, Postgres
 from postgres_failover import ReplicatedPostgres
 from postgres_store import TablesForFolders
@@ -134,6 +136,15 @@ def serve(tmp_path):
         except AssertionError as error:
             crashes.append(str(error))
     assert not crashes, crashes
+
+
+@pytest.fixture(name="stopped")
+def stopped_server(serve):
+    """A server that stored a token and ended."""
+    server = serve()
+    assert exchange(server.address, post("canary4711", "canary4712")).body == STORED
+    assert server.stop() == 0
+    return server
 
 
 @pytest.fixture(scope="session")

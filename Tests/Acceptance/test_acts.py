@@ -7,10 +7,10 @@ import signal
 import pytest
 
 from access import bearer, make_key
+from administration import HOST
 from http_client import exchange, lines, post
+from operators import TOKEN, about, make_admin_key
 from server_process import run, until
-from test_admin import HOST
-from test_admin_keys import TOKEN, about, make_admin_key
 from test_audit_log import command
 
 USER = "canary-user-4711"

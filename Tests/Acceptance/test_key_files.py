@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from access import bearer
+from administration import HOST
 from http_client import Connection, exchange, lines
+from operators import SECRET, make_admin_key
 from server_process import Server, run, until
 from storage_shim import compile_library
-from test_admin import HOST
-from test_admin_keys import SECRET, make_admin_key
 from test_audit_log import command
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")

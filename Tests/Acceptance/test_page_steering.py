@@ -5,16 +5,11 @@ import pytest
 
 from contract import NOT_FOUND, STORED, fresh_id
 from http_client import exchange, get, post
+from operators import UNKNOWN, Operators
 from server_process import until
-from test_admin_keys import UNKNOWN, Operators
 from test_page import opened, state
 
 TOKEN = "the-token-info-that-nobody-sees"
-
-
-@pytest.fixture(name="operators")
-def operators_of_an_open_server(serve, tmp_path):
-    return Operators(serve, tmp_path / "operators")
 
 
 @pytest.fixture(name="page")

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from administration import readiness
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import exchange, get, post
 from postgres_cluster import Postgres
@@ -11,7 +12,6 @@ from postgres_programs import SUPERUSER
 from postgres_store import NamedDatabase, PostgresStore
 from server_process import until
 from service_manager import Messages
-from test_admin import readiness
 
 UNREACHABLE = "error: the database cannot be reached, and clients are told that tokens can be neither stored nor read"
 UNUSABLE = "error: the database cannot be used, and clients are told that tokens can be neither stored nor read"

@@ -21,8 +21,8 @@ ACCEPTANCE = {
              "pipelining_and_splitting", "keep_alive", "limits"],
     "TokenService": ["contract_vectors", "answers", "json_bodies", "access_versions", "access_keys", "access_api",
                      "access_sessions", "access_limits", "failure_limit", "access_answers"],
-    "TokenStore": ["durability", "key_files", "store_commands", "sealing", "admin_keys", "transfer", "access_erasure",
-                   "backup_restore"],
+    "TokenStore": ["durability", "key_files", "store_commands", "sealing", "admin_keys", "admin_key_changes", "admin_tokens",
+                   "transfer", "access_erasure", "backup_restore"],
     "SQLiteStore": ["durability", "store_commands", "damaged_log", "waiting_writes", "vanishing_store", "crash_ledger",
                     "conversion", "transfer", "access_erasure", "sealing", "backup_restore"],
 }

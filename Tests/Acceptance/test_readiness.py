@@ -1,0 +1,154 @@
+"""When a server is ready, and how the command health reports it."""
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from administration import ADMINISTRATION, HOST, ask, readiness
+from contract import STORED, found, fresh_id
+from http_client import Connection, exchange, get, lines, post
+from ports import free_ports
+from server_process import Server, run, until
+
+
+@pytest.fixture(name="server")
+def administrated_server(serve):
+    return serve(ADMINISTRATION)
+
+
+def test_a_server_that_waits_for_its_clients_says_so(serve):
+    """To probes, the page and metrics, on new and on open connections."""
+    server = serve({**ADMINISTRATION, "drain_timeout": "20s"})
+    request = post(fresh_id(), "abc")
+    with Connection(server.address) as connection, Connection(server.administration[0]) as open_before:
+        assert open_before.exchange(lines("GET /readyz HTTP/1.1", HOST)).status == 200
+        connection.send(request[:-1])
+        until(lambda: exchange(server.address, get("nobody")).status == 200)
+        server.send_signal(signal.SIGTERM)
+        until(lambda: readiness(server)[0] == 503)
+        time.sleep(0.5)
+        expected = {"ready": False, "reasons": ["the server is stopping"]}
+        assert readiness(server) == (503, expected)
+        assert json.loads(open_before.exchange(lines("GET /readyz HTTP/1.1", HOST)).body) == expected
+        assert ask(server.administration[0], "GET", "/healthz")[0] == 200
+        connection.send(request[-1:])
+        assert connection.receive().body == STORED
+        open_before.expect_end()
+    assert server.wait() == 0
+
+
+def fill(folder):
+    """Fills the disk."""
+    with open(folder / "filler", "ab") as filler:
+        for size in (65536, 4096, 512, 1):
+            try:
+                while True:
+                    os.write(filler.fileno(), bytes(size))
+            except OSError:
+                pass
+
+
+def test_a_full_disk_makes_it_unready_and_not_dead_until_there_is_room_again(small_disk, tmp_path):
+    server = Server(tmp_path / "server", ADMINISTRATION, data=small_disk / "data")
+    try:
+        unique_id = fresh_id()
+        assert exchange(server.address, post(unique_id, "abc")).body == STORED
+
+        def is_unready():
+            fill(small_disk)
+            exchange(server.address, post(fresh_id(), "x" * 20_000))
+            return readiness(server)[0] == 503
+
+        until(is_unready)
+        status, answer = readiness(server)
+        assert (status, answer["ready"]) == (503, False)
+        assert "tokens cannot be stored" in answer["reasons"][0] and "x" * 10 not in answer["reasons"][0]
+        assert ask(server.administration[0], "GET", "/healthz")[0] == 200
+        assert exchange(server.address, get(unique_id)).body == found("abc")
+        (small_disk / "filler").unlink()
+        # Nobody writes meanwhile, because a load balancer sends no clients to a server that is not ready.
+        until(lambda: readiness(server) == (200, {"ready": True, "reasons": []}))
+        assert exchange(server.address, post(fresh_id(), "x" * 20_000)).body == STORED
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_a_store_that_is_gone_makes_it_unready_until_it_is_back(server):
+    moved = server.data.with_name("elsewhere")
+    server.data.rename(moved)
+    until(lambda: readiness(server)[0] == 503)
+    moved.rename(server.data)
+    until(lambda: readiness(server)[0] == 200)
+
+
+# The command health
+
+def health(server, *flags, **addresses):
+    """Runs a command as an operator does, with the server's own settings."""
+    done = run("health", "--data-directory", str(server.data), *flags,
+               environment={"TOKEN_CACHE_ADMIN_LISTEN": addresses.get("at", "off")})
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+def test_the_command_asks_the_listener_or_the_control_socket(server):
+    host, port = server.administration[0]
+    for place in ("off", f"{host}:{port}", f"localhost:{port}"):
+        assert health(server, at=place) == (0, "ready", ""), place
+    assert health(server, "--json") == (0, '{"ready":true,"reasons":[]}', "")
+
+
+def test_the_command_fails_when_nobody_answers(server):
+    server.kill()
+    status, printed, _ = health(server)
+    assert status == 1 and "control.sock" in printed and "no server listens there" in printed
+    port, = free_ports(1)
+    status, printed, _ = health(server, "--json", at=f"127.0.0.1:{port}")
+    assert status == 1 and json.loads(printed)["ready"] is False and "Connection refused" in printed
+
+
+def test_the_command_does_not_wait_for_a_server_that_hangs(server):
+    host, port = server.administration[0]
+    with server.paused():
+        for place in ("off", f"{host}:{port}"):
+            status, printed, _ = health(server, at=place)
+            assert status == 1 and "no answer came" in printed, place
+
+
+def test_the_command_takes_no_other_program_for_ours(server):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        def answer():
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        status, printed, _ = health(server, at=f"127.0.0.1:{other.getsockname()[1]}")
+        thread.join()
+    assert status == 1 and "is not token-cache" in printed
+
+
+@pytest.mark.parametrize(
+    ("part", "pause"), [(b"x" * 4096, 0), (b"X: y\r\n" * 512, 0), (b"x", 0.5)],
+    ids=["no line", "no end of the head", "a byte now and then"])
+def test_the_command_does_not_read_without_end(server, part, pause):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        def answer():
+            connection, _ = other.accept()
+            with connection, contextlib.suppress(OSError):
+                while True:
+                    connection.sendall(part)
+                    time.sleep(pause)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        status, printed, _ = health(server, at=f"127.0.0.1:{other.getsockname()[1]}")
+        thread.join()
+    assert status == 1 and "is not token-cache" in printed

@@ -1,0 +1,79 @@
+"""The commands agree on starts with files of keys and logs that cannot be used."""
+import json
+import os
+
+import pytest
+
+from server_process import run
+from start_cases import IS_ROOT, NOBODY, Cases, check, needs_root
+
+CASES = Cases()
+case, simple = CASES.case, CASES.simple
+
+simple("no admin keys", "scd", "admin-keys", admin={"listen": "off", "keys_file": "FOLDER/admin-keys"})
+simple("no API keys", "scd", "api-keys", access={"api": {"keys_file": "FOLDER/api-keys"}})
+
+
+def with_file(name, refusing, message, settings, text, mode=0o600, owner=NOBODY):
+    def arrange(world):
+        path = world.write("file", text, mode)
+        if IS_ROOT:
+            os.chown(path, owner, owner)
+        world.settings.update(json.loads(json.dumps(settings).replace("FILE", str(path))))
+    case(name, refusing, message, needs_root if owner != NOBODY else ())(arrange)
+
+
+API = {"access": {"api": {"keys_file": "FILE"}}}
+ADMIN = {"admin": {"listen": "off", "keys_file": "FILE"}}
+JWT = {"access": {"mode": "bearer", "bearer": {"issuer": "https://a", "audience": "b", "keys_file": "FILE"}}}
+ACCESS_LOG = {"access_log": "combined", "access_log_file": "FILE"}
+with_file("API keys that are none", "scd", "line 1", API, "nothing")
+with_file("API keys that others may write", "scd", "can be changed by other users", API, "", 0o666)
+with_file("API keys of another user's", "scd", "file", API, "", owner=0)
+with_file("admin keys that are none", "scd", "file", ADMIN, "nothing")
+with_file("admin keys of another user's", "scd", "file", ADMIN, "", owner=0)
+with_file("JWT keys that are none", "scd", "file", JWT, "nothing")
+with_file("JWT keys of another user's", "scd", "file", JWT, "{}", owner=0)
+with_file("an access log", "", "", ACCESS_LOG, "")
+with_file("an access log of another user's", "scd", "file", ACCESS_LOG, "", owner=0)
+simple("no JWT keys", "scd", "none.json", access={**JWT["access"], "bearer": {**JWT["access"]["bearer"], "keys_file": "FOLDER/none.json"}})
+simple("an access log without a folder", "scd", "none/access.log", access_log="combined", access_log_file="FOLDER/none/access.log")
+simple("an audit log without a key", "scd", "running key .* does not exist", audit={"file": "FOLDER/audit"})
+
+
+def audited(name, refusing, text, *marks):
+    def add(spoil):
+        def arrange(world):
+            log = world.folder / "audit"
+            world.set(audit={"file": str(log)})
+            made = run("audit", "key", str(world.folder / "first.key"), "--data-directory", str(world.data))
+            assert made.returncode == 0, made.stderr
+            world.give(world.data, *world.data.iterdir())
+            spoil(world, log)
+        case(name, refusing, text, marks)(arrange)
+    return add
+
+
+@audited("an audit log", "", "")
+def _(_, __):
+    pass
+
+
+@audited("an audit log of another user's", "scd", "audit", needs_root)
+def _(_, log):
+    log.write_text("")
+
+
+@audited("an audit log without a folder", "scd", "none/audit")
+def _(world, _):
+    world.set(audit={"file": str(world.folder / "none" / "audit")})
+
+
+@audited("something else than an audit log", "scd", "something else in it than an audit log")
+def _(world, _):
+    world.write("audit", "something else\n")
+
+
+@pytest.mark.parametrize("arrange, refusing, text", CASES.parameters)
+def test_the_commands_agree(arrange, refusing, text):
+    check(arrange, refusing, text)

@@ -17,6 +17,8 @@ from operators import Operators
 from postgres_cluster import Database, Postgres
 from postgres_failover import ReplicatedPostgres
 from postgres_store import TablesForFolders
+from proxies import PROXIES, Certificate, install_packages
+from proxy_site import CarelessNginx, Site
 from server_process import Server, binary
 from shared_servers import finish, shared_server
 from storage_shim import compile_library
@@ -158,6 +160,30 @@ def operators(serve, tmp_path):
 def guarded(serve, tmp_path):
     """A server with admin keys, without which its state cannot be read."""
     return Operators(serve, tmp_path, read="key")
+
+
+@pytest.fixture(scope="session")
+def proxy_certificate(tmp_path_factory):
+    """The certificate of the reverse proxies; without these, the tests are skipped."""
+    reason = install_packages()
+    if reason:
+        pytest.skip(reason)
+    return Certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="module", params=PROXIES)
+def site(request, tmp_path_factory, proxy_certificate):
+    """Each reverse proxy in turn, with a server behind it; see `Site`."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with contextlib.closing(Site(folder, PROXIES[request.param], proxy_certificate)) as proxied:
+        yield proxied
+
+
+@pytest.fixture(scope="module")
+def careless(tmp_path_factory, proxy_certificate):
+    """A server behind a proxy that forwards plain HTTP; see `CarelessNginx`."""
+    with contextlib.closing(Site(tmp_path_factory.mktemp("careless"), CarelessNginx, proxy_certificate)) as proxied:
+        yield proxied
 
 
 @pytest.fixture(scope="session")

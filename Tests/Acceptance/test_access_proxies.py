@@ -8,7 +8,7 @@ from access import API, INVALID_TOKEN, MISSING, api_request, bearer, fetch, sess
 from access_worlds import bearer_world, session_world
 from contract import NOT_FOUND, check_http_error
 from http_client import Response, exchange
-from proxies import HOST, Caddy, Certificate, Nginx, TLSConnection, install_packages
+from proxies import HOST, Caddy, Nginx, TLSConnection
 from server_process import Server, until
 from shared_servers import finish
 
@@ -45,22 +45,14 @@ class Site:
         finish(self.world.server)
 
 
-@pytest.fixture(scope="module", name="certificate")
-def shared_certificate(tmp_path_factory):
-    reason = install_packages()
-    if reason:
-        pytest.skip(reason)
-    return Certificate(tmp_path_factory.mktemp("certificate"))
-
-
 WORLDS = {"session": session_world, "bearer": lambda folder: bearer_world(folder, True)}
 
 
 @pytest.fixture(scope="module", name="site", params=[(mode, proxy) for mode in WORLDS for proxy in PROXIES], ids="-".join)
-def shared_site(request, tmp_path_factory, certificate):
+def shared_site(request, tmp_path_factory, proxy_certificate):
     mode, proxy = request.param
     folder = tmp_path_factory.mktemp(f"{mode}-{proxy}")
-    site = Site(WORLDS[mode](folder), folder, PROXIES[proxy], certificate)
+    site = Site(WORLDS[mode](folder), folder, PROXIES[proxy], proxy_certificate)
     yield site
     site.close()
 
@@ -133,12 +125,12 @@ def test_the_api_answers_through_a_proxy(site):
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
-def test_those_who_guess_are_told_apart_by_their_own_addresses(tmp_path, certificate, proxy):
+def test_those_who_guess_are_told_apart_by_their_own_addresses(tmp_path, proxy_certificate, proxy):
     """Behind a trusted proxy, one client's failures limit neither others nor the proxy."""
     settings, key = session_settings(tmp_path / "keys")
     settings["access"]["failures"] = "5/min"
     world = SimpleNamespace(server=Server(tmp_path / "server", settings))
-    site = Site(world, tmp_path, PROXIES[proxy], certificate)
+    site = Site(world, tmp_path, PROXIES[proxy], proxy_certificate)
     try:
         session = API(world.server, key).session("anna")
         guess = fetch(bearer(unknown_session()), host=HOST)

@@ -22,7 +22,7 @@ from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Response, exchange
 from issuer import Issuer
 from ports import free_ports
-from proxies import HOST, Caddy, Certificate, Nginx, TLSConnection, install_packages
+from proxies import HOST, Caddy, Nginx, TLSConnection
 from server_process import clean_environment, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -155,16 +155,13 @@ class CaddyWithLogin(Caddy):
 
 
 @pytest.fixture(name="site", params=[NginxWithLogin, CaddyWithLogin], ids=["nginx", "caddy"])
-def site_with_login(request, serve, tmp_path):
-    reason = install_packages()
-    if reason:
-        pytest.skip(reason)
-    server, login, certificate = serve({**HEADER, "access_log": "combined"}), Login(), Certificate(tmp_path)
+def site_with_login(request, serve, tmp_path, proxy_certificate):
+    server, login = serve({**HEADER, "access_log": "combined"}), Login()
     kind = type(request.param.__name__, (request.param,), {"login_port": login.port})
-    proxy = kind(tmp_path / "proxy", server.address[1], certificate)
+    proxy = kind(tmp_path / "proxy", server.address[1], proxy_certificate)
 
     def connect():
-        return TLSConnection(("127.0.0.1", proxy.https_port), certificate.context)
+        return TLSConnection(("127.0.0.1", proxy.https_port), proxy_certificate.context)
 
     yield server, login, proxy, connect
     proxy.stop()

@@ -5,7 +5,7 @@ import pytest
 
 from postgres_store import PostgresStore
 from ports import free_ports
-from proxies import Certificate, HAProxyForSeveral, TLSConnection, install_packages
+from proxies import HAProxyForSeveral, TLSConnection
 from registers import SECONDS, Load
 from server_process import until
 from test_metrics import metrics
@@ -64,12 +64,9 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(postgres, postgres_binary, tmp_path):
-    reason = install_packages()
-    if reason:
-        pytest.skip(reason)
+def fleet(postgres, postgres_binary, tmp_path, proxy_certificate):
     with PostgresStore(postgres_binary, tmp_path / "store", postgres) as store:
-        servers = Fleet(store, tmp_path, Certificate(tmp_path))
+        servers = Fleet(store, tmp_path, proxy_certificate)
         try:
             yield servers
         finally:

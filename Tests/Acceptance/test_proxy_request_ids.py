@@ -6,8 +6,6 @@ import pytest
 from http_client import lines
 from proxies import HOST
 from server_process import until
-# Fixtures are found by their names in this module.
-from test_proxies import careless, certificate, site  # noqa: F401
 
 CHOSEN = "chosen-by-a-client"
 CLAIMS = {
@@ -26,7 +24,7 @@ MADE_HERE = re.compile(r"[0-9a-f]{16}")
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_the_same_id_is_in_the_answer_and_in_both_logs(site, claim):  # noqa: F811
+def test_the_same_id_is_in_the_answer_and_in_both_logs(site, claim):
     with site.secure() as connection:
         connection.send(lines("GET /token?unique_id=nobody HTTP/1.1", f"Host: {HOST}", *CLAIMS[claim]))
         given = connection.receive().headers["x-request-id"]
@@ -38,14 +36,14 @@ def test_the_same_id_is_in_the_answer_and_in_both_logs(site, claim):  # noqa: F8
     assert CHOSEN not in site.server.output() + site.proxy.log()
 
 
-def test_each_request_of_a_connection_has_an_id_of_its_own(site):  # noqa: F811
+def test_each_request_of_a_connection_has_an_id_of_its_own(site):
     with site.secure() as connection:
         ids = {
             site.exchange(connection, "GET", "/token?unique_id=nobody").headers["x-request-id"] for _ in range(5)}
     assert len(ids) == 5
 
 
-def test_an_answer_of_the_proxy_itself_has_an_id_in_its_log(site):  # noqa: F811
+def test_an_answer_of_the_proxy_itself_has_an_id_in_its_log(site):
     before = len(site.proxy.log().splitlines())
     for status, path, open_connection in (302, "/token", site.plain), (404, "/other", site.secure):
         answer = site.request("GET", path, headers={"X-Request-Id": CHOSEN}, open_connection=open_connection)
@@ -56,7 +54,7 @@ def test_an_answer_of_the_proxy_itself_has_an_id_in_its_log(site):  # noqa: F811
         assert CHOSEN not in entry
 
 
-def test_a_proxy_that_passes_on_what_clients_send_lets_them_choose(careless):  # noqa: F811
+def test_a_proxy_that_passes_on_what_clients_send_lets_them_choose(careless):
     """Which is why the configurations set the header."""
     answer = careless.request("GET", "/scheme/token?unique_id=nobody", headers={"X-Request-Id": CHOSEN})
     assert answer.headers["x-request-id"] == CHOSEN

@@ -1,0 +1,210 @@
+"""A reverse proxy with a server behind it, and replacements for both."""
+import contextlib
+import http.client
+import re
+import socket
+import ssl
+import threading
+
+from contract import STORED, check_http_error, found, fresh_id
+from http_client import Connection, Response, form, get, lines
+from ports import free_ports
+from proxies import HOST, Nginx, TLSConnection
+from server_process import Server, until
+from shared_servers import finish
+
+BODY_LIMIT = 1 << 20
+FORM_HEADERS = {"Content-Type": "application/x-www-form-urlencoded"}
+NOTHING = re.compile(rb'\{"status":"false","errorCode":"50002",.*')
+# The server's log entry for an unknown method.
+MARK = ("-", "/token", "200")
+# A method, whether it has a body, and the status of the redirect
+REDIRECTS = {"GET": 302, "HEAD": 302, "POST": 308, "PUT": 308, "DELETE": 308}
+CANARY = "canary4711"
+FORGED = {
+    "X-Forwarded-Proto": "https", "Forwarded": "for=127.0.0.1;proto=https", "X-Forwarded-For": "127.0.0.1",
+    "X-Forwarded-Host": "evil.test", "X-Forwarded-Port": "443", "X-Forwarded-Server": "evil.test",
+    "X-Real-IP": "127.0.0.1", "Remote-User": "admin", "X-Request-Id": CANARY,
+    "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+}
+
+
+class Site:
+    """A proxy and the server behind it, which can be killed and restarted on the same port with the same data."""
+
+    def __init__(self, folder, proxy, certificate):
+        self.folder = folder
+        self.certificate = certificate
+        self.port, = free_ports(1)
+        self.servers = []
+        self.start_server()
+        try:
+            self.proxy = proxy(folder / "proxy", self.port, certificate)
+        except BaseException:
+            self.server.kill()
+            raise
+
+    @property
+    def server(self):
+        return self.servers[-1]
+
+    def start_server(self):
+        # One loop, so that the order of the access log is that of the requests.
+        settings = {"listen": f"127.0.0.1:{self.port}", "access_log": "combined", "loops": 1}
+        self.marks = 0
+        self.servers.append(Server(self.folder / f"server{len(self.servers)}", settings, data=self.folder / "data"))
+
+    @contextlib.contextmanager
+    def without_server(self):
+        """Kills the server, and restarts it at the end."""
+        self.server.kill()
+        try:
+            yield
+        finally:
+            self.start_server()
+
+    def close(self):
+        crashed = not self.proxy.is_running()
+        self.proxy.stop()
+        finish(self.server)
+        assert not crashed, f"the proxy ended by itself: {self.proxy.log()[-2000:]}"
+
+    # Requests
+
+    def secure(self, **options):
+        """A TLS connection to the proxy."""
+        return TLSConnection(("127.0.0.1", self.proxy.https_port), self.certificate.context, **options)
+
+    def plain(self, **options):
+        """A connection to the proxy's port for plain HTTP."""
+        return Connection(("127.0.0.1", self.proxy.http_port), **options)
+
+    def exchange(self, connection, method, target, body=None, headers=None):
+        """One request on a connection that can be used again, with the answer as clients read it."""
+        client = http.client.HTTPConnection(HOST)
+        client.sock = connection.socket
+        client.request(method, target, body, headers or {})
+        answer = client.getresponse()
+        return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+
+    def request(self, method, target, body=None, headers=None, open_connection=None):
+        """One request on its own connection, over TLS by default."""
+        with (open_connection or self.secure)() as connection:
+            return self.exchange(connection, method, target, body, headers)
+
+    def stored(self, unique_id):
+        """The server's answer for an id, asked directly and not through the proxy."""
+        with Connection(self.server.address) as connection:
+            return connection.exchange(get(unique_id)).body
+
+    def speaks_for_itself(self, response):
+        """Whether an answer is one of the proxy's built-in answers to data that is not HTTP, which cannot be configured."""
+        statuses, media_type = self.proxy.fixed_answers
+        return response.status in statuses and response.headers["content-type"].startswith(media_type)
+
+    def works(self):
+        """Checks a round trip through the proxy."""
+        unique_id = fresh_id()
+        assert self.request("POST", "/token", form(unique_id, "works"), FORM_HEADERS).body == STORED
+        assert self.request("GET", f"/token?unique_id={unique_id}").body == found("works")
+        return True
+
+    def server_log(self):
+        """Method, path and status of each request that reached the server since it was started."""
+        # The log is written a little later, but in order: once it has our own request, it has all those before.
+        with Connection(self.server.address) as connection:
+            connection.exchange(lines("MARK /token HTTP/1.1", "Host: localhost"))
+        self.marks += 1
+        until(lambda: self._logged().count(MARK) == self.marks)
+        return [entry for entry in self._logged() if entry != MARK]
+
+    def _logged(self):
+        return re.findall(r'"(\S+) (\S+) \S+" (\d+) ', self.server.output())
+
+
+class Backend:
+    """Takes the server's place behind a proxy; subclasses decide how to answer."""
+
+    def __init__(self, port):
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.answer(connection)
+
+    def answer(self, connection):
+        """Answers the request of a connection, and closes it."""
+        raise NotImplementedError
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+
+class SameAnswer(Backend):
+    """Answers each request with the same bytes."""
+
+    def __init__(self, port, data):
+        self.data = data
+        super().__init__(port)
+
+    def answer(self, connection):
+        with connection:
+            connection.recv(65536)
+            connection.sendall(self.data)
+
+
+class CarelessNginx(Nginx):
+    """A proxy on the server's machine that sets one of several headers and forwards plain HTTP."""
+    headers = {
+        # The header that nginx sets, by the path prefix that selects it
+        "scheme": ["X-Forwarded-Proto $scheme"],
+        "scheme-and-address": ["X-Forwarded-Proto $scheme", "X-Forwarded-For $remote_addr"],
+        "address": ["X-Forwarded-For $proxy_add_x_forwarded_for"],
+        "real-address": ["X-Real-IP $remote_addr", "X-Forwarded-For $remote_addr", 'X-Forwarded-Proto ""'],
+        "forwarded": ['Forwarded "for=$remote_addr;proto=$scheme"'],
+        "appended": ['Forwarded "$http_forwarded, for=$remote_addr;proto=$scheme"'],
+    }
+
+    def site(self):
+        upstream = self.replacements["127.0.0.1:8080"]
+        places = "\n".join(
+            f"location /{place}/ {{ proxy_pass http://{upstream}/; proxy_set_header Host $host; "
+            + " ".join(f"proxy_set_header {header};" for header in headers) + " }"
+            for place, headers in self.headers.items())
+        return (
+            f"server {{ listen {self.http_port}; listen {self.https_port} ssl; server_name {HOST};\n"
+            f"ssl_certificate {self.certificate.file}; ssl_certificate_key {self.certificate.key};\n{places}\n}}\n")
+
+
+# Requests and answers
+
+def send_all(connection, data):
+    """Sends; it is not an error if the proxy has already answered and closed."""
+    with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        connection.send(data)
+
+
+def raw_answer(connection, data, method="GET"):
+    """The answer to bytes that need not be a request."""
+    send_all(connection, data)
+    client = http.client.HTTPResponse(connection.socket, method=method)
+    client.begin()
+    return Response(client.status, {name.lower(): value for name, value in client.getheaders()}, client.read())
+
+
+def check_error(response, status):
+    """Checks an error answer that the proxy generated."""
+    check_http_error(response, status)
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["cache-control"] == "no-store"

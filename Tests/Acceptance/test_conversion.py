@@ -8,7 +8,7 @@ import pytest
 
 import earlier_form
 from contract import STORED, found
-from http_client import Connection, exchange, get, post
+from http_client import Connection, get, post
 from server_process import UNSEALED, binary, clean_environment
 from service_manager import Messages
 from store_files import command, opened, printed, refused
@@ -57,11 +57,28 @@ def environment(settings):
     return {"TOKEN_CACHE_SEALING_ENABLED": "off" if settings else "on"}
 
 
-def set_back(data):
-    """Converts the store of a stopped server to schema 2."""
+def set_back(data, changes=TABLES_OF_VERSION_2):
+    """Makes the store of a stopped server one of an earlier version."""
     with opened(data) as database:
         earlier_form.set_back(database, data / "keys")
-        database.executescript(TABLES_OF_VERSION_2)
+        database.executescript(changes)
+
+
+def killed_conversions(data, folder, settings, pause):
+    """Copies of a store whose conversion was killed, each `pause` seconds later than the one before, until one ended by itself."""
+    for number in itertools.count():
+        copy = folder / f"data{number}"
+        shutil.copytree(data, copy)
+        process = subprocess.Popen(
+            [binary(), "stats", "--data-directory", str(copy)], env=clean_environment(environment(settings)),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(pause * number)
+        has_ended = process.poll() is not None
+        process.kill()
+        process.wait()
+        yield copy
+        if has_ended:
+            return
 
 
 def check(server, count):
@@ -93,9 +110,7 @@ def test_a_store_of_the_third_version_is_changed_in_its_place(serve, settings):
     server = serve(settings)
     fill(server, 50)
     server.stop()
-    with opened(server.data) as database:
-        earlier_form.set_back(database, server.data / "keys")
-        database.executescript(CHANGES_TO_VERSION_3)
+    set_back(server.data, CHANGES_TO_VERSION_3)
     inode = (server.data / "tokens.db").stat().st_ino
     report = command(server.data, "doctor", environment=environment(settings)).stdout
     assert "schema 3, which the next start converts to 5" in report
@@ -133,22 +148,10 @@ def test_a_conversion_that_is_killed_leaves_the_one_or_the_other_store(serve, se
     server.stop()
     set_back(server.data)
     cut_off = 0
-    for number in itertools.count():
-        data = tmp_path / f"data{number}"
-        shutil.copytree(server.data, data)
-        process = subprocess.Popen(
-            [binary(), "stats", "--data-directory", str(data)], env=clean_environment(environment(settings)),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Kills it later each time, until the conversion ends by itself.
-        time.sleep(0.001 * number)
-        has_ended = process.poll() is not None
-        process.kill()
-        process.wait()
+    for data in killed_conversions(server.data, tmp_path, settings, 0.001):
         cut_off += (data / "tokens.db.new").exists()
         assert f"{count:,} tokens checked" in printed(data, "verify", environment=environment(settings))
         assert not (data / "tokens.db.new").exists()
-        if has_ended:
-            break
     assert cut_off > 0
     server = serve(settings, data=data)
     check(server, count)
@@ -158,23 +161,10 @@ def test_a_change_in_its_place_may_be_killed_at_any_moment(serve, settings, tmp_
     server = serve(settings)
     fill(server, 20)
     server.stop()
-    with opened(server.data) as database:
-        earlier_form.set_back(database, server.data / "keys")
-        database.executescript(CHANGES_TO_VERSION_3)
-    for number in itertools.count():
-        data = tmp_path / f"data{number}"
-        shutil.copytree(server.data, data)
-        process = subprocess.Popen(
-            [binary(), "stats", "--data-directory", str(data)], env=clean_environment(environment(settings)),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(0.002 * number)
-        has_ended = process.poll() is not None
-        process.kill()
-        process.wait()
+    set_back(server.data, CHANGES_TO_VERSION_3)
+    for data in killed_conversions(server.data, tmp_path, settings, 0.002):
         found_sound = printed(data, "verify", environment=environment(settings))
         assert "20 tokens checked" in found_sound and "the store is sound" in found_sound
-        if has_ended:
-            break
 
 
 def test_a_store_that_cannot_be_converted_stays_as_it_is(serve, settings):

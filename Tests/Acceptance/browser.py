@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import time
 
+from closeable import Closeable
+
 PROGRAM = shutil.which("chromium")
 ANSWER_SECONDS = 30
 # Without the machine's certificates and accounts, and without Chromium's own requests to the network.
@@ -18,7 +20,7 @@ FLAGS = (
 )
 
 
-class Browser:
+class Browser(Closeable):
     """A browser with one page; `problems` collects the errors of the page."""
 
     def __init__(self, folder):
@@ -36,22 +38,13 @@ class Browser:
         self.numbers = itertools.count(1)
         self.problems = []
         self.session = None
-        try:
+        with self.closed_on_failure():
             target = next(
                 target for target in self.call("Target.getTargets")["targetInfos"] if target["type"] == "page")
             attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
             self.session = attached["sessionId"]
             for domain in "Page", "Runtime", "Log":
                 self.call(f"{domain}.enable")
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def close(self):
         """Ends the browser; its helpers end with it."""

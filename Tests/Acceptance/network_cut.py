@@ -17,6 +17,7 @@ import subprocess
 import pytest
 
 import caretaker
+from closeable import Closeable
 
 SECONDS = 60
 # For measurements of networks (RFC 2544), hence in nobody's way: a network of 254 addresses for each `Network`.
@@ -69,7 +70,7 @@ class Machine:
         subprocess.run(["ip", "link", "delete", self.cable], capture_output=True, check=False, timeout=SECONDS)
 
 
-class Network:
+class Network(Closeable):
     """A bridge and the machines at it. Only root can make one, so the test is skipped for others."""
     counter = itertools.count()
 
@@ -90,18 +91,9 @@ class Network:
                 pytest.skip(f"no network can be made here: {done.stderr.strip()}")
         self.removal = ["ip", "link", "delete", self.name]
         caretaker.remember(command=self.removal)
-        try:
+        with self.closed_on_failure():
             ip("address", "add", f"{self.prefix}.1/24", "dev", self.name)
             ip("link", "set", self.name, "up")
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def hardware(self, number):
         """The hardware address of a machine."""

@@ -35,6 +35,7 @@ import pytest
 
 import caretaker
 import process_tree
+from closeable import Closeable
 from postgres_cluster import ACCESS, SETTINGS, database_url, quoted, write_pass_file
 from ports import free_ports
 from postgres_programs import (
@@ -180,7 +181,7 @@ class PatroniNode:
         return self.sql(text, database, **options)[0][0]
 
 
-class PatroniCluster:
+class PatroniCluster(Closeable):
     """Some servers and one etcd. settings: more of PostgreSQL's settings, for all servers."""
 
     def __init__(self, folder, nodes=3, settings=None):
@@ -192,21 +193,12 @@ class PatroniCluster:
         self.passwords = {REPLICATION: REPLICATION_PASSWORD, SUPERUSER: "of the superuser"}
         self.etcd, self.nodes = None, []
         self.room = own_folder("patroni")
-        try:
+        with self.closed_on_failure():
             self._start_etcd()
             self.nodes = [PatroniNode(self, number) for number in range(nodes)]
             for node in self.nodes:
                 node.start()
             self.wait_until_whole()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def _start_etcd(self):
         client, peer = free_ports(2)

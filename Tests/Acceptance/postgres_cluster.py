@@ -26,6 +26,7 @@ from pathlib import Path
 
 import caretaker
 import process_tree
+from closeable import Closeable
 from ports import free_ports
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,
@@ -62,7 +63,7 @@ def quoted(value):
     return "'" + str(value).replace("'", "''") + "'"
 
 
-class Postgres:
+class Postgres(Closeable):
     """One server.
 
     - folder: where its log is written, as `<name>.log`.
@@ -89,7 +90,7 @@ class Postgres:
         self.is_frozen = False
         self.passwords = {REPLICATION: REPLICATION_PASSWORD}
         self.room = own_folder(name, is_on_disk)
-        try:
+        with self.closed_on_failure():
             self.data = (disk.folder if disk else self.room) / "data"
             self.socket_folder = self.room / "socket"
             self.socket_folder.mkdir()
@@ -105,15 +106,6 @@ class Postgres:
             if standby_of:
                 self.follow(standby_of)
             self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     # Configuration
 

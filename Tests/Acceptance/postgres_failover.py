@@ -27,6 +27,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 
+from closeable import Closeable
 from network_cut import Network
 from postgres_cluster import Postgres, database_url, write_pass_file
 from postgres_programs import SUPERUSER, run_as_owner
@@ -70,7 +71,7 @@ def wal_files(node, first):
     return sorted(file for file in (node.data / "pg_wal").glob("[0-9A-F]" * 24) if file.name[8:] >= first[8:])
 
 
-class ReplicatedPostgres:
+class ReplicatedPostgres(Closeable):
     """A primary and its standbys, which are `Postgres` servers: `primary`, `standbys`, and `nodes` with all of them.
 
     - settings, certificate, access: those of all servers.
@@ -86,22 +87,13 @@ class ReplicatedPostgres:
         self.has_small_disks = has_small_disks
         self.nodes, self.machines = [], {}
         self.network = Network() if has_network else None
-        try:
+        with self.closed_on_failure():
             # Not synchronous before there is a standby: nothing could be written.
             self.primary = self._add_node(synchronous_standby_names="")
             for _ in range(standbys):
                 self._add_node(source=self.primary, standby_of=self.primary, synchronous_standby_names=names)
             if standbys:
                 self.wait_until_synchronous()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def close(self):
         """Ends everything, and removes all but the logs."""

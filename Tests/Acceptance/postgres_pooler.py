@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from closeable import Closeable
 from postgres_cluster import database_url
 from postgres_programs import as_owner, environment, own_folder, remove_folder, write_private
 from ports import free_ports
@@ -33,7 +34,7 @@ def pooler_version():
     return tuple(map(int, re.search(r"PgBouncer (\d+)\.(\d+)", text).groups()))
 
 
-class PgBouncer:
+class PgBouncer(Closeable):
     """A running PgBouncer on 127.0.0.1, for all databases and all roles of a server whose passwords the server object knows.
 
     - server: a `Postgres` or anything else with an address, a port and passwords.
@@ -50,17 +51,8 @@ class PgBouncer:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         self.room = own_folder("pgbouncer")
         self.process = None
-        try:
+        with self.closed_on_failure():
             self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def _write(self, name, text):
         return write_private(self.room / name, text)

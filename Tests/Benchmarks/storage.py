@@ -167,11 +167,9 @@ class StorageBenchmark:
                 for delay, connections in cells:
                     self.delay.set(delay)
                     driver = peer.driver(self.wrk(self.plan.seconds, connections))
-                    before = self.delay.syncs()
-                    sample = driver.run(running, workload, SEED + number)
-                    syncs = self.delay.syncs() - before
-                    group = sample.requests / max(1, syncs.commits)
-                    found[delay, connections].append((sample, group, syncs.milliseconds))
+                    driver.during = self.delay.counting
+                    sample, syncs = driver.run(running, workload, SEED + number), self.delay.counted
+                    found[delay, connections].append((sample, sample.requests / max(1, syncs.commits), syncs.milliseconds))
             self.delay.set(0)
         return [
             GroupResult(

@@ -1,10 +1,12 @@
 """Delays and counts the syncs of a server."""
 
+import contextlib
 import dataclasses
 import mmap
 import os
 import struct
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -48,6 +50,8 @@ class SyncDelay:
         self.memory = mmap.mmap(descriptor, struct.calcsize(self.LAYOUT))
         self.settings = {"LD_PRELOAD": str(library), "SYNC_DELAY_STATE": f"/proc/{os.getpid()}/fd/{descriptor}"}
         """The environment variables of the server."""
+        self.counted = Syncs(0, 0, 0)
+        """Those of the last block of `counting`."""
 
     def set(self, milliseconds: float) -> None:
         """Changes the delay of each sync from now on."""
@@ -57,3 +61,10 @@ class SyncDelay:
         """The counts so far."""
         _, log, database, nanoseconds = struct.unpack_from(self.LAYOUT, self.memory)
         return Syncs(log, database, nanoseconds / 1e9)
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        """Counts the syncs during the block."""
+        before = self.syncs()
+        yield
+        self.counted = self.syncs() - before

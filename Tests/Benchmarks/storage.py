@@ -169,7 +169,9 @@ class StorageBenchmark:
                     driver = peer.driver(self.wrk(self.plan.seconds, connections))
                     driver.during = self.delay.counting
                     sample, syncs = driver.run(running, workload, SEED + number), self.delay.counted
-                    found[delay, connections].append((sample, sample.requests / max(1, syncs.commits), syncs.milliseconds))
+                    if syncs.log == 0:
+                        raise BenchmarkError(f"{peer.name}: no sync was counted, so none was delayed")
+                    found[delay, connections].append((sample, sample.requests / syncs.log, syncs.milliseconds))
             self.delay.set(0)
         return [
             GroupResult(

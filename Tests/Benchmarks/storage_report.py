@@ -32,7 +32,7 @@ def group_cells(result: GroupResult) -> list[str]:
         milliseconds(figures.p50_microseconds),
         milliseconds(figures.p99_microseconds),
         f"{result.requests_per_commit:,.1f}",
-        f"{result.sync_milliseconds:.2f}" if result.sync_milliseconds else "",
+        f"{result.sync_milliseconds:.2f}",
         f"{figures.cpu_microseconds:.2f}",
         f"{figures.stolen:.0%}",
     ]

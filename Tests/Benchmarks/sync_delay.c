@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +17,9 @@
 /* The same fields as in sync_delay.py. */
 struct state {
     uint64_t delay;      /* nanoseconds */
-    uint64_t log_syncs;  /* of the WAL */
+    uint64_t log_syncs;  /* of the log that makes commits durable */
     uint64_t file_syncs; /* of anything else */
-    uint64_t time;       /* nanoseconds that the syncs of the WAL took, with the delay */
+    uint64_t time;       /* nanoseconds that the syncs of the log took, with the delay */
 };
 
 static struct state *state;
@@ -41,11 +42,21 @@ static uint64_t now(void) {
     return time.tv_sec * UINT64_C(1000000000) + time.tv_nsec;
 }
 
-static int is_log(int descriptor) {
+static bool ends_with(const char *path, const char *end) {
+    size_t length = strlen(path), end_length = strlen(end);
+    return length > end_length && strcmp(path + length - end_length, end) == 0;
+}
+
+/* The WAL of SQLite, a segment of PostgreSQL's, which has 24 digits, or the append-only file of Redis. */
+static bool is_log(int descriptor) {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-    ssize_t length = readlink(link, path, sizeof path);
-    return length > 4 && memcmp(path + length - 4, "-wal", 4) == 0;
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) return false;
+    path[length] = 0;
+    const char *slash = strrchr(path, '/');
+    return ends_with(path, "-wal") || ends_with(path, ".aof") ||
+           (slash != NULL && strlen(slash + 1) == 24 && strspn(slash + 1, "0123456789ABCDEF") == 24);
 }
 
 static int slowly(long call, int descriptor) {

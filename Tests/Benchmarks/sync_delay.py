@@ -15,23 +15,20 @@ class Syncs:
     """Counts of the server's syncs."""
 
     log: int
+    """Of the log, which each commit syncs.
+
+    About one in several hundred of SQLite is counted twice, because the first commit after a checkpoint syncs it once more.
+    """
     database: int
+    """Of other files."""
     log_seconds: float
 
     def __sub__(self, other: "Syncs") -> "Syncs":
         return Syncs(self.log - other.log, self.database - other.database, self.log_seconds - other.log_seconds)
 
     @property
-    def commits(self) -> int:
-        """Commits. Each syncs the WAL. Without a WAL, as in Redis, each sync is one.
-
-        About one in several hundred is counted twice, because the first commit after a checkpoint syncs the WAL once more.
-        """
-        return self.log or self.database
-
-    @property
     def milliseconds(self) -> float:
-        """The time of a sync of the WAL."""
+        """The time of a sync of the log."""
         return self.log_seconds / max(1, self.log) * 1e3
 
 

@@ -6,6 +6,7 @@ import mmap
 import os
 import struct
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,11 +42,15 @@ class SyncDelay:
         library = folder / "sync_delay.so"
         source = Path(__file__).with_name("sync_delay.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(library), str(source)], check=True)
-        # Not a file on a disk, because writing to its pages might wait for the disk.
-        descriptor = os.memfd_create("sync-delay")
-        os.truncate(descriptor, struct.calcsize(self.LAYOUT))
-        self.memory = mmap.mmap(descriptor, struct.calcsize(self.LAYOUT))
-        self.settings = {"LD_PRELOAD": str(library), "SYNC_DELAY_STATE": f"/proc/{os.getpid()}/fd/{descriptor}"}
+        # In memory, because writing to the pages of a file on a disk might wait for the disk.
+        self.file = tempfile.NamedTemporaryFile(prefix="token-cache-sync-delay-", dir="/dev/shm")
+        self.file.truncate(struct.calcsize(self.LAYOUT))
+        self.memory = mmap.mmap(self.file.fileno(), struct.calcsize(self.LAYOUT))
+        # PostgreSQL's server runs as a user of its own.
+        os.chmod(self.file.name, 0o666)
+        folder.chmod(0o711)
+        library.chmod(0o755)
+        self.settings = {"LD_PRELOAD": str(library), "SYNC_DELAY_STATE": self.file.name}
         """The environment variables of the server."""
         self.counted = Syncs(0, 0, 0)
         """Those of the last block of `counting`."""

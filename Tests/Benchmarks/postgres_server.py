@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import machine
@@ -52,23 +52,29 @@ def settings() -> dict[str, str]:
 
 
 class PostgresServer:
-    """A running server, without TLS and with passwords."""
+    """A running server, without TLS and with passwords.
 
-    def __init__(self, folder: Path) -> None:
+    - own: settings in addition to those of all measurements, or in their place.
+    - wrapper: a command that runs the server, such as taskset.
+    """
+
+    def __init__(self, folder: Path, own: Mapping[str, str], wrapper: Sequence[str]) -> None:
         # PostgreSQL does not run as root.
         self.user = pwd.getpwnam(OWNER) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port()
         self.password = secrets.token_hex(16)
+        self.settings = {**settings(), **own}
+        self.wrapper = wrapper
         self.process: subprocess.Popen | None = None
 
     @staticmethod
     @contextlib.contextmanager
-    def running() -> Iterator["PostgresServer"]:
+    def running(own: Mapping[str, str] | None = None, wrapper: Sequence[str] = ()) -> Iterator["PostgresServer"]:
         """Runs one during the block, in a folder in /var/tmp, which is on a disk."""
         folder = Path(tempfile.mkdtemp(prefix="token-cache-postgres-", dir="/var/tmp"))
-        server = PostgresServer(folder)
+        server = PostgresServer(folder, own or {}, wrapper)
         try:
             os.chown(folder, server.user.pw_uid, server.user.pw_gid)
             server.start()
@@ -105,7 +111,7 @@ class PostgresServer:
             "--data-checksums", "--auth-local=peer", "--auth-host=md5", "--no-instructions")
         (self.data / "pg_ident.conf").write_text(f"us {self.user.pw_name} {OWNER}\n")
         (self.data / "pg_hba.conf").write_text("local all all peer map=us\nhost all all 127.0.0.1/32 md5\n")
-        own = settings() | {
+        own = self.settings | {
             "listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": str(self.folder),
             "password_encryption": "md5",
         }
@@ -114,7 +120,7 @@ class PostgresServer:
         log = self.folder / "log"
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                self.command("postgres", "-D", str(self.data)), env=self.environment(), cwd="/",
+                [*self.wrapper, *self.command("postgres", "-D", str(self.data))], env=self.environment(), cwd="/",
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
         while not self.is_ready():

@@ -24,6 +24,29 @@ STORE = ["key", "version", "written_at", "expires_at", "key_number", "value"]
 WRITES_IN_A_SECOND = 128
 
 
+def command(
+    server: PostgresServer, database: str, script: Path, connections: int, length: str, seed: int, variables: dict[str, object]
+) -> list[str]:
+    """Runs a script with one thread, which prepares each statement once for each connection.
+
+    - length: `-t` with a number of transactions for each connection, or `-T` with seconds, which include those of connecting.
+    """
+    return [
+        str(programs() / "pgbench"), "-n", "-M", "prepared", "-c", str(connections), "-j", "1", length,
+        f"--random-seed={seed}", "-h", "127.0.0.1", "-p", str(server.port), "-U", ROLE,
+        *(f"--define={name}={value}" for name, value in variables.items()), "-f", str(script), database,
+    ]
+
+
+def transactions(done: subprocess.CompletedProcess) -> tuple[int, float]:
+    """The transactions of a run, none of which may have failed, and how many there were in a second."""
+    processed = re.search(r"transactions actually processed: (\d+)", done.stdout)
+    rate = re.search(r"tps = ([\d.]+) ", done.stdout)
+    if done.returncode != 0 or not processed or not rate or "failed transactions: 0 " not in done.stdout:
+        raise BenchmarkError(f"pgbench failed:\n{done.stdout}{done.stderr}")
+    return int(processed[1]), float(rate[1])
+
+
 def named(statement: str, parameters: list[str]) -> str:
     """A statement with pgbench's variables in place of its parameters."""
     if sorted(set(re.findall(r"\$\d+", statement))) != [f"${number + 1}" for number in range(len(parameters))]:
@@ -72,16 +95,8 @@ class PgBench:
             # Another one in each run: PostgreSQL does not log what an update leaves as it is.
             "value": opaque_value(random.Random(now), self.value_bytes).decode(),
         }
-        command = [
-            str(programs() / "pgbench"), "-n", "-M", "prepared", "-c", str(CONNECTIONS), "-j", "1", length,
-            f"--random-seed={seed}", "-h", "127.0.0.1", "-p", str(self.server.port), "-U", ROLE,
-            *(f"--define={name}={value}" for name, value in variables.items()), "-f", str(self.folder / f"{kind}.sql"),
-            self.database,
-        ]
+        script = self.folder / f"{kind}.sql"
         done = subprocess.run(
-            command, env=self.server.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        processed = re.search(r"transactions actually processed: (\d+)", done.stdout)
-        rate = re.search(r"tps = ([\d.]+) ", done.stdout)
-        if done.returncode != 0 or not processed or not rate or "failed transactions: 0 " not in done.stdout:
-            raise BenchmarkError(f"pgbench failed:\n{done.stdout}{done.stderr}")
-        return int(processed[1]), float(rate[1])
+            command(self.server, self.database, script, CONNECTIONS, length, seed, variables),
+            env=self.server.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return transactions(done)

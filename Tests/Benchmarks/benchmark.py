@@ -128,7 +128,7 @@ class Benchmark:
             machine=machine.describe(self.binary, self.folder) | {
                 "nginx": machine.first_line(machine.program("nginx"), "-v").rpartition("/")[2],
                 "php-fpm": machine.first_line(php_fpm.program(), "-v").partition(" (")[0].removeprefix("PHP "),
-                "redis": machine.first_line("redis-server", "--version").partition(" sha=")[0].rpartition("v=")[2],
+                "redis": redis.version(),
                 **hummingbird.versions(),
             },
             method=(

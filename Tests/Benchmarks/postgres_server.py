@@ -42,6 +42,11 @@ def programs() -> Path:
     return folders[-1].parent
 
 
+def version() -> str:
+    """The version of Debian's package."""
+    return machine.first_line(str(programs() / "postgres"), "--version").removeprefix("postgres (PostgreSQL) ")
+
+
 def settings() -> dict[str, str]:
     """What differs from PostgreSQL's defaults, apart from names and places."""
     quarter = int(machine.value_of("/proc/meminfo", "MemTotal", ":").split()[0]) // 4 // 1024
@@ -177,6 +182,14 @@ class PostgresServer:
         return f"postgresql://{ROLE}@127.0.0.1:{self.port}/{database}?sslmode=disable"
 
     # Figures
+
+    def resident_bytes(self) -> int:
+        """Resident memory of all of its processes, with what they share counted once (proc_pid_smaps_rollup(5))."""
+        kibibytes = 0
+        for pid in (self.process.pid, *children(self.process.pid)):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                kibibytes += int(machine.value_of(f"/proc/{pid}/smaps_rollup", "Pss", ":").split()[0])
+        return kibibytes * 1024
 
     def cpu_seconds(self) -> float:
         """Processor time used so far by all of its processes, also those that have ended."""

@@ -22,6 +22,11 @@ SET = Workload(
 TRIAL = 50
 
 
+def version() -> str:
+    """The version of Debian's package."""
+    return machine.first_line("redis-server", "--version").partition(" sha=")[0].rpartition("v=")[2]
+
+
 class Redis(Peer):
     """Redis with `appendfsync always`, which promises as much as a durable POST."""
 

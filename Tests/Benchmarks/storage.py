@@ -12,6 +12,8 @@ from pathlib import Path
 import hummingbird
 import machine
 import measurement
+import postgres_peer
+import postgres_server
 import redis
 import stores
 from client import CONNECTIONS, ask_all
@@ -19,6 +21,7 @@ from hummingbird import Hummingbird
 from machine import BenchmarkError
 from measurement import Figures, Sample, Wrk
 from peers import Certificate, Peer, RunningPeer
+from postgres_peer import Postgres
 from redis import Redis
 from stores import Store
 from sync_delay import SyncDelay
@@ -112,10 +115,13 @@ class StorageBenchmark:
         machine.note("measuring checkpoints")
         checkpoints = self.checkpoints([large, small])
         return StorageReport(
-            machine=machine.describe(self.binary, self.folder),
+            machine=machine.describe(self.binary, self.folder) | {
+                **hummingbird.versions(), "redis": redis.version(), "postgresql": postgres_server.version(),
+            },
             method=(
-                f"server on core {self.server_core}, wrk on core {self.client_core}; sealed stores, random ids;\n"
-                "latencies with wrk's correction for what was not asked while an answer was late"
+                f"server on core {self.server_core}, wrk, redis-benchmark or pgbench on core {self.client_core}; "
+                "sealed stores, random ids;\n"
+                "latencies with wrk's correction for what was not asked while an answer was late, which the other two lack"
             ),
             groups=groups, checkpoints=checkpoints, plan=self.plan,
         )
@@ -146,8 +152,11 @@ class StorageBenchmark:
 
     def peers(self, binary: Path) -> list[tuple[Peer, Workload]]:
         """Other servers that promise as much."""
-        swift_nio = Hummingbird(self.server_core, self.folder, binary)
-        return [(swift_nio, POST), (Redis(self.server_core, self.folder), redis.SET)]
+        core, folder = self.server_core, self.folder
+        return [
+            (Hummingbird(core, folder, binary), POST), (Redis(core, folder), redis.SET),
+            (Postgres(core, folder), postgres_peer.UPSERT),
+        ]
 
     def groups(self, store: Store, others: list[tuple[Peer, Workload]]) -> list[GroupResult]:
         """POST at each delay with each number of connections, to one server after the other."""

@@ -121,7 +121,8 @@ class StorageBenchmark:
             method=(
                 f"server on core {self.server_core}, wrk, redis-benchmark or pgbench on core {self.client_core}; "
                 "sealed stores, random ids;\n"
-                "latencies with wrk's correction for what was not asked while an answer was late, which the other two lack"
+                "latencies with wrk's correction for what was not asked while an answer was late, which the other two lack;\n"
+                "each client of pgbench writes rows of its own, so that none waits for another's commit"
             ),
             groups=groups, checkpoints=checkpoints, plan=self.plan,
         )

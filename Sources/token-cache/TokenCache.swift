@@ -38,11 +38,6 @@ struct TokenCache: AsyncParsableCommand {
         ]
     )
 
-    /// The names of all commands.
-    static var commandNames: [String] {
-        (configuration.subcommands + configuration.groupedSubcommands.flatMap(\.subcommands)).map { $0._commandName }
-    }
-
     /// On the main thread until it is certain that there can be others: asynchronous code needs them, and would wait for them without
     /// a word.
     @MainActor static func main() async {

@@ -284,7 +284,7 @@ def test_by_default_the_data_is_in_the_folder_data(tmp_path):
     (["serve", "surplus"], ["surplus", "Usage: token-cache serve"]),
     (["sevre"], ["sevre", "token-cache"]),
     (["--bogus"], ["--bogus", "Usage: token-cache"]),
-    (["backup", "restore"], ["restore is a command: token-cache restore. For a file of that name, write ./restore."]),
+    (["backup", "restore"], ["there is no command backup restore; token-cache --help shows all. For a file of that name, write ./restore."]),
 ], ids=["unknown flag", "flag without a value", "surplus argument", "unknown command", "unknown flag first", "command for a file"])
 def test_a_mistaken_command_line_shows_how_it_is_used(tmp_path, arguments, fragments):
     done = run(*arguments, folder=tmp_path)

@@ -54,14 +54,17 @@ struct BackupCreate: AsyncParsableCommand {
 
     @OptionGroup var options: StoreCommandOptions
 
+    /// What somebody may take for commands of backup: "token-cache backup restore" would look like a restore, and be a backup.
+    private static let supposedCommands = ["delete", "list", "remove", "restore", "show", "status"]
+
     func validate() throws {
         switch (file, into) {
         case (nil, nil): throw ValidationError("Missing expected argument: name a <file>, or a folder with --into.")
         case (.some, .some): throw ValidationError("A <file> and --into exclude each other.")
-        case (let file?, nil) where TokenCache.commandNames.contains(file):
-            // As "token-cache backup restore", which would look like a restore and be a backup.
+        case (let file?, nil) where Self.supposedCommands.contains(file):
             throw ValidationError(
-                "\(file) is a command: token-cache \(file). For a file of that name, write ./\(file).")
+                "there is no command backup \(file); token-cache --help shows all. For a file of that name, write ./\(file)."
+            )
         case (.some, nil) where keep != nil: throw ValidationError("--keep needs --into.")
         default: break
         }

@@ -148,7 +148,8 @@ package final class OfflineSQLiteStore: OfflineStore {
             throw .refused(
                 """
                 \(path) has \(unreadable) \(unreadable == 1 ? "row" : "rows") that the key ring \(options.keyRing.path) does \
-                not open; nothing was replaced. Put the keys of that time back first
+                not open; nothing was replaced. token-cache backup verify names the missing keys: append their lines from an \
+                earlier copy of the key ring
                 """
             )
         }

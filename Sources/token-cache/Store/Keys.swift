@@ -15,7 +15,9 @@ struct Keys: AsyncParsableCommand {
 
             EXAMPLES
               token-cache keys list
-              token-cache keys add && token-cache rekey && token-cache keys retire 1
+              token-cache keys add && token-cache rekey
+              # Backups from before still need the old key: keep a copy of the key ring that has it
+              token-cache keys retire 1
             """,
         subcommands: [ListCommand.self, AddCommand.self, RetireCommand.self, KeysCreate.self],
         defaultSubcommand: ListCommand.self

@@ -16,7 +16,7 @@ struct BackupVerify: AsyncParsableCommand {
             EXAMPLES
               token-cache backup verify /var/backups/tokens.db
               # With the copy of the key ring that is kept elsewhere
-              TOKEN_CACHE_SEALING_KEY_RING=/media/safe/keys token-cache backup verify /var/backups/tokens.db
+              TOKEN_CACHE_SEALING_KEY_RING=/media/safe/keys-2026-11-23-0705 token-cache backup verify /var/backups/tokens.db
             """
     )
 

@@ -44,7 +44,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         let opened = try opener.open()
         state = StoreState(
             sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention,
-            lastBackup: BackupRecord(in: directory.path)
+            missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
         )
         let database = RecoveringDatabase(
             opened.writer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: directory,
@@ -145,7 +145,7 @@ extension SQLiteTokenStore {
             isExpiryHeld: counted.expiryHeld.value != 0, databaseBytes: FileStatus.size(of: path),
             walBytes: FileStatus.size(of: path + "-wal"),
             keySeals: keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) },
-            unreadableReads: state.unreadableCount.load(ordering: .relaxed),
+            missingKeys: state.missingKeys, unreadableReads: state.unreadableCount.load(ordering: .relaxed),
             lastBackup: state.lastBackup.withLock(\.self)
         )
     }

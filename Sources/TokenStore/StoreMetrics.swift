@@ -25,6 +25,9 @@ package struct StoreMetrics: Sendable {
     package var walBytes: Int?
     /// How often each key of the ring has sealed, the newest last; empty in the clear.
     package var keySeals: [(keyNumber: Int, seals: Int64)]
+    /// Numbers of keys that the ring lacks although rows are sealed with them, as far as the start has seen; a store on
+    /// other machines counts them in `remote` instead.
+    package var missingKeys: [Int]
     /// Rows that did not open when a client asked for them.
     package var unreadableReads: Int
     /// How the last backups ended; nil if there was none.
@@ -37,8 +40,8 @@ package struct StoreMetrics: Sendable {
         queueLimit: Int? = nil, commitTime: Histogram.Reading? = nil,
         syncTime: Histogram.Reading? = nil, groupSize: Histogram.Reading? = nil, expired: UInt64 = 0,
         isExpiryHeld: Bool = false, databaseBytes: Int? = nil, walBytes: Int? = nil,
-        keySeals: [(keyNumber: Int, seals: Int64)] = [], unreadableReads: Int = 0, lastBackup: BackupRecord? = nil,
-        remote: RemoteStoreMetrics? = nil
+        keySeals: [(keyNumber: Int, seals: Int64)] = [], missingKeys: [Int] = [], unreadableReads: Int = 0,
+        lastBackup: BackupRecord? = nil, remote: RemoteStoreMetrics? = nil
     ) {
         self.writes = writes
         self.tokens = tokens
@@ -53,6 +56,7 @@ package struct StoreMetrics: Sendable {
         self.databaseBytes = databaseBytes
         self.walBytes = walBytes
         self.keySeals = keySeals
+        self.missingKeys = missingKeys
         self.unreadableReads = unreadableReads
         self.lastBackup = lastBackup
         self.remote = remote

@@ -82,12 +82,7 @@ struct StoreCheck {
         }
         do throws(ServerClient.Failure) {
             let found = try client.perform(StatisticsOfStore()) { _ in }
-            findings.append(
-                .ok(
-                    Self.topic,
-                    Self.text(found)
-                )
-            )
+            findings.append(.ok(Self.topic, Self.text(found)))
             if found.unreadableReads > 0 {
                 findings.append(
                     .problem(
@@ -100,7 +95,9 @@ struct StoreCheck {
             guard found.isSealed else {
                 return findings + [.ok(Self.ringTopic, "sealing is off: there is no key ring")]
             }
-            let keys = try client.perform(ListKeys()) { _ in }.keys
+            let reply = try client.perform(ListKeys()) { _ in }
+            let keys = reply.keys
+            findings += (reply.missing ?? []).map(Self.missing)
             findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(keys.map(\.number)))"))
             findings += Self.unbound(keys.filter { !$0.bindsTimes }.map(\.number))
             findings += keys.filter(\.isNewest).flatMap { Self.seals(of: $0.number, $0.seals) }
@@ -132,8 +129,7 @@ struct StoreCheck {
             return [Self.emptyStore(examiner.path)] + ring(file, permissions, of: nil, hasStore: false)
         }
         var findings: [Finding] = []
-        findings.append(
-            .ok(Self.topic, Self.text(found)))
+        findings.append(.ok(Self.topic, Self.text(found)))
         if let damage = found.damage { findings.append(.problem(Self.topic, damage.text, damage.advice)) }
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
         case (true, false) where found.tokens > 0:
@@ -143,8 +139,12 @@ struct StoreCheck {
         default: break
         }
         findings += ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
-        // `ring` has reported a key ring that cannot be read.
-        if let newest = (try? KeyRingExamination.examine(file))?.numbers.last {
+        // `ring` has reported a key ring that cannot be read, or is that of another store.
+        let ring = try? KeyRingExamination.examine(file)
+        if let ring, ring.fingerprint == found.keyRing {
+            findings += found.keyNumbers.filter { !ring.numbers.contains($0) }.sorted().map(Self.missing)
+        }
+        if let newest = ring?.numbers.last {
             findings += Self.seals(of: newest, found.seals[newest] ?? 0)
         }
         return findings
@@ -246,6 +246,14 @@ struct StoreCheck {
             "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"
         )
         return [count < limit ? .warning(ringTopic, text, advice) : .problem(ringTopic, text, advice)]
+    }
+
+    /// Reports a key that rows are sealed with and the ring lacks.
+    private static func missing(_ number: Int) -> Finding {
+        .problem(
+            ringTopic, "tokens are sealed with key \(number), which the key ring does not have",
+            "put the key ring of that time back (sealing.key_ring), and restart the server"
+        )
     }
 
     /// Warns about keys of earlier versions, whose rows are not bound to their times.

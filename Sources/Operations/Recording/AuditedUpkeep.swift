@@ -36,6 +36,8 @@ struct AuditedKeyRing: KeyRingAdministrator {
 
     func keys() async throws(StoreError) -> [SealingKey] { try await base.keys() }
 
+    func missingKeys() async throws(StoreError) -> [Int]? { try await base.missingKeys() }
+
     func addKey() async throws(StoreError) -> SealingKey {
         try await trail.recording(.addKey) { () async throws(StoreError) in
             try await base.addKey()

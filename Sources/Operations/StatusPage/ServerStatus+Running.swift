@@ -26,7 +26,8 @@ extension ServerStatus {
             storeSoftware: "\(store.software.name) \(store.software.version)",
             openssl: TLSContext.libraryVersion,
             time: Date().timeIntervalSince1970, startedAt: process.startTime, ready: readiness.isReady,
-            reasons: readiness.reasons, warnings: Self.warnings(server, listenerWarnings), requests: Requests(server),
+            reasons: readiness.reasons, warnings: Self.warnings(server, metrics.missingKeys, listenerWarnings),
+            requests: Requests(server),
             latency: ServerStatus.Latencies(
                 get: .init(workers.reading(\.getTime)), post: .init(workers.reading(\.postTime)),
                 commit: metrics.commitTime.map { .init($0) }, sync: metrics.syncTime.map { .init($0) },
@@ -69,8 +70,11 @@ extension ServerStatus {
     }
 
     /// Warnings for the operator, the most serious first.
-    private static func warnings(_ server: Server, _ listenerWarnings: [String]) -> [Warning] {
-        var warnings = server.exposureWarnings + listenerWarnings
+    private static func warnings(
+        _ server: Server, _ missingKeys: [Int], _ listenerWarnings: [String]
+    ) -> [Warning] {
+        var warnings = missingKeys.map { "\(StoreEvent.missingKey(number: $0))" }
+        warnings += server.exposureWarnings + listenerWarnings
         if !server.settingsInForce.sealing.isEnabled {
             warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }

@@ -109,6 +109,8 @@ package struct ListKeys: StoreRequest {
 
     package struct Reply: Codable, Sendable {
         package var keys: [SealingKey]
+        /// Numbers of keys that rows are sealed with and the ring lacks; nil if the store does not look.
+        package var missing: [Int]?
     }
 
     package init() {}
@@ -116,7 +118,8 @@ package struct ListKeys: StoreRequest {
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        Reply(keys: try await administrator.existingKeyRing.keys())
+        let ring = try administrator.existingKeyRing
+        return Reply(keys: try await ring.keys(), missing: try await ring.missingKeys())
     }
 }
 

@@ -46,4 +46,6 @@ struct Remains {
     var tokens = 0
     var erasedUsers = 0
     var endedSessions = 0
+    /// Of the keys that its tokens are sealed with.
+    var keyNumbers: Set<Int> = []
 }

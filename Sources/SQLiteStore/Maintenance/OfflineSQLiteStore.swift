@@ -48,7 +48,8 @@ package final class OfflineSQLiteStore: OfflineStore {
         try database.replace(mayBeDamaged: true)
         return StoreReplacement(
             tokens: left.tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed,
-            erasedUsers: left.erasedUsers, endedSessions: left.endedSessions)
+            erasedUsers: left.erasedUsers, endedSessions: left.endedSessions,
+            keyNumbers: options.isSealed ? left.keyNumbers.sorted() : nil)
     }
 
     /// Raises the limit of the backup's versions to that of the replaced store, and its counts of seals, if the same keys
@@ -136,9 +137,11 @@ package final class OfflineSQLiteStore: OfflineStore {
         let sealing = Sealing(opened.keys)
         var erased = try ErasedRows(ErasuresFile.followed(byStoreWith: options.keyRing, in: directory.path))
         var unreadable = 0
+        var keyNumbers: Set<Int> = []
         try forEachRow(
             of: opened.writer.connection, sealing: sealing, total: opened.writer.tokenCount, progress
         ) { (token, row) in
+            keyNumbers.insert(row.keyNumber)
             switch token {
             case .success(let token): erased.note(token, row)
             case .failure: unreadable += 1
@@ -153,7 +156,9 @@ package final class OfflineSQLiteStore: OfflineStore {
                 """
             )
         }
-        return try remove(erased, from: opened.writer, sealing, keepsSessions: keepsSessions)
+        var left = try remove(erased, from: opened.writer, sealing, keepsSessions: keepsSessions)
+        left.keyNumbers = keyNumbers
+        return left
     }
 
     static let consequence = "; nothing was replaced"

@@ -16,6 +16,13 @@ extension SQLiteAdministrator {
         return ring.keys.map { key($0, of: ring) }
     }
 
+    package func missingKeys() throws(StoreError) -> [Int]? {
+        let ring = try ring()
+        let connection = try reader().connection
+        // Damaged rows do not keep the keys from being listed.
+        return try? KeyNumbers.missing(in: ring, connection, rows: KeyNumbers.rowsForOperator)
+    }
+
     package func addKey() throws(StoreError) -> SealingKey {
         try reloadRing()
         let ring = try ring()

@@ -71,6 +71,10 @@ package struct SQLiteExaminer: StoreExaminer {
             found.tokens = select.integer(at: 1)
             guard !identity.isEmpty else { return }
             found.keyRing = KeyRingExamination.fingerprint(identity)
+            // Damaged rows are for `verify` to find.
+            let numbers = try? KeyNumbers.read(
+                connection, rows: KeyNumbers.rowsForOperator, hasSessions: version >= Schema.firstWithSessions)
+            found.keyNumbers = numbers ?? []
             if version == Schema.version { found.seals = try Schema.seals(of: connection) }
         }
         return found

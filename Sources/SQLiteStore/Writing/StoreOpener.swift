@@ -18,6 +18,8 @@ struct StoreOpener: Sendable {
         let keys: StoreKeys
         /// Whether a damaged WAL was accepted, whose unreadable part may have been checkpointed in part.
         let mayBeMixed: Bool
+        /// Numbers of keys that the ring lacks and rows are sealed with, see `KeyNumbers`.
+        let missingKeys: [Int]
     }
 
     /// Opens the store, creating it if it is missing.
@@ -38,6 +40,7 @@ struct StoreOpener: Sendable {
         _ = unsafe unlink(Path.resolved(database) + "-shm")
         // A key ring without tokens suggests that the disk with the tokens is not mounted.
         if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
+        for number in opened.missingKeys { report(.missingKey(number: number)) }
         return opened
     }
 
@@ -101,9 +104,13 @@ struct StoreOpener: Sendable {
         return try Schema.opening(database) { () throws(SQLiteError) in
             try Schema.index(connection, for: retention)
             seals.load(try Schema.seals(of: connection), of: keys.index)
+            // A damaged page among these rows does not keep the others from being served.
+            let missing = keys.ring.flatMap {
+                try? KeyNumbers.missing(in: $0, connection, rows: KeyNumbers.rowsOfStart)
+            }
             return Opened(
                 writer: try WriterConnection(connection, options: options, seals: seals), keys: keys,
-                mayBeMixed: mayBeMixed
+                mayBeMixed: mayBeMixed, missingKeys: missing ?? []
             )
         }
     }

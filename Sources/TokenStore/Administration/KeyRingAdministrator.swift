@@ -3,6 +3,10 @@ package protocol KeyRingAdministrator: Sendable {
     /// The numbered keys, the oldest first.
     func keys() async throws(StoreError) -> [SealingKey]
 
+    /// The numbers of keys that rows are sealed with and the ring lacks, in ascending order, as far as a short look shows;
+    /// nil for a store that does not look.
+    func missingKeys() async throws(StoreError) -> [Int]?
+
     /// Makes a new key, which seals from now on, or as soon as all servers that share the store have it; what the older ones have
     /// sealed stays readable.
     func addKey() async throws(StoreError) -> SealingKey

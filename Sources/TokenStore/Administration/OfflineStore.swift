@@ -27,12 +27,18 @@ package struct StoreReplacement: Codable, Sendable {
     package var erasedUsers: Int?
     /// Sessions that were left out; nil if it was no restore.
     package var endedSessions: Int?
+    /// The numbers of the keys that its tokens are sealed with, in ascending order; nil if it was no restore, or in the clear.
+    package var keyNumbers: [Int]?
 
-    package init(tokens: Int, bytes: Int, isSealed: Bool, erasedUsers: Int? = nil, endedSessions: Int? = nil) {
+    package init(
+        tokens: Int, bytes: Int, isSealed: Bool, erasedUsers: Int? = nil, endedSessions: Int? = nil,
+        keyNumbers: [Int]? = nil
+    ) {
         self.tokens = tokens
         self.bytes = bytes
         self.isSealed = isSealed
         self.erasedUsers = erasedUsers
         self.endedSessions = endedSessions
+        self.keyNumbers = keyNumbers
     }
 }

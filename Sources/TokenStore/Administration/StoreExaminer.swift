@@ -28,6 +28,8 @@ package struct StoreExamination: Sendable {
     package var keyRing: String?
     /// How often keys have sealed, by their numbers, as of the last checkpoint.
     package var seals: [Int: Int64] = [:]
+    /// The numbers of the keys that rows are sealed with, as of the last checkpoint and as far as a short look shows.
+    package var keyNumbers: Set<Int> = []
     /// What is damaged; nil if nothing is.
     package var damage: Damage?
 

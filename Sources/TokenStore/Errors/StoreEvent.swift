@@ -4,6 +4,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case madeKeyRing(path: String)
     /// The key ring may be read by the group of a pod's volumes.
     case keyRingOpenToGroup(path: String, group: UInt32)
+    /// Tokens or sessions are sealed with a key that the key ring lacks.
+    case missingKey(number: Int)
     /// A store was made although there was a key ring already.
     case madeStoreBesideRing(path: String, keyRing: String)
     /// A database of an earlier version is being converted, by copying it.
@@ -55,7 +57,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
 
     package var severity: Severity {
         switch self {
-        case .writesFail, .readsFail, .vanished: .fault
+        case .missingKey, .writesFail, .readsFail, .vanished: .fault
         case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals: .warning
         case .keyRingOpenToGroup, .converted, .upgraded, .writesRecovered, .readsRecovered, .returned, .belowLimit,
             .expiryGoesOn:
@@ -77,6 +79,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             """
             the key ring \(path) may be read by group \(group), which this pod's volumes belong to (fsGroup): no other pod on the \
             node should be in that group. Better provide it as a secret, outside the volume of the tokens
+            """
+        case .missingKey(let number):
+            """
+            tokens are sealed with key \(number), which the key ring does not have: they cannot be read, and clients are told that \
+            there are none (50002). Put the key ring of that time back (sealing.key_ring), and restart the server
             """
         case .madeStoreBesideRing(let path, let keyRing):
             """

@@ -39,7 +39,10 @@ struct Keys: AsyncParsableCommand {
                 \(key.isNewest ? "  seals new tokens" : "")\(Self.waiting(key))\(key.bindsTimes ? "" : "  of an earlier version: replace it")
                 """
             }
-            try options.output.print(reply, lines.joined(separator: "\n"))
+            let missing = (reply.missing ?? []).map {
+                "\($0)  is missing, although tokens are sealed with it: put the key ring of that time back"
+            }
+            try options.output.print(reply, (missing + lines).joined(separator: "\n"))
         }
 
         private static func waiting(_ key: SealingKey) -> String {

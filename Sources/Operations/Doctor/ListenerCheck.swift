@@ -16,7 +16,10 @@ struct ListenerCheck {
 
     func findings(_ settings: Settings) -> [Finding] {
         conflicts(settings)
-            + settings.listen.flatMap { findings($0, "listen", server.facts?.listeners ?? []) }
+            + settings.listen.flatMap { address in
+                replacement(of: address, settings).map { [$0] }
+                    ?? findings(address, "listen", server.facts?.listeners ?? [])
+            }
             + settings.admin.listen.flatMap { findings($0, "admin.listen", server.facts?.administration ?? []) }
     }
 
@@ -28,6 +31,18 @@ struct ListenerCheck {
             let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen)
         else { return [] }
         return [.problem(Self.topic, conflict)]
+    }
+
+    /// Names the socket of systemd's that the running server uses in the place of an address; nil if there is none.
+    private func replacement(of address: ListenAddress, _ settings: Settings) -> Finding? {
+        // With such an entry, the other ones keep their places.
+        guard !settings.listen.contains(where: { $0.place == .systemd }) else { return nil }
+        let passed = server.facts?.passed?.first {
+            $0.isTLS == address.isTLS && $0.requiresProxyProtocol == address.requiresProxyProtocol
+        }
+        return passed.map {
+            .ok(Self.topic, "listen: a socket of systemd (\($0.name)) takes the place of \(address)")
+        }
     }
 
     private func findings(_ address: ListenAddress, _ key: String, _ own: [String]) -> [Finding] {

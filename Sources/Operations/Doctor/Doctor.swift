@@ -75,7 +75,8 @@ package struct Doctor: Sendable {
         do throws(SettingsError) {
             loaded = try loader.loadWithOrigins()
         } catch {
-            findings += [viewpoint] + error.each.map { .problem("Settings", $0) }
+            let refusal = loader.filePath.flatMap { user.settingsRefusal($0) }
+            findings += [viewpoint] + (refusal.map { [$0] } ?? error.each.map { .problem("Settings", $0) })
             findings.append(
                 .warning(
                     "Settings", "the files and addresses of the settings were not checked",

@@ -29,6 +29,21 @@ extension ServerUser {
         }
     }
 
+    /// Tries to read the settings file; nil if that works or fails for another reason than a lack of rights.
+    ///
+    /// Everybody may read the file, unlike others that settings name.
+    package func settingsRefusal(_ path: String) -> Finding? {
+        do throws(SystemError) {
+            _ = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
+            return nil
+        } catch {
+            guard error.isPermissionDenied else { return nil }
+            let isOwn = FileStatus(path)?.user == account.id
+            let others = "chmod o+r \(path), or give it to a group of \(account.name) with chgrp and chmod g+r"
+            return refusal("Settings", "read \(path)", advice(for: path, isOwn ? "chmod u+r \(path)" : others))
+        }
+    }
+
     /// Tries to write to a file without changing it; nil if that works or fails for another reason than a lack of rights.
     func refusesWriting(_ path: String, _ topic: String) -> Finding? {
         do throws(SystemError) {

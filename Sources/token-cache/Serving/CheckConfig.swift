@@ -43,6 +43,9 @@ struct CheckConfig: AsyncParsableCommand {
 
     /// - Parameter user: The server's user, whom this process has become; nil if it checks as whoever runs it.
     private func check(_ user: ServerUser?) throws {
+        if let user, let refusal = options.config.flatMap({ user.settingsRefusal($0) }) {
+            throw options.fault("\(refusal.text); \(refusal.advice)")
+        }
         let settings = try options.load(listen: addresses.listen)
         do throws(StartError) {
             for path in try StartCheck.check(settings, for: user, isSyntaxOnly: syntaxOnly) {

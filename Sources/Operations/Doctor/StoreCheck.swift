@@ -15,6 +15,8 @@ struct StoreCheck {
     /// Nil for a store on this machine.
     private let inspector: (any StoreInspector)?
     private let server: RunningServer
+    /// Nil for a store on other machines, which is backed up there.
+    private let backups: BackupCheck?
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
     /// How long to wait for the server's answer: counting the tokens of a large store takes long.
@@ -30,10 +32,15 @@ struct StoreCheck {
         examiner = provider.examiner
         inspector = provider.inspector
         self.server = server
+        let now = Int64(time(nil))
+        let serverAge = server.facts?.startedAt.map { now - Int64($0) }
+        backups =
+            provider.inspector == nil
+            ? BackupCheck(record: BackupRecord(in: directory), serverAge: serverAge, now: now) : nil
     }
 
     func findings() async -> [Finding] {
-        await storeFindings() + keptLogs()
+        (backups?.findings ?? []) + (await storeFindings()) + keptLogs()
     }
 
     private func keptLogs() -> [Finding] {
@@ -82,7 +89,7 @@ struct StoreCheck {
         }
         do throws(ServerClient.Failure) {
             let found = try client.perform(StatisticsOfStore()) { _ in }
-            findings.append(.ok(Self.topic, Self.text(found)))
+            findings.append(.ok(Self.topic, Self.text(found), detail: backups?.fact))
             if found.unreadableReads > 0 {
                 findings.append(
                     .problem(
@@ -129,7 +136,7 @@ struct StoreCheck {
             return [Self.emptyStore(examiner.path)] + ring(file, permissions, of: nil, hasStore: false)
         }
         var findings: [Finding] = []
-        findings.append(.ok(Self.topic, Self.text(found)))
+        findings.append(.ok(Self.topic, Self.text(found), detail: backups?.fact))
         if let damage = found.damage { findings.append(.problem(Self.topic, damage.text, damage.advice)) }
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
         case (true, false) where found.tokens > 0:

@@ -13,6 +13,8 @@ struct ServerFacts: Codable, Sendable {
     var passed: [PassedListener]?
     /// The listeners of `admin.listen`, in the same form.
     var administration: [String]
+    /// In seconds since 1970; nil from a server of an earlier version.
+    var startedAt: Double?
     /// The limit of open files.
     var descriptorLimit: Int
 
@@ -30,7 +32,7 @@ struct ServerFacts: Codable, Sendable {
 
     private enum CodingKeys: String, CodingKey {
         case processID = "processId"
-        case version, listeners, passed, administration, descriptorLimit
+        case version, listeners, passed, administration, startedAt, descriptorLimit
     }
 
     static let path = "/server"
@@ -43,6 +45,7 @@ struct ServerFacts: Codable, Sendable {
             PassedListener(name: $0.name, isTLS: $0.isTLS, requiresProxyProtocol: $0.requiresProxyProtocol)
         }
         self.administration = administration
+        startedAt = ProcessMetrics.now.startTime
         descriptorLimit = DescriptorLimit.current
     }
 }

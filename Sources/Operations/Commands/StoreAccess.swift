@@ -38,7 +38,8 @@ package enum StoreAccess: Sendable {
 
         /// Describes an error of opening the store.
         ///
-        /// For a command, unlike for the server, missing permissions mean that it runs as the wrong user.
+        /// For a command, unlike for the server, missing permissions mean that it runs as the wrong user, and a file system that
+        /// is read-only, that its disk fails.
         init(_ error: StoreOpenError) {
             let advice = "run this as root or as the server's user"
             switch error {
@@ -46,6 +47,13 @@ package enum StoreAccess: Sendable {
                 description = """
                     this user may not access the data directory \(path) (\(call): \(Self.text(code))); \(advice), \
                     or name another one with --data-directory
+                    """
+            // Not the sandbox of a service, as for the server.
+            case .directory(.unusable(let path, let call, let code)) where code == EROFS:
+                description = """
+                    the data directory \(path) cannot be used (\(call): \(Self.text(code))); mount its file system for writing or, if \
+                    its disk has failed, copy tokens.db, tokens.db-wal and keys to another disk, and name that folder with \
+                    --data-directory
                     """
             case .keyRing(.file(let path, let call, let code)) where Self.isRefusal(code):
                 description = "this user may not read the key ring \(path) (\(call): \(Self.text(code))); \(advice)"

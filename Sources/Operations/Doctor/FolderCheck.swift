@@ -83,6 +83,7 @@ struct FolderCheck {
             findings.append(errno == EROFS ? readOnly(directory) : inaccessible(directory))
         }
         findings += controlSocket(directory)
+        findings += otherOwners(status, directory, storeFiles)
         for name in [DataDirectory.lockName] + storeFiles where FileStatus(directory + "/" + name) != nil {
             findings += user.refusesWriting(directory + "/" + name, Self.topic).map { [$0] } ?? []
         }
@@ -90,6 +91,26 @@ struct FolderCheck {
             findings += FileCheck.secret(directory + "/" + name, Self.topic)
         }
         return findings
+    }
+
+    /// Warns of files of another user than the folder's, who may be the server's user if nothing else says who that is.
+    private func otherOwners(_ status: FileStatus, _ directory: String, _ storeFiles: [String]) -> [Finding] {
+        guard case .folder = user.source else { return [] }
+        let names = [DataDirectory.lockName, KeyRingFile.standardName] + storeFiles
+        let found = names.lazy.compactMap { name in FileStatus("\(directory)/\(name)").map { (name, $0) } }
+        guard let (name, file) = found.first(where: { $1.user != status.user }) else { return [] }
+        let (owner, other) = (
+            UserAccount(id: status.user, group: status.group).name, UserAccount(id: file.user, group: file.group).name
+        )
+        return [
+            .warning(
+                Self.topic, "\(directory) is owned by \(owner), and \(name) in it by \(other)",
+                """
+                if the server runs as \(other), chown -R \(other) \(directory), and look as that user: token-cache doctor --user \
+                \(other); if it runs as \(owner), chown -R \(owner) \(directory)
+                """
+            )
+        ]
     }
 
     private func readOnly(_ directory: String) -> Finding {

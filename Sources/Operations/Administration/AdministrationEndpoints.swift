@@ -36,7 +36,9 @@ struct AdministrationEndpoints: Sendable {
         self.server = server
         guardian = AdministrationGuard(server)
         tokens = SingleTokens(administrators, acts)
-        status = SharedReport(on: loop) { ServerStatus(of: server, version: version, listenerWarnings: warnings()) }
+        status = SharedReport(on: loop) {
+            ServerStatus(of: server, history, version: version, listenerWarnings: warnings())
+        }
         metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version, .prometheus) }
         openMetrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version, .openMetrics) }
         self.history = HistoryAnswer(history)

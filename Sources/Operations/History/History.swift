@@ -3,7 +3,8 @@ internal import Synchronization
 /// The course of the server's figures: the last hour by the second, the last day by the minute, in fixed memory.
 ///
 /// A row's position is the machine's uptime in seconds at its end, so that setting the clock moves no row, and the time during
-/// which the process or the machine was stopped is a gap. At most 0.6 MB, which a day of running fills.
+/// which the process or the machine was stopped is a gap. At most 0.6 MB, which a day of running fills; and
+/// besides, for each second of the last minute, how often each outcome has been counted.
 ///
 /// Any thread.
 final class History: Sendable {
@@ -29,6 +30,8 @@ final class History: Sendable {
         /// The readings before the present second and minute.
         var second: HistoryReading
         var minute: HistoryReading
+        /// Requests by outcome.
+        var outcomes: RecentCounts
         var events: [HistoryEvent.Placed] = []
         var lastEvent: UInt64 = 0
     }
@@ -51,7 +54,7 @@ final class History: Sendable {
             State(
                 seconds: HistoryRing(width: figures.count, capacity: Resolution.second.capacity),
                 minutes: HistoryRing(width: figures.count, capacity: Resolution.minute.capacity),
-                second: reading, minute: reading
+                second: reading, minute: reading, outcomes: RecentCounts(reading.outcomes, at: reading.uptime)
             )
         )
     }
@@ -76,6 +79,7 @@ final class History: Sendable {
                 state.minutes.append(row(reading, since: state.minute), at: position / step * step)
                 state.minute = reading
             }
+            state.outcomes.add(reading.outcomes, at: reading.uptime)
             state.second = reading
         }
     }
@@ -90,6 +94,15 @@ final class History: Sendable {
                 rows: rows, events: state.events.filter { $0.position >= position && $0.position <= end }
             )
         }
+    }
+
+    /// By how much the count of each outcome has grown in the last minute.
+    ///
+    /// - Parameters:
+    ///   - outcomes: The counts now, in the order of `RequestCounts.outcomes`.
+    ///   - uptime: The machine's, now.
+    func lastMinute(of outcomes: [UInt64], at uptime: Double) -> [UInt64] {
+        state.withLock { $0.outcomes.growth(to: outcomes, at: uptime) }
     }
 
     private func row(_ reading: HistoryReading, since earlier: HistoryReading) -> [Float] {

@@ -34,6 +34,7 @@ extension HistoryReading {
     }
 
     private mutating func countRequests(_ table: [UInt64]) {
+        outcomes = RequestCounts.byOutcome(table)
         let columns = RequestCounts.outcomes.count
         for row in RequestCounts.Row.allCases {
             for (column, outcome) in RequestCounts.outcomes.enumerated() {

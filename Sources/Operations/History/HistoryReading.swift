@@ -18,6 +18,8 @@ struct HistoryReading: Sendable {
     var retries: UInt64 = 0
     var hits: UInt64 = 0
     var misses: UInt64 = 0
+    /// Requests by outcome, in the order of `RequestCounts.outcomes`.
+    var outcomes: [UInt64] = []
     var processorSeconds = 0.0
     var getTime: Histogram.Reading?
     var postTime: Histogram.Reading?

@@ -75,6 +75,8 @@ struct ServerStatus: Encodable, Sendable {
             /// The `errorCode` of the answer; 0 for none.
             let code: Int
             let count: UInt64
+            /// How many of them were in the last minute.
+            let lastMinute: UInt64
         }
 
         struct Listener: Encodable, Sendable {

@@ -124,6 +124,13 @@ package final class RequestCounts: Sendable {
     /// An empty table, row by row.
     package static var table: [UInt64] { Array(repeating: 0, count: Row.allCases.count * outcomes.count) }
 
+    /// The sums of a table's columns: requests by outcome, whatever their method.
+    package static func byOutcome(_ table: [UInt64]) -> [UInt64] {
+        outcomes.indices.map { column in
+            stride(from: column, to: table.count, by: outcomes.count).reduce(0) { $0 + table[$1] }
+        }
+    }
+
     /// Writes the samples of a table: those of GET and POST with status 200 also where they are 0, so that their first increase
     /// is seen.
     package static func write(_ table: [UInt64], _ name: String, to text: inout MetricsText) {

@@ -1,29 +1,25 @@
 // The cards below the charts: facts, and tables with a row for each code, loop or listener.
 
-// The counts of the last answers of /status, which show how much each count has grown in a minute.
+// The time over which the rates in tables are taken.
+const RATE_SECONDS = 5;
+
+// The counts of the answers of /status in the last seconds, which show how fast each count grows.
 class Growth {
   constructor() {
     this.earlier = [];
   }
 
-  // counts: by name. A name that is missing in an earlier poll has grown from 0.
+  // counts: by name. A name that is missing in an earlier answer has grown from 0.
   add(time, counts) {
     this.earlier.push({ time, counts });
-    while (this.earlier[0].time < time - 60.5 || this.earlier.length > 70) this.earlier.shift();
+    while (this.earlier[0].time < time - RATE_SECONDS - 0.5 || this.earlier.length > 10) this.earlier.shift();
   }
 
-  // By how much a count has grown in the last seconds, divided by their number.
-  rate(name, period) {
-    const now = this.earlier.at(-1);
-    const before = this.earlier.find(({ time }) => time >= now.time - period - 0.5);
+  // By how much a count grows in a second.
+  rate(name) {
+    const [before, now] = [this.earlier[0], this.earlier.at(-1)];
     if (before === now) return NaN;
     return Math.max(0, (now.counts[name] ?? 0) - (before.counts[name] ?? 0)) / (now.time - before.time);
-  }
-
-  // By how much a count has grown in the last minute, or since the page was opened if that is less.
-  sum(name) {
-    const [first, now] = [this.earlier[0], this.earlier.at(-1)];
-    return first === now ? NaN : Math.max(0, (now.counts[name] ?? 0) - (first.counts[name] ?? 0));
   }
 
   clear() {
@@ -118,17 +114,18 @@ const MEANINGS = {
 // Tables with the same card share it.
 const TABLES = [
   { card: "errors", title: "Errors by code", columns: ["code", "meaning", "last minute", "in all"], empty: "none since the start",
-    rows: status => status.requests.by_code.map(({ status, code, count }) => ({
-      name: `${status} ${code}`, count, cells: [code === 0 ? `${status}` : `${code}`, MEANINGS[code] ?? `status ${status}`],
+    rows: status => status.requests.by_code.map(({ status, code, count, last_minute }) => ({
+      name: `${status} ${code}`,
+      cells: [code === 0 ? `${status}` : `${code}`, MEANINGS[code] ?? `status ${status}`, number(last_minute), number(count)],
     })),
-    cells: (row, growth) => [...row.cells, number(growth.sum(row.name)), number(row.count)] },
+    cells: row => row.cells },
   { card: "loops", title: "Loops", columns: ["thread", "connections", "requests/s", "busy"],
     rows: status => status.loops.map(({ name, connections, requests, processor_seconds }) =>
       ({ name, count: requests, busy: processor_seconds, connections })),
-    cells: (row, growth) => [row.name, number(row.connections), short(growth.rate(row.name, 5)), percent(growth.rate(`${row.name} busy`, 5))] },
+    cells: (row, growth) => [row.name, number(row.connections), short(growth.rate(row.name)), percent(growth.rate(`${row.name} busy`))] },
   { card: "loops", title: "Listeners", columns: ["address", "requests/s", "in all"],
     rows: status => status.requests.by_listener.map(({ name, requests }) => ({ name, count: requests })),
-    cells: (row, growth) => [row.name, short(growth.rate(row.name, 5)), number(row.count)] },
+    cells: (row, growth) => [row.name, short(growth.rate(row.name)), number(row.count)] },
 ];
 
 class FactCard {

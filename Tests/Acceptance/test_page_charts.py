@@ -4,13 +4,14 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from access import API, session_settings
 from http_client import exchange, get, post
 from server_process import run, until
-from test_page import ADMINISTRATION, opened, state
+from test_page import ADMINISTRATION, ask, opened, state
 from test_page_history import history, uptime
 
 AXE = "axe-playwright-python==0.1.8"
@@ -159,6 +160,19 @@ def test_errors_have_a_row_for_each_code(server, page):
     until(lambda: len(page.evaluate(rows)) == 2)
     until(lambda: ["40400", "no such path", "3", "3"] in page.evaluate(rows))
     assert page.problems == []
+
+
+def test_every_error_has_a_meaning(server):
+    sources = Path(__file__).parents[2] / "Sources"
+    codes = (sources / "HTTP" / "Response" / "ErrorCode.swift").read_text(encoding="utf-8")
+    statuses = (sources / "HTTP" / "Response" / "Status.swift").read_text(encoding="utf-8")
+    (failures,) = re.findall(r"case (.*): true", codes)
+    numbers = dict(re.findall(r"case (\w+) = (\d+)\n", codes))
+    failing = {numbers[name.strip(" .")] for name in failures.split(",")}
+    failing |= {f"{status}00" for status in re.findall(r"case \w+ = ([45]\d\d)\n", statuses)}
+    assert len(failing) > 15
+    (table,) = re.findall(r"const MEANINGS = \{(.*?)\};", ask(server, "/").body.decode(), re.S)
+    assert set(re.findall(r"(\d{5}): \"[^\"]+\"", table)) == failing
 
 
 def test_errors_of_the_last_minute_are_those_before_the_page_was_opened_too(server, tmp_path):

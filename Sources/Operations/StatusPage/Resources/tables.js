@@ -105,10 +105,14 @@ const FACTS = [
   ], hasAccess],
 ];
 
+// Of the codes and, times 100, the statuses with which a request fails.
 const MEANINGS = {
-  50001: "not stored", 50002: "not found or not read", 50003: "method not allowed", 40000: "malformed request", 40100: "no credential",
-  40300: "not allowed", 40400: "no such path", 40800: "client too slow", 41300: "body too large", 41400: "request line too long",
-  42100: "wrong host", 42900: "too many failures", 43100: "headers too large", 50300: "too many connections or full buffers",
+  30001: "invalid id or token", 50001: "not stored", 50003: "method not allowed",
+  40000: "malformed request", 40100: "no valid credential", 40300: "not allowed", 40400: "no such path",
+  40500: "method not allowed here", 40800: "client too slow", 41200: "If-Match or If-None-Match fails", 41300: "body too large",
+  41400: "request line too long", 41700: "unknown expectation", 42100: "wrong host", 42800: "neither If-Match nor If-None-Match",
+  42900: "too many failures", 43100: "headers too large", 50000: "fault of the server", 50100: "unknown transfer coding",
+  50300: "too busy, or the store or the audit log fails", 50500: "other version of HTTP",
 };
 
 // Tables with the same card share it.
@@ -116,7 +120,7 @@ const TABLES = [
   { card: "errors", title: "Errors by code", columns: ["code", "meaning", "last minute", "in all"], empty: "none since the start",
     rows: status => status.requests.by_code.map(({ status, code, count, last_minute }) => ({
       name: `${status} ${code}`,
-      cells: [code === 0 ? `${status}` : `${code}`, MEANINGS[code] ?? `status ${status}`, number(last_minute), number(count)],
+      cells: [`${code}`, MEANINGS[code], number(last_minute), number(count)],
     })),
     cells: row => row.cells },
   { card: "loops", title: "Loops", columns: ["thread", "connections", "requests/s", "busy"],

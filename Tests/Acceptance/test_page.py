@@ -242,6 +242,50 @@ def test_the_page_tells_when_the_server_has_gone_and_when_it_is_back(serve, tmp_
         assert not [problem for problem in page.problems if "Failed to load resource" not in problem]
 
 
+def broken_words(page):
+    """The words that the page breaks between two lines, other than behind a hyphen; of an address, only the port may begin a line.
+    Paths may be longer."""
+    return page.evaluate("""
+        [...document.querySelectorAll(":is(#identity, .fact, .legend, #errors, #loops) :is(dt, dd, th, td)")].flatMap(node => {
+          const found = [];
+          const texts = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
+          for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+            for (const word of text.data.matchAll(/(?:[^ \\n-]|-(?=\\d))+-?/g)) {
+              const range = document.createRange();
+              range.setStart(text, word.index);
+              range.setEnd(text, word.index + word[0].length);
+              const lines = new Set([...range.getClientRects()].map(({ bottom }) => Math.round(bottom)));
+              if (lines.size > 1) found.push(word[0]);
+            }
+          }
+          return found;
+        })""")
+
+
+def test_no_word_is_broken_however_large_the_numbers(page):
+    grown = """
+        poll = async () => {}; clearTimeout(timer);
+        ask("/status").then(status => {
+          status.certificate = { expires_at: status.time + 89.5 * 86400 };
+          status.requests.by_listener[0].name = "http://127.0.0.1:28080";
+          status.requests.by_listener[0].requests = 123456789;
+          for (const loop of status.loops) Object.assign(loop, { connections: 12345, requests: 1e9 });
+          status.requests.by_code = Object.keys(MEANINGS).map(code => ({
+            status: Math.floor(code / 100), code: Number(code), count: 1234567, last_minute: 123456 }));
+          status.access = { ...status.access, mode: "session", failures: { invalid_token: 1234567 } };
+          status.disk = { bytes: 999.9 * 2 ** 30, free_bytes: 123.4 * 2 ** 30, inodes: 0, free_inodes: 0 };
+          showStatus(status);
+          globalThis.isGrown = true;
+        }); 0"""
+    page.evaluate(grown)
+    until(lambda: page.evaluate("globalThis.isGrown === true"))
+    for width in (360, 390, 768, 1280, 1600):
+        page.size(width, 800)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert broken_words(page) == [], width
+        assert "in\u00a089\u00a0d" in page.evaluate("facts.map(({ card }) => card.textContent).join()")
+
+
 @pytest.mark.parametrize("width", [360, 768, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_and_can_be_read(page, width, scheme):
@@ -252,6 +296,8 @@ def test_the_page_fits_and_can_be_read(page, width, scheme):
         "[...document.querySelectorAll('h1, h2, dt, dd, p, th, td, caption, label')]"
         ".filter(e => getComputedStyle(e).clipPath === 'none' && e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)")
     assert cut == []
+    # Words and numbers stay whole, and with their units.
+    assert broken_words(page) == []
     # WCAG 2.2, success criterion 1.4.3.
     contrasts = page.evaluate("""
         (() => {

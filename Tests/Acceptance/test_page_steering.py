@@ -89,7 +89,7 @@ def test_one_token_is_looked_up_and_deleted_and_never_shown(operators, page):
     look_up(page, unique_id)
     until(lambda: shown(page, "found"))
     found = page.evaluate("byID('found').textContent")
-    assert f"{len(TOKEN)} B" in found and "never" in found
+    assert f"{len(TOKEN)}\u00a0B" in found and "never" in found
     # Another id in the field is not the one that was looked up.
     fill(page, "id", unique_id + "x")
     assert not shown(page, "delete")

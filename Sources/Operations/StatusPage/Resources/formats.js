@@ -2,6 +2,8 @@
 // Shows numbers, sizes and times as text.
 
 const nothing = "–";
+// Between a number and its unit, so that no line ends there.
+const gap = "\u00a0";
 
 const isMissing = value => value === null || value === undefined || Number.isNaN(value);
 
@@ -14,13 +16,13 @@ function number(value, digits = 0) {
 // A number of any size with about three digits.
 function short(value) {
   if (isMissing(value)) return nothing;
-  if (value >= 1e6) return number(value / 1e6, value < 1e8 ? 1 : 0) + " M";
-  if (value >= 1e5) return number(value / 1e3) + " k";
+  if (value >= 1e6) return number(value / 1e6, value < 1e8 ? 1 : 0) + `${gap}M`;
+  if (value >= 1e5) return number(value / 1e3) + `${gap}k`;
   return number(value, value < 10 ? 1 : 0);
 }
 
 function percent(value) {
-  return isMissing(value) ? nothing : number(value * 100, value < 1 ? 1 : 0) + " %";
+  return isMissing(value) ? nothing : number(value * 100, value < 1 ? 1 : 0) + `${gap}%`;
 }
 
 const byteUnits = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -29,21 +31,21 @@ function bytes(value) {
   if (isMissing(value)) return nothing;
   let unit = 0;
   while (value >= 1024 && unit < byteUnits.length - 1) { value /= 1024; unit += 1; }
-  return number(value, unit > 0 && value < 100 ? 1 : 0) + " " + byteUnits[unit];
+  return number(value, unit > 0 && value < 100 ? 1 : 0) + gap + byteUnits[unit];
 }
 
 function seconds(value) {
   if (isMissing(value)) return nothing;
-  if (value < 1e-3) return number(value * 1e6) + " µs";
-  if (value < 1) return number(value * 1e3, value < 0.1 ? 1 : 0) + " ms";
-  return number(value, 1) + " s";
+  if (value < 1e-3) return number(value * 1e6) + `${gap}µs`;
+  if (value < 1) return number(value * 1e3, value < 0.1 ? 1 : 0) + `${gap}ms`;
+  return number(value, 1) + `${gap}s`;
 }
 
 function span(value) {
   const [days, hours, minutes] = [Math.floor(value / 86400), Math.floor(value / 3600) % 24, Math.floor(value / 60) % 60];
-  if (days > 0) return `${days} d ${hours} h`;
-  if (hours > 0) return `${hours} h ${minutes} min`;
-  return minutes > 0 ? `${minutes} min ${Math.floor(value) % 60} s` : `${Math.max(0, Math.floor(value))} s`;
+  if (days > 0) return `${days}${gap}d ${hours}${gap}h`;
+  if (hours > 0) return `${hours}${gap}h ${minutes}${gap}min`;
+  return minutes > 0 ? `${minutes}${gap}min ${Math.floor(value) % 60}${gap}s` : `${Math.max(0, Math.floor(value))}${gap}s`;
 }
 
 const twoDigits = value => String(value).padStart(2, "0");

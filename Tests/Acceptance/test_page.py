@@ -262,6 +262,15 @@ def broken_words(page):
         })""")
 
 
+# How many lines each label at the top takes.
+LABEL_LINES = """
+    [...document.querySelectorAll("#identity dt")].map(label => {
+      const range = document.createRange();
+      range.selectNodeContents(label);
+      return range.getClientRects().length;
+    })"""
+
+
 def test_no_word_is_broken_however_large_the_numbers(page):
     grown = """
         poll = async () => {}; clearTimeout(timer);
@@ -269,6 +278,7 @@ def test_no_word_is_broken_however_large_the_numbers(page):
           status.certificate = { expires_at: status.time + 89.5 * 86400 };
           status.requests.by_listener[0].name = "http://127.0.0.1:28080";
           status.requests.by_listener[0].requests = 123456789;
+          status.requests.by_listener.push({ name: "https://127.0.0.1:28443", requests: 1 });
           for (const loop of status.loops) Object.assign(loop, { connections: 12345, requests: 1e9 });
           status.requests.by_code = Object.keys(MEANINGS).map(code => ({
             status: Math.floor(code / 100), code: Number(code), count: 1234567, last_minute: 123456 }));
@@ -283,6 +293,7 @@ def test_no_word_is_broken_however_large_the_numbers(page):
         page.size(width, 800)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert broken_words(page) == [], width
+        assert page.evaluate(LABEL_LINES) == [1, 1, 1], width
         assert "in\u00a089\u00a0d" in page.evaluate("facts.map(({ card }) => card.textContent).join()")
 
 

@@ -212,7 +212,7 @@ def test_figures_move_under_load(server, page):
     # Lines are drawn less often than numbers.
     until(lambda: all(re.match(r"M[0-9. MLh-]+$", path) for path in page.evaluate(lines)))
     named = page.evaluate("[...document.querySelectorAll('.panel:not([hidden]) .plot')].map(plot => plot.ariaValueText)")
-    assert all(re.match("now: .*; most in the last hour: ", name) for name in named)
+    assert all(re.match("now: .*; most in the last five minutes: ", name) for name in named)
     assert page.problems == []
 
 

@@ -26,6 +26,8 @@ def watched_server(serve):
 def page_in_a_browser(server, tmp_path):
     with opened(server, tmp_path / "browser", 1280, 800, "light") as browser:
         until(lambda: browser.evaluate("charts.every(chart => chart.section.hidden || chart.view)"))
+        # As for a server that has run for long.
+        browser.evaluate("document.querySelector('input[value=hour]').click()")
         yield browser
 
 
@@ -122,6 +124,26 @@ def test_the_keyboard_reaches_every_moment(page):
     assert page.evaluate("selection.position") is None
     assert chart(page, "Connections", told).split(";")[1] == summary.split(";")[1]
     assert page.problems == []
+
+
+def test_a_young_server_shows_five_minutes_until_an_hour_has_more_to_show(server, tmp_path):
+    with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
+        chosen = "document.querySelector('input[name=range]:checked').value"
+        until(lambda: chart(page, "Memory", "chart.view?.span") == 300)
+        assert page.evaluate(chosen) == "minutes"
+        page.evaluate("poll = async () => {}; clearTimeout(timer)")
+        page.evaluate("""
+            globalThis.addSeconds = count => addHistory({
+              now: { position: present.position + count, time: present.time + count }, step: 1, rows: 3600, more: false, events: [],
+              positions: Array.from({ length: count }, (_, index) => Math.floor(present.position) + index + 1), figures: {} });
+            addSeconds(600); drawCharts()""")
+        assert (page.evaluate(chosen), chart(page, "Memory", "chart.view.span")) == ("minutes", 300)
+        page.evaluate("addSeconds(400); drawCharts()")
+        assert (page.evaluate(chosen), chart(page, "Memory", "chart.view.span")) == ("hour", 3600)
+        # What a person has chosen stays.
+        page.evaluate("document.querySelector('input[value=minutes]').click(); addSeconds(400); drawCharts()")
+        assert (page.evaluate(chosen), chart(page, "Memory", "chart.view.span")) == ("minutes", 300)
+        assert page.problems == []
 
 
 @pytest.mark.parametrize("name, span", [("minutes", 300), ("day", 86400)])

@@ -18,6 +18,11 @@ class Rows {
     return this.count === 0 ? -1 : this.positions[this.place(this.count - 1)];
   }
 
+  // How many seconds before a position the oldest row is; 0 without one.
+  age(position) {
+    return this.count === 0 ? 0 : position - this.positions[this.place(0)];
+  }
+
   place(index) {
     return (this.start + index) % this.capacity;
   }

@@ -102,6 +102,7 @@ let lastDrawn = -Infinity;
 function drawCharts(isForced = false) {
   if (!present || document.hidden) return;
   for (const chart of charts) chart.show(history[1]);
+  if (suggestRange(history[1].age(present.position))) isForced = true;
   const view = RANGES[range];
   const pause = reducedMotion.matches ? Math.max(10, view.pause) : view.pause;
   if (!isForced && present.position - lastDrawn < pause - 0.5 && present.position >= lastDrawn) return;

@@ -94,17 +94,35 @@ function showTip() {
 }
 
 let range = "hour";
+// Whether a person has chosen it, now or at an earlier visit.
+let isRangeChosen = false;
 
-function chooseRange(name) {
+function showRange(name) {
   range = name;
+  document.querySelector(`input[name=range][value="${name}"]`).checked = true;
   select(null, null);
-  try { localStorage.setItem("range", name); } catch { /* The choice is then for this page only. */ }
+}
+
+// Seconds: a history that is no longer would fill a small part of an hour.
+const YOUNG = 900;
+
+// Shows five minutes of a young history, unless a person has chosen. Returns whether the range has changed.
+function suggestRange(age) {
+  const fitting = age < YOUNG ? "minutes" : "hour";
+  if (isRangeChosen || range === fitting) return false;
+  showRange(fitting);
+  return true;
 }
 
 for (const input of document.querySelectorAll("input[name=range]")) {
-  input.addEventListener("change", () => { chooseRange(input.value); drawCharts(true); });
+  input.addEventListener("change", () => {
+    isRangeChosen = true;
+    showRange(input.value);
+    try { localStorage.setItem("range", input.value); } catch { /* The choice is then for this page only. */ }
+    drawCharts(true);
+  });
 }
 try {
-  const kept = document.querySelector(`input[name=range][value="${localStorage.getItem("range")}"]`);
-  if (kept) { kept.checked = true; range = kept.value; }
-} catch { /* Without it, an hour. */ }
+  const kept = localStorage.getItem("range");
+  if (Object.hasOwn(RANGES, kept)) { isRangeChosen = true; showRange(kept); }
+} catch { /* Then as if none had been chosen. */ }

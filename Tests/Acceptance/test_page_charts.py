@@ -111,7 +111,7 @@ def test_the_keyboard_reaches_every_moment(page):
     summary = chart(page, "Connections", told)
     press(page, "ArrowLeft")
     first = chart(page, "Connections", told)
-    assert first[2] == ":" and "open " in first and "refused a second " in first
+    assert re.match(r"\d\d:\d\d:\d\d–\d\d:\d\d:\d\d: open \(highest\) .*, refused a second \(highest\) ", first)
     at = "selection.position - chart.view.now"
     assert chart(page, "Connections", at) == pytest.approx(-12)
     press(page, "ArrowLeft", "PageDown")
@@ -123,6 +123,38 @@ def test_the_keyboard_reaches_every_moment(page):
     press(page, "Escape")
     assert page.evaluate("selection.position") is None
     assert chart(page, "Connections", told).split(";")[1] == summary.split(";")[1]
+    assert page.problems == []
+
+
+def test_a_short_burst_is_seen_in_an_hour_and_in_a_day(page):
+    # Four seconds of a day, with 18 connections and 1,000 requests a second, of which 300 fail.
+    page.evaluate("""
+        poll = async () => {}; clearTimeout(timer); forget();
+        {
+          const [start, count] = [864000, 86400];
+          const peak = at => at > start + 86000 && at <= start + 86004;
+          const figures = positions => ({ get: positions.map(at => peak(at) ? 1000 : 0), post: positions.map(() => 0),
+            errors: positions.map(at => peak(at) ? 300 : 0), connections: positions.map(at => peak(at) ? 18 : 1) });
+          const seconds = Array.from({ length: 3600 }, (_, index) => start + count - 3600 + index + 1);
+          const now = { position: start + count, time: 1.8e9 };
+          addHistory({ now, step: 1, rows: 3600, more: false, events: [], positions: seconds, figures: figures(seconds) });
+          // As the server makes them.
+          const minutes = Array.from({ length: 1440 }, (_, index) => start + (index + 1) * 60);
+          const isPeak = minutes.map(end => end === start + 86040);
+          addHistory({ now, step: 60, rows: 1440, more: false, events: [], positions: minutes, figures: {
+            get: isPeak.map(peak => peak ? 4000 / 60 : 0), post: isPeak.map(() => 0), errors: isPeak.map(peak => peak ? 300 : 0),
+            connections: isPeak.map(peak => peak ? 18 : 1) } });
+        }
+        drawCharts(true); 0""")
+    most = "Math.max(...chart.values[0].filter(value => !Number.isNaN(value)))"
+    for span, mean in ("hour", 4000 / 12), ("day", 4000 / 300):
+        page.evaluate(f"document.querySelector('input[value={span}]').click()")
+        assert (chart(page, "Connections", most), chart(page, "Errors a second", most)) == (18, 300)
+        assert chart(page, "Requests a second", most) == pytest.approx(mean, rel=1e-3)
+        page.evaluate(f"select(charts[0], 864000 + 86004 - {0 if span == 'hour' else 4})")
+        assert re.match(r"\d\d:\d\d(:\d\d)?–\d\d:\d\d(:\d\d)?GET \(mean\)\d", page.evaluate("tip.textContent"))
+    page.evaluate("document.querySelector('input[value=minutes]').click()")
+    assert chart(page, "Connections", "chart.at(present.position).map(({ label }) => label)") == ["open", "refused a second"]
     assert page.problems == []
 
 

@@ -30,6 +30,8 @@ final class History: Sendable {
         /// The readings before the present second and minute.
         var second: HistoryReading
         var minute: HistoryReading
+        /// The largest figures of the present minute's seconds.
+        var peaks: [Float]
         /// Requests by outcome.
         var outcomes: RecentCounts
         var events: [HistoryEvent.Placed] = []
@@ -54,7 +56,8 @@ final class History: Sendable {
             State(
                 seconds: HistoryRing(width: figures.count, capacity: Resolution.second.capacity),
                 minutes: HistoryRing(width: figures.count, capacity: Resolution.minute.capacity),
-                second: reading, minute: reading, outcomes: RecentCounts(reading.outcomes, at: reading.uptime)
+                second: reading, minute: reading, peaks: Self.noPeaks(figures),
+                outcomes: RecentCounts(reading.outcomes, at: reading.uptime)
             )
         )
     }
@@ -73,11 +76,16 @@ final class History: Sendable {
             state.events.removeFirst(max(0, state.events.count - Self.eventLimit))
             // The second is not over if this reading came early.
             guard position > UInt32(clamping: Int64(state.second.uptime)) else { return }
-            state.seconds.append(row(reading, since: state.second), at: position)
+            let second = row(reading, since: state.second)
+            state.seconds.append(second, at: position)
+            // Of a figure and none, the figure.
+            state.peaks = zip(state.peaks, second).map { Float.maximum($0, $1) }
             let step = Resolution.minute.step
             if position / step > UInt32(clamping: Int64(state.minute.uptime)) / step {
-                state.minutes.append(row(reading, since: state.minute), at: position / step * step)
-                state.minute = reading
+                let whole = row(reading, since: state.minute)
+                let minute = figures.indices.map { figures[$0].isPeak ? state.peaks[$0] : whole[$0] }
+                state.minutes.append(minute, at: position / step * step)
+                (state.minute, state.peaks) = (reading, Self.noPeaks(figures))
             }
             state.outcomes.add(reading.outcomes, at: reading.uptime)
             state.second = reading
@@ -103,6 +111,10 @@ final class History: Sendable {
     ///   - uptime: The machine's, now.
     func lastMinute(of outcomes: [UInt64], at uptime: Double) -> [UInt64] {
         state.withLock { $0.outcomes.growth(to: outcomes, at: uptime) }
+    }
+
+    private static func noPeaks(_ figures: [HistoryFigure]) -> [Float] {
+        Array(repeating: .nan, count: figures.count)
     }
 
     private func row(_ reading: HistoryReading, since earlier: HistoryReading) -> [Float] {

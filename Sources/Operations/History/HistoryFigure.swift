@@ -31,7 +31,7 @@ enum HistoryFigure: String, CaseIterable, Sendable {
     /// Of one core.
     case processor
 
-    // States at the end of the row:
+    // States at the end of a second:
     case connections
     /// Resident bytes of the process.
     case memory
@@ -46,6 +46,17 @@ enum HistoryFigure: String, CaseIterable, Sendable {
     case diskFree = "disk_free"
     /// Requests that wait for a database.
     case waiting
+
+    /// Whether the value of a minute is the largest of its seconds, because a short peak matters; otherwise it is that of the
+    /// whole minute, and of a state that at its end.
+    var isPeak: Bool {
+        switch self {
+        case .errors, .failures, .denied, .refused, .retries, .connections, .memory, .cacheBytes, .bufferBytes,
+            .waiting:
+            true
+        default: false
+        }
+    }
 
     /// Whether only a store in a database on other machines has the figure.
     private var isRemote: Bool {

@@ -91,6 +91,19 @@ struct HistoryTests {
         #expect(history.largestSize == size && size < 600_000)
     }
 
+    @Test func `a minute has the mean rate of requests, and the peaks of errors and connections`() {
+        func reading(_ uptime: Double, get: UInt64, errors: UInt64, connections: Float) -> HistoryReading {
+            var reading = self.reading(uptime, get: get)
+            (reading.errors, reading.connections) = (errors, connections)
+            return reading
+        }
+        let history = History(
+            of: [.get, .errors, .connections], from: reading(60.5, get: 0, errors: 0, connections: 1))
+        history.add(reading(61.5, get: 600, errors: 300, connections: 18))
+        for second in 62...180 { history.add(reading(Double(second) + 0.5, get: 600, errors: 300, connections: 1)) }
+        #expect(positions(history, .minute) == [120, 180] && values(history, .minute) == [10, 300, 18, 0, 0, 1])
+    }
+
     @Test func `percentiles of a minute are those of all its requests`() {
         let histogram = Histogram.latency()
         func now(_ uptime: Double) -> HistoryReading {

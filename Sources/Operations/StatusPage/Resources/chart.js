@@ -193,12 +193,31 @@ class Chart {
     this.events.forEach((line, index) => setAttribute(line, "d", path(index === 1)));
   }
 
+  // The number of the part that a moment is in.
+  part(position) {
+    const part = Math.max(0, Math.min(this.values[0].length - 1, Math.ceil(position / this.view.width) - this.first));
+    // The newest part may have no row yet.
+    return part > 0 && this.values.every(values => Number.isNaN(values[part])) ? part - 1 : part;
+  }
+
+  // The time of day of a moment or, where more seconds than one are drawn as one point, from when until when these were.
+  when(position) {
+    const { time, now, width, span } = this.view;
+    if (width === 1) return clock(time - (now - position));
+    const end = this.position(this.part(position));
+    const begin = (this.first + this.part(position) - 1) * width;
+    return [begin, end].map(place => clock(time - (now - place), span <= 3600)).join("–");
+  }
+
+  // What a point of a series is.
+  label({ label, combine }) {
+    return this.view.width === 1 || combine === "last" ? label : `${label} (${combine === "largest" ? "highest" : "mean"})`;
+  }
+
   // The values at a moment, as text.
   at(position) {
-    let part = Math.max(0, Math.min(this.values[0].length - 1, Math.ceil(position / this.view.width) - this.first));
-    // The newest part may have no row yet.
-    if (part > 0 && this.values.every(values => Number.isNaN(values[part]))) part -= 1;
-    return this.drawn.map(({ label, format }, index) => ({ label, text: format(this.values[index][part]) }));
+    const part = this.part(position);
+    return this.drawn.map((series, index) => ({ label: this.label(series), text: series.format(this.values[index][part]) }));
   }
 
   drawCursor() {
@@ -211,9 +230,9 @@ class Chart {
   // pressed, because a screen reader speaks every change.
   summarize() {
     const now = this.series.map(({ label, value }) => `${label} ${value.textContent}`).join(", ");
-    const peaks = this.drawn.map(({ label, format }, index) => {
+    const peaks = this.drawn.map((series, index) => {
       const found = this.values[index].filter(value => !Number.isNaN(value));
-      return `${label} ${format(found.length === 0 ? NaN : found.reduce((one, other) => Math.max(one, other)))}`;
+      return `${this.label(series)} ${series.format(found.length === 0 ? NaN : found.reduce((one, other) => Math.max(one, other)))}`;
     }).join(", ");
     this.summary = `now: ${now}; most in the ${this.view.name}: ${peaks}`;
     if (document.activeElement === this.plot) return;
@@ -226,7 +245,7 @@ class Chart {
   tell(position) {
     if (!this.view) return;
     const text = position === null ? this.summary
-      : `${clock(this.view.time - (this.view.now - position))}: ${this.at(position).map(({ label, text }) => `${label} ${text}`).join(", ")}`;
+      : `${this.when(position)}: ${this.at(position).map(({ label, text }) => `${label} ${text}`).join(", ")}`;
     setAttribute(this.plot, "aria-valuenow", String(position === null ? 0 : Math.round(position - this.view.now)));
     setAttribute(this.plot, "aria-valuetext", text);
   }

@@ -22,7 +22,7 @@ const PANELS = [
   { title: "Requests a second", format: short,
     series: [["GET", "get"], ["POST", "post"], ["other", "other"]] },
   { title: "Errors a second", format: short,
-    series: [["all", "errors"], ["server failed", "failures"], ["no access", "denied"]] },
+    series: [["all", "errors", "largest"], ["server failed", "failures", "largest"], ["no access", "denied", "largest"]] },
   { title: "GET, time in the server", format: seconds, kind: "times", least: 0,
     series: [["p50", "get_p50"], ["p99", "get_p99", "largest"]] },
   { title: "POST, until it is on disk", format: seconds, kind: "times", least: 0,
@@ -30,9 +30,10 @@ const PANELS = [
   { title: "POST, until the database has it", format: seconds, kind: "times", least: 0,
     series: [["p50", "post_p50"], ["p99", "post_p99", "largest"]], concerns: isElsewhere },
   { title: "Connections", format: short, least: 5,
-    series: [["open", "connections"], ["refused a second", "refused"]] },
+    series: [["open", "connections", "largest"], ["refused a second", "refused", "largest"]] },
   { title: "Processor", format: percent, least: 0.05, series: [["of one core", "processor"]] },
-  { title: "Memory", format: bytes, kind: "bytes", series: [["process", "memory", "largest"], ["answers", "cache_bytes"], ["buffers", "buffer_bytes", "largest"]] },
+  { title: "Memory", format: bytes, kind: "bytes",
+    series: [["process", "memory", "largest"], ["answers", "cache_bytes", "largest"], ["buffers", "buffer_bytes", "largest"]] },
   { title: "Commit to the disk", format: seconds, kind: "times", least: 0,
     series: [["p50", "commit_p50"], ["p99", "commit_p99", "largest"], ["sync p99", "sync_p99", "largest"]], concerns: isHere },
   { title: "To the database and back", format: seconds, kind: "times", least: 0,
@@ -41,7 +42,7 @@ const PANELS = [
 
 const MORE_PANELS = [
   { title: "Waiting for the database", format: short, least: 5,
-    series: [["requests", "waiting"], ["sent again a second", "retries"]], concerns: isElsewhere },
+    series: [["requests", "waiting", "largest"], ["sent again a second", "retries", "largest"]], concerns: isElsewhere },
   { title: "Shares of GET", format: percent, kind: "share",
     series: [["from memory", "hit_ratio"], ["no token found", "not_found_ratio"]], concerns: isHere },
   { title: "Share of GET", format: percent, kind: "share", series: [["no token found", "not_found_ratio"]], concerns: isElsewhere },
@@ -75,8 +76,8 @@ function showTip() {
   const { chart, position } = selection;
   tip.hidden = chart === null || !chart.view;
   if (tip.hidden) return;
-  const { time, now, width, span, events } = chart.view;
-  setText(tipTitle, span > 3600 ? clock(time - (now - position), false) : clock(time - (now - position)));
+  const { width, span, events } = chart.view;
+  setText(tipTitle, chart.when(position));
   const values = chart.at(position);
   tipRows.forEach(({ row, label, value }, index) => {
     row.hidden = index >= values.length;

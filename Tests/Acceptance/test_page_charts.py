@@ -68,21 +68,44 @@ def test_the_first_screen_has_what_matters(page):
     assert page.evaluate("document.querySelector('[data-figure=host]').textContent") == os.uname().nodename
 
 
-@pytest.mark.parametrize("width", [360, 768, 1280, 1600])
-def test_cards_follow_one_another_without_holes(page, width):
+@pytest.fixture(name="guarded_page")
+def page_of_a_server_with_access_control(serve, tmp_path):
+    settings, _ = session_settings(tmp_path)
+    with opened(serve({**ADMINISTRATION, **settings}), tmp_path / "browser", 1280, 800, "light") as browser:
+        yield browser
+
+
+def places(page, selector):
+    """Where cards or panels are: left, top, right and bottom of each."""
+    return page.evaluate(
+        f"[...document.querySelectorAll('{selector}:not([hidden])')].map(card => card.getBoundingClientRect())"
+        ".map(({ left, top, right, bottom }) => [left, top, right, bottom])")
+
+
+@pytest.mark.parametrize("width, columns", [(360, 1), (768, 2), (1280, 4), (1600, 5)])
+@pytest.mark.parametrize("kind", ["page", "guarded_page"])
+def test_cards_follow_one_another_without_holes(request, kind, width, columns):
+    page = request.getfixturevalue(kind)
     page.size(width, 800)
     until(lambda: page.evaluate("document.querySelectorAll('#loops tbody tr').length") >= 2)
-    places = page.evaluate(
-        "[...document.querySelectorAll('.cards .card:not([hidden])')].map(card => card.getBoundingClientRect())"
-        ".map(({ left, top, bottom, right }) => [left, top, bottom, right])")
-    columns = {}
-    for left, top, bottom, right in places:
+    found = {}
+    for left, top, right, bottom in places(page, ".cards .card"):
         assert 0 <= left < right <= width
-        columns.setdefault(left, []).append((top, bottom))
-    assert len(columns) == {360: 1, 768: 2, 1280: 4, 1600: 5}[width]
-    for column in columns.values():
-        assert all(below - above == pytest.approx(10) for (_, above), (below, _) in zip(column, column[1:])), places
-    assert len({column[0][0] for column in columns.values()}) == 1
+        found.setdefault(left, []).append((top, bottom))
+    assert len(found) == columns
+    for column in found.values():
+        assert all(below - above == pytest.approx(10) for (_, above), (below, _) in zip(column, column[1:])), found
+    assert len({column[0][0] for column in found.values()}) == 1
+
+
+@pytest.mark.parametrize("width, columns", [(360, 1), (768, 2), (1280, 4)])
+@pytest.mark.parametrize("kind", ["page", "guarded_page"])
+def test_panels_fill_their_rows(request, kind, width, columns):
+    page = request.getfixturevalue(kind)
+    page.size(width, 800)
+    for parent in "panels", "more-panels":
+        lefts = [left for left, *_ in places(page, f"#{parent} .panel")]
+        assert len(set(lefts)) == columns and len(lefts) % columns == 0, (parent, lefts)
 
 
 def test_the_pointer_shows_the_values_of_its_moment(page):

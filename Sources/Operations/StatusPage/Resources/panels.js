@@ -6,6 +6,7 @@ const byID = id => document.getElementById(id);
 const isHere = status => !status.database;
 const isElsewhere = status => Boolean(status.database);
 const hasAccess = status => status.access.mode !== "open";
+const countsSessions = status => hasAccess(status) && status.store.sessions !== undefined;
 
 // span and width: the seconds that are shown, and those that are drawn as one point. mark: the seconds between two marks of the
 // time axis. gap: how many points may be missing before a line is interrupted. pause: the seconds until it is drawn again.
@@ -46,11 +47,13 @@ const MORE_PANELS = [
   { title: "Shares of GET", format: percent, kind: "share",
     series: [["from memory", "hit_ratio"], ["no token found", "not_found_ratio"]], concerns: isHere },
   { title: "Share of GET", format: percent, kind: "share", series: [["no token found", "not_found_ratio"]], concerns: isElsewhere },
-  { title: "Tokens stored", format: short, least: 5, series: [["tokens", "tokens", "last"]], concerns: isHere },
+  { title: "Tokens stored", format: short, least: 5, series: [["tokens", "tokens", "last"]],
+    concerns: status => isHere(status) && !countsSessions(status) },
+  // One panel, so that the last row of panels is as full as without sessions.
+  { title: "Tokens and sessions", format: short, least: 5, series: [["tokens", "tokens", "last"], ["sessions", "sessions", "last"]],
+    concerns: status => isHere(status) && countsSessions(status) },
   { title: "Size of the store", format: bytes, kind: "bytes", series: [["on disk", "store_bytes", "last"]], concerns: isHere },
   { title: "Free on the disk", format: bytes, kind: "bytes", series: [["data folder", "disk_free", "last"]], concerns: isHere },
-  { title: "Sessions", format: short, least: 5, series: [["sessions", "sessions", "last"]],
-    concerns: status => hasAccess(status) && status.store.sessions !== undefined },
 ];
 
 function select(chart, position) {

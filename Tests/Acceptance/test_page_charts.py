@@ -13,6 +13,7 @@ from http_client import exchange, get, post
 from server_process import run, until
 from test_page import ADMINISTRATION, ask, opened, state
 from test_page_history import history, uptime
+from test_reload import rewrite
 
 AXE = "axe-playwright-python==0.1.8"
 
@@ -222,9 +223,23 @@ def test_events_are_marked_in_the_charts_and_listed(server, page):
     assert re.search(r"^\d\d:\d\d:\d\d reload requested by uid \d+", page.evaluate("eventList.firstChild.innerText.replace(/\\s+/g, ' ')"))
     assert page.evaluate("afterKind({ kind: 'backup', text: 'a backup has failed' })") == "has failed"
     assert page.evaluate("afterKind({ kind: 'fault', text: 'not ready: the disk is full' })") == "not ready: the disk is full"
-    yesterday = "showEvents([{ position: present.position - 86400, kind: 'fault', text: 'x' }], present); eventList.innerText"
+    yesterday = "showEvents([{ position: present.position - 86400, kind: 'fault', text: 'x', failed: true }], present); eventList.innerText"
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", page.evaluate(yesterday))
     until(lambda: chart(page, "Memory", "chart.events.map(path => path.getAttribute('d').split('M').length - 1)") == [3, 1])
+    assert page.problems == []
+
+
+def test_a_refused_reload_is_a_warning_and_red_until_one_succeeds(server, page):
+    rewrite(server, json_bodies="perhaps")
+    assert run("reload", "--data-directory", str(server.data)).returncode != 0
+    until(lambda: "reload" in page.evaluate("eventList.firstChild.className && eventList.firstChild.textContent"))
+    assert "Warning: the last reload of the settings was refused; no setting changes: " in page.evaluate("byID('notes').textContent")
+    marks = "chart.events.map(path => path.getAttribute('d').split('M').length - 1)"
+    until(lambda: chart(page, "Memory", marks) == [1, 1])
+    rewrite(server, json_bodies="on")
+    assert run("reload", "--data-directory", str(server.data)).returncode == 0
+    until(lambda: page.evaluate("eventList.firstChild.className === '' && byID('notes').hidden"))
+    until(lambda: chart(page, "Memory", marks) == [2, 1])
     assert page.problems == []
 
 
@@ -313,7 +328,7 @@ DAY = """
         if (second % 7200 > 3600) grown.requests.by_code = [{ status: 404, code: 40400, count: second, last_minute: 60 }];
         for (const loop of grown.loops) loop.requests += second;
         const row = at => Object.fromEntries(names.map((name, index) => [name, [(at * (index + 3)) % 1000 / 7]]));
-        const events = second % 600 === 0 ? [{ number: second, position: now.position, kind: "fault", text: "the disk is full" }] : [];
+        const events = second % 600 === 0 ? [{ number: second, position: now.position, kind: "fault", text: "the disk is full", failed: true }] : [];
         showStatus(grown);
         addHistory({ now, step: 1, rows: 3600, more: false, positions: [now.position], figures: row(second), events });
         if (second % 60 === 0) {

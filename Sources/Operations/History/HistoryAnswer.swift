@@ -72,7 +72,7 @@ struct HistoryAnswer {
         let events = excerpt.events.map { placed in
             Event(
                 number: placed.number, position: placed.position, kind: placed.event.kind.rawValue,
-                text: placed.event.text)
+                text: placed.event.text, failed: placed.event.isFailure)
         }
         let encoded = (try? OperationsJSON.encode(events)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
         return text + #"},"events":\#(encoded)}"# + "\n"
@@ -83,6 +83,7 @@ struct HistoryAnswer {
         let position: UInt32
         let kind: String
         let text: String
+        let failed: Bool
     }
 
     private static func rounded(_ seconds: Double) -> Double { (seconds * 1_000).rounded() / 1_000 }

@@ -7,6 +7,8 @@ struct HistoryEvent: Sendable, Equatable {
     let kind: Kind
     /// For operators, without secrets.
     let text: String
+    /// Whether something has failed, which operators should look at.
+    let isFailure: Bool
 
     /// An event and its place in the order of all events.
     struct Placed: Sendable, Equatable {
@@ -19,8 +21,9 @@ struct HistoryEvent: Sendable, Equatable {
     /// The longest text; what is longer ends with an ellipsis.
     static let textLimit = 300
 
-    init(_ kind: Kind, _ text: String) {
+    init(_ kind: Kind, _ text: String, isFailure: Bool = false) {
         self.kind = kind
+        self.isFailure = isFailure
         self.text = text.count <= Self.textLimit ? text : text.prefix(Self.textLimit - 1) + "…"
     }
 }

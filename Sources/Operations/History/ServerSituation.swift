@@ -18,10 +18,14 @@ struct ServerSituation: Sendable {
     func events(since earlier: ServerSituation) -> [HistoryEvent] {
         var events: [HistoryEvent] = []
         if reload.number != earlier.reload.number {
-            events.append(HistoryEvent(.reload, "\(reload.reason): \(reload.outcome)"))
+            events.append(
+                HistoryEvent(.reload, "\(reload.reason): \(reload.outcome)", isFailure: reload.wasRefused))
         }
         if let backup, backup != earlier.backup {
-            events.append(HistoryEvent(.backup, backup.isSuccessful ? "a backup has succeeded" : "a backup has failed"))
+            events.append(
+                backup.isSuccessful
+                    ? HistoryEvent(.backup, "a backup has succeeded")
+                    : HistoryEvent(.backup, "a backup has failed", isFailure: true))
         }
         if failovers > earlier.failovers {
             events.append(HistoryEvent(.failover, "the primary is \(primary ?? "not known")"))
@@ -32,7 +36,7 @@ struct ServerSituation: Sendable {
             events.append(
                 reasons.isEmpty
                     ? HistoryEvent(.recovery, "ready again")
-                    : HistoryEvent(.fault, "not ready: \(reasons.joined(separator: "; "))"))
+                    : HistoryEvent(.fault, "not ready: \(reasons.joined(separator: "; "))", isFailure: true))
         }
         return events
     }

@@ -79,12 +79,14 @@ extension ServerStatus {
         if !server.settingsInForce.sealing.isEnabled {
             warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }
-        var certificateWarnings = server.certificateWarnings
-        if let fault = server.lastReload.certificateFault {
-            certificateWarnings.insert(
-                "the certificate files have changed and cannot be used, so the next start would fail: \(fault)", at: 0)
+        let reload = server.lastReload
+        var faults: [String] = []
+        if let fault = reload.certificateFault {
+            faults.append(
+                "the certificate files have changed and cannot be used, so the next start would fail: \(fault)")
         }
-        return (certificateWarnings + warnings).map { Warning(text: $0) }
+        if let fault = reload.settingsFault { faults.append("the last reload of the settings was refused; \(fault)") }
+        return (faults + server.certificateWarnings + warnings).map { Warning(text: $0) }
     }
 }
 

@@ -1,7 +1,7 @@
 /// How the last reload of settings and certificates ended; the start counts as the first one.
 package struct LastReload: Sendable, Equatable {
-    /// Whether the settings were applied when they were last read.
-    private var appliesSettings = true
+    /// Why the settings were not applied when they were last read; nil if they were.
+    package private(set) var settingsFault: String?
     /// Why the certificate files cannot be used, as of their last reading; nil if they are used.
     package private(set) var certificateFault: String?
     /// When settings and certificates were last found right, in seconds since 1970.
@@ -12,22 +12,24 @@ package struct LastReload: Sendable, Equatable {
     package private(set) var reason = ""
     /// As in `ReloadOutcome`.
     package private(set) var outcome = ""
+    /// Whether the last one was refused; unlike `isSuccessful`, whatever those before it have left undone.
+    package private(set) var wasRefused = false
 
     package init(successTime: Int64) {
         self.successTime = successTime
     }
 
     /// Whether a restart would start with what is in force now.
-    package var isSuccessful: Bool { appliesSettings && certificateFault == nil }
+    package var isSuccessful: Bool { settingsFault == nil && certificateFault == nil }
 
     /// Notes that settings and certificates were read and applied.
     mutating func noteSuccess(at unixTime: Int64) {
-        (appliesSettings, certificateFault, successTime) = (true, nil, unixTime)
+        (settingsFault, certificateFault, successTime) = (nil, nil, unixTime)
     }
 
-    /// Notes that settings were read and not applied.
-    mutating func noteRefusal() {
-        appliesSettings = false
+    /// Notes that settings were read and not applied, and why.
+    package mutating func noteRefusal(_ fault: String) {
+        settingsFault = fault
     }
 
     /// Notes that the certificates alone were read.
@@ -41,8 +43,8 @@ package struct LastReload: Sendable, Equatable {
     }
 
     /// Notes that a reload has ended.
-    package mutating func note(_ reason: String, _ outcome: String) {
+    package mutating func note(_ reason: String, _ outcome: String, isRefused: Bool) {
         number += 1
-        (self.reason, self.outcome) = (reason, outcome)
+        (self.reason, self.outcome, wasRefused) = (reason, outcome, isRefused)
     }
 }

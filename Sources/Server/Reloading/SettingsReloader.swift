@@ -76,7 +76,7 @@ final class SettingsReloader: Sendable {
             let task = Task { [previous = last] in
                 _ = await previous?.value
                 let outcome = await reloadNow(reason)
-                ended.withLock { $0.note(reason, outcome.outcome) }
+                ended.withLock { $0.note(reason, outcome.outcome, isRefused: !outcome.isReloaded) }
                 return outcome
             }
             last = task
@@ -136,7 +136,7 @@ final class SettingsReloader: Sendable {
     private func note(_ reason: String, _ outcome: String, fault: String?) {
         ended.withLock { ended in
             ended.noteCertificates(fault: fault, at: Worker.unixTime)
-            ended.note(reason, outcome)
+            ended.note(reason, outcome, isRefused: fault != nil)
         }
     }
 
@@ -160,7 +160,7 @@ final class SettingsReloader: Sendable {
     }
 
     private func refuse(_ reason: String, _ outcome: String) -> ReloadOutcome {
-        ended.withLock { $0.noteRefusal() }
+        ended.withLock { $0.noteRefusal(outcome) }
         logger.error("\(reason), and \(outcome)")
         return ReloadOutcome(isReloaded: false, outcome: outcome)
     }

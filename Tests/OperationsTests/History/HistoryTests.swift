@@ -154,15 +154,28 @@ struct HistoryTests {
     func `what changes between two situations is an event, and only once`(situation: ServerSituation, events: [String])
     {
         #expect(situation.events(since: ServerSituation()).map { "\($0.kind.rawValue): \($0.text)" } == events)
+        let told = situation.events(since: ServerSituation())
+        #expect(told.allSatisfy { $0.isFailure == ($0.kind == .fault || $0.text.hasSuffix("failed")) })
         #expect(situation.events(since: situation) == [])
     }
 
     @Test func `a reload is an event with its reason and its outcome`() {
         var situation = ServerSituation()
-        situation.reload.note("SIGHUP received", "no setting has changed")
+        situation.reload.note("SIGHUP received", "no setting has changed", isRefused: false)
         let text = "SIGHUP received: no setting has changed"
         #expect(situation.events(since: ServerSituation()) == [HistoryEvent(.reload, text)])
         #expect(situation.events(since: situation) == [])
+    }
+
+    @Test func `a refused reload is a failure, and one of the certificates after it is none`() {
+        var (refused, later) = (ServerSituation(), ServerSituation())
+        refused.reload.noteRefusal("no setting changes")
+        refused.reload.note("SIGHUP received", "no setting changes", isRefused: true)
+        #expect(refused.events(since: ServerSituation()).map(\.isFailure) == [true])
+        later.reload = refused.reload
+        later.reload.note("the certificate files have changed", "certificates reloaded", isRefused: false)
+        #expect(later.events(since: refused).map(\.isFailure) == [false])
+        #expect(!later.reload.isSuccessful && later.reload.settingsFault == "no setting changes")
     }
 
     @Test func `a server that is ready again has recovered`() {
@@ -180,7 +193,8 @@ struct HistoryTests {
             HistoryAnswer(history).text(query, uptime: 12.3456, time: 1_790_000_000.5)
                 == #"{"now":{"position":12.346,"time":1790000000.5},"step":1,"rows":3600,"more":false,"positions":[12],"#
                 + #""figures":{"get":[0.6667],"get_p50":[null],"memory":[7]},"#
-                + #""events":[{"kind":"start","number":1,"position":12,"text":"a \"quoted\" text"}]}"# + "\n")
+                + #""events":[{"failed":false,"kind":"start","number":1,"position":12,"text":"a \"quoted\" text"}]}"#
+                + "\n")
         let later = try #require(HistoryAnswer.Query("since=13"))
         #expect(
             HistoryAnswer(history).text(later, uptime: 12, time: 0).contains(#""positions":[],"figures":{"get":[]"#))

@@ -186,9 +186,9 @@ class Chart {
     });
   }
 
-  // A tick at the top of the chart and a line down for each event; faults have a path of their own.
+  // A tick at the top of the chart and a line down for each event; those that tell of a failure have a path of their own.
   drawEvents({ events }) {
-    const path = isFault => events.filter(({ kind, position }) => (kind === "fault") === isFault && this.x(position) >= LEFT)
+    const path = isFailure => events.filter(({ failed, position }) => failed === isFailure && this.x(position) >= LEFT)
       .map(({ position }) => `M${this.x(position).toFixed(1)} 0V${HEIGHT - BOTTOM}m-3.5 ${BOTTOM - HEIGHT}h7l-3.5 5z`).join("");
     this.events.forEach((line, index) => setAttribute(line, "d", path(index === 1)));
   }

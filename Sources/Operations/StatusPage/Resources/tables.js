@@ -226,7 +226,7 @@ function showEvents(events, { position, time }) {
   eventsDay = date(time);
   eventList.replaceChildren();
   for (const event of events.slice(-EVENTS_SHOWN).reverse()) {
-    const item = element(eventList, "li", { "data-kind": event.kind });
+    const item = element(eventList, "li", event.failed ? { class: "failed" } : {});
     const when = time - (position - event.position);
     element(item, "time", {}, date(when) === eventsDay ? clock(when) : moment(when));
     item.append(" ");

@@ -14,7 +14,8 @@ SOURCE = Path(__file__).parent / "shim" / "failing_calls.c"
 # enum kind in shim/failing_calls.c; `open` includes fopen and opendir, `fdatasync` fsync, `getrandom` getentropy.
 KINDS = (
     "open", "read", "pread", "write", "pwrite", "fdatasync", "ftruncate", "rename", "mmap", "accept", "recv", "send",
-    "epoll_ctl", "epoll_create1", "eventfd", "timerfd_create", "getrandom", "pthread_create", "socket", "malloc",
+    "epoll_ctl", "epoll_create1", "eventfd", "timerfd_create", "getrandom", "pthread_create", "socket", "connect", "poll",
+    "sendto", "getsockname", "malloc",
 )
 # struct control in shim/failing_calls.c, after the counts: the outcome, the thread, the target, the caller and its library
 CONTROL = f"<4I{len(KINDS)}II16s128s4xQ128s"
@@ -46,6 +47,10 @@ ACTIONS = {
     "getrandom": (errno.EIO, errno.ENOSYS),
     "pthread_create": (errno.EAGAIN,),
     "socket": (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM),
+    "connect": (errno.ECONNREFUSED, errno.ENETUNREACH, errno.ETIMEDOUT, DELAYED),
+    "poll": (errno.EINTR, errno.ENOMEM, DELAYED),
+    "sendto": (errno.EINTR, errno.ENOBUFS, errno.ENOMEM, errno.ECONNREFUSED, DELAYED),
+    "getsockname": (errno.ENOBUFS,),
 }
 # What a program must put up with: the call succeeds when it is repeated.
 PASSING = (errno.EINTR, errno.EAGAIN, SHORT, DELAYED)
@@ -159,7 +164,7 @@ def points(phase, calls):
 
 
 # Rare calls that are tried whatever the number of faults.
-ALWAYS = ("rename", "getrandom", "pthread_create")
+ALWAYS = ("rename", "getrandom", "pthread_create", "sendto")
 
 
 def named(fault, phase, is_allocation=False):

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -35,7 +36,7 @@
 /* In failing_calls.py: KINDS. */
 enum kind {
     OPEN, READ, PREAD, WRITE, PWRITE, FDATASYNC, FTRUNCATE, RENAME, MMAP, ACCEPT, RECV, SEND, EPOLL_CTL, EPOLL_CREATE,
-    EVENTFD, TIMERFD, GETRANDOM, PTHREAD_CREATE, SOCKET, ALLOCATION, KINDS
+    EVENTFD, TIMERFD, GETRANDOM, PTHREAD_CREATE, SOCKET, CONNECT, POLL, SENDTO, GETSOCKNAME, ALLOCATION, KINDS
 };
 
 /* What happens to the chosen call, besides the numbers of errors. */
@@ -370,6 +371,41 @@ ssize_t recv(int descriptor, void *data, size_t length, int flags)
 ssize_t send(int descriptor, const void *data, size_t length, int flags)
 {
     return TRANSFER(SEND, REAL(send)(descriptor, data, length, flags));
+}
+
+int connect(int descriptor, const struct sockaddr *address, socklen_t length)
+{
+    uint32_t action = count(CONNECT);
+    /* There is no way that is missing or too long to a Unix socket. */
+    if (address->sa_family == AF_UNIX && (action == ETIMEDOUT || action == ENETUNREACH)) {
+        note(IMPOSSIBLE, "");
+        action = 0;
+    }
+    return strikes(action, "") ? -1 : REAL(connect)(descriptor, address, length);
+}
+
+int poll(struct pollfd *descriptors, nfds_t number, int timeout)
+{
+    uint32_t action = count(POLL);
+    /* Without waiting it is not interrupted. */
+    if (action == EINTR && timeout == 0) {
+        note(IMPOSSIBLE, "");
+        action = 0;
+    }
+    return strikes(action, "") ? -1 : REAL(poll)(descriptors, number, timeout);
+}
+
+/* Only of datagrams, which are sent whole. */
+ssize_t sendto(
+    int descriptor, const void *data, size_t length, int flags, const struct sockaddr *address, socklen_t address_length)
+{
+    if (FAILS(SENDTO, "")) return -1;
+    return REAL(sendto)(descriptor, data, length, flags, address, address_length);
+}
+
+int getsockname(int descriptor, struct sockaddr *address, socklen_t *length)
+{
+    return fails_on(GETSOCKNAME, descriptor) ? -1 : REAL(getsockname)(descriptor, address, length);
 }
 
 int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)

@@ -29,8 +29,11 @@ struct NotificationSocket: ~Copyable, Sendable {
     func send(_ message: String) throws(SystemError) {
         let bytes = Array(message.utf8)
         let number = socket.number
-        let count = unsafe address.withPointer {
-            unsafe sendto(number, bytes, bytes.count, Int32(MSG_NOSIGNAL), $0, $1)
+        let count = unsafe address.withPointer { address, length in
+            // With a timeout it is interrupted even by signals whose handlers restart calls (signal(7)).
+            retryingInterrupts {
+                unsafe sendto(number, bytes, bytes.count, Int32(MSG_NOSIGNAL), address, length)
+            }
         }
         guard count == bytes.count else { throw SystemError.last("sendto") }
     }

@@ -1,9 +1,11 @@
 """Servers that live for one fault each: of their start, the upgrade of their store, or their stop."""
+import contextlib
 import errno
 import itertools
 import re
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import earlier_form
 from contract import NOT_FOUND, STORED, found
@@ -76,14 +78,14 @@ class Lives:
             earlier_form.set_back(database, self.template / "keys")
             database.executescript(CHANGES_TO_VERSION_3)
 
-    def _start(self, folder, data, is_failing):
+    def _start(self, room, is_failing):
         environment = self.calls.environment if is_failing else None
-        settings = {**self.settings, "listen": [f"unix:{folder}/http.sock", "https://127.0.0.1:0"]}
-        return AttemptedServer(folder, settings, data=data, environment=environment)
+        settings = {**self.settings, "listen": [f"unix:{room.folder}/http.sock", "https://127.0.0.1:0"]}
+        return AttemptedServer(room.folder, settings, data=room.data, environment=environment)
 
-    def check(self, server):
-        """Reads everything that was acknowledged, and writes."""
-        with Connection(server.address, timeout=SECONDS) as connection:
+    def check(self, server, point=None):
+        """Reads everything that was acknowledged, and writes; the server has lived through a fault, or had none."""
+        with Connection(server.addresses[0], timeout=SECONDS) as connection:
             for unique_id, value in self.expected.items():
                 body = connection.exchange(get(unique_id)).body
                 assert body == found(value), f"{unique_id} is {body[:60]}"
@@ -97,29 +99,32 @@ class Lives:
 
     def count(self):
         """The number of calls of each kind in a life without a fault."""
-        calls = self._first_life(None, *self._new_folder())
+        with self._room() as room:
+            calls = self._first_life(None, room)
         print(self.phase, {kind: number for kind, number in calls.items() if number})
         return calls
 
     def live(self, point):
         """One life with a fault, and one without it."""
-        folder, data = self._new_folder()
-        self._first_life(point, folder, data)
-        after = self._start(folder, data, is_failing=False)
-        try:
-            assert after.addresses, f"the next start fails: {after.log()[-1000:]}"
-            self.check(after)
-        finally:
-            after.kill()
-        shutil.rmtree(folder)
+        with self._room() as room:
+            self._first_life(point, room)
+            after = self._start(room, is_failing=False)
+            try:
+                assert after.addresses, f"the next start fails: {after.log()[-1000:]}"
+                self.check(after)
+            finally:
+                after.kill()
 
-    def _new_folder(self):
+    @contextlib.contextmanager
+    def _room(self):
+        """What the two servers of a fault have: a folder, and the data folder in it."""
         folder = self.folder / f"life{next(self.numbers)}"
-        data = folder / "data"
+        room = SimpleNamespace(folder=folder, data=folder / "data")
+        folder.mkdir()
         if self.template.exists():
-            folder.mkdir()
-            shutil.copytree(self.template, data, ignore=shutil.ignore_patterns("control.sock"))
-        return folder, data
+            shutil.copytree(self.template, room.data, ignore=shutil.ignore_patterns("control.sock"))
+        yield room
+        shutil.rmtree(folder)
 
     def _choose(self, point):
         if point:
@@ -127,18 +132,18 @@ class Lives:
         else:
             self.calls.count()
 
-    def _first_life(self, point, folder, data):
+    def _first_life(self, point, room):
         """Starts and stops a server, one of whose calls fails in one of the two; returns how many calls it made in it."""
         if self.phase != "stop":
             self._choose(point)
-        server = self._start(folder, data, is_failing=True)
+        server = self._start(room, is_failing=True)
         calls = self.calls.calls()
         if self.phase != "stop":
             # Later faults are those of a running server.
             self.calls.disarm()
         try:
             if server.addresses:
-                self.check(server)
+                self.check(server, point)
                 if self.phase == "stop":
                     self._choose(point)
                 server.send_signal()

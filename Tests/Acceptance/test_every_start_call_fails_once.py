@@ -9,20 +9,26 @@ import pytest
 
 from failing_calls import STRUCK, chosen, named, points
 from failing_lives import Lives
+from failing_services import InheritingLives
 
 # How many faults of each phase the plain run tries.
-PLAIN = {"create": 30, "start": 40, "upgrade": 30, "stop": 20}
+PLAIN = {"create": 30, "start": 40, "upgrade": 30, "inherit": 30, "stop": 20}
+# The others are phases of `Lives`.
+OWN_LIVES = {"inherit": InheritingLives}
 LANES = 2
 
 
 @pytest.mark.parametrize("phase", PLAIN)
 def test_a_start_or_stop_withstands_each_failing_call(phase, failing_calls_library, lasting_certificate, public_folder, is_long, fault):
+    def lives(name):
+        return OWN_LIVES.get(phase, Lives)(phase, failing_calls_library, lasting_certificate, public_folder / name)
+
     if fault:
         tried = named(fault, phase)
     else:
-        tried = points(phase, Lives(phase, failing_calls_library, lasting_certificate, public_folder / "counted").count())
+        tried = points(phase, lives("counted").count())
         tried = tried if is_long else chosen(tried, PLAIN[phase])
-    lanes = [Lives(phase, failing_calls_library, lasting_certificate, public_folder / f"lane{lane}") for lane in range(LANES)]
+    lanes = [lives(f"lane{lane}") for lane in range(LANES)]
     with ThreadPoolExecutor(LANES) as executor:
         list(executor.map(lambda pair: pair[1].run(tried[pair[0]::LANES]), enumerate(lanes)))
     for number, lane in enumerate(lanes):

@@ -1,4 +1,5 @@
-"""Chooses one call of a process that fails, is shortened or delayed, with the library in shim/failing_calls.c."""
+"""Chooses one call of a process that fails, is shortened or delayed, and sets its clock, with the library in
+shim/failing_calls.c."""
 import errno
 import functools
 import mmap
@@ -17,8 +18,10 @@ KINDS = (
     "epoll_ctl", "epoll_create1", "eventfd", "timerfd_create", "getrandom", "pthread_create", "socket", "connect", "poll",
     "sendto", "getsockname", "malloc",
 )
-# struct control in shim/failing_calls.c, after the counts: the outcome, the thread, the target, the caller and its library
-CONTROL = f"<4I{len(KINDS)}II16s128s4xQ128s"
+# struct control in shim/failing_calls.c: how far the clock is ahead; whether a call is chosen, and which; the counts; the
+# outcome, the thread, the target, the caller and its library. What is native has the padding that C gives it.
+CONTROL = f"@q4I{len(KINDS)}II16s128sQ128s"
+CHOSEN = struct.calcsize("@q")
 SHORT, DELAYED = 1000, 1001
 NOT_REACHED, STRUCK, IMPOSSIBLE = range(3)
 NAMES = {SHORT: "short", DELAYED: "delayed"}
@@ -133,17 +136,17 @@ class FailingCalls:
 
     def count(self):
         """Counts calls from zero."""
-        self.memory[:] = bytes(len(self.memory))
+        self.memory[CHOSEN:] = bytes(len(self.memory) - CHOSEN)
 
     def arm(self, point):
         """Counts calls from zero, and chooses the one that fails."""
         self.count()
-        struct.pack_into("<4I", self.memory, 0, 0, KINDS.index(point.kind), point.number, point.action)
-        self.memory[0] = 1
+        struct.pack_into("@4I", self.memory, CHOSEN, 0, KINDS.index(point.kind), point.number, point.action)
+        self.memory[CHOSEN] = 1
 
     def disarm(self):
         """Ends the fault, and returns what became of it."""
-        self.memory[0] = 0
+        self.memory[CHOSEN] = 0
         return self.strike()
 
     def strike(self):
@@ -153,7 +156,12 @@ class FailingCalls:
 
     def calls(self):
         """The number of calls of each kind since `count` or `arm`."""
-        return dict(zip(KINDS, struct.unpack(CONTROL, self.memory)[4:4 + len(KINDS)]))
+        return dict(zip(KINDS, struct.unpack(CONTROL, self.memory)[5:5 + len(KINDS)]))
+
+    def advance_clock(self, seconds):
+        """Sets the clock of the process ahead, further than it is."""
+        [ahead] = struct.unpack_from("@q", self.memory)
+        struct.pack_into("@q", self.memory, 0, ahead + seconds)
 
 
 def points(phase, calls):

@@ -1,4 +1,5 @@
-/* Lets one chosen call of a process fail, return less than was asked for, or take long; preloaded with LD_PRELOAD.
+/* Lets one chosen call of a process fail, return less than was asked for, or take long, and sets its clock ahead; preloaded
+ * with LD_PRELOAD.
  *
  *   FAILING_CALLS_CONTROL  a file that contains `struct control`; it is mapped, so that tests can choose a call and read the
  *                          counts while the process runs
@@ -28,7 +29,9 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "real_function.h"
@@ -48,6 +51,7 @@ enum { NOT_REACHED, STRUCK, IMPOSSIBLE };
 
 /* In failing_calls.py: CONTROL. */
 struct control {
+    _Atomic int64_t seconds_ahead; /* how far the clock of the process is ahead of the machine's */
     _Atomic uint32_t is_armed;
     _Atomic uint32_t kind;
     _Atomic uint32_t number; /* of the chosen call among those of its kind, from 1 */
@@ -432,6 +436,29 @@ int eventfd(unsigned int value, int flags)
 int timerfd_create(int clock, int flags)
 {
     return FAILS(TIMERFD, "") ? -1 : REAL(timerfd_create)(clock, flags);
+}
+
+/* Clocks */
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+    int result = REAL(clock_gettime)(clock, time);
+    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) time->tv_sec += control->seconds_ahead;
+    return result;
+}
+
+int gettimeofday(struct timeval *restrict time, void *restrict zone)
+{
+    int result = REAL(gettimeofday)(time, zone);
+    if (result == 0) time->tv_sec += control->seconds_ahead;
+    return result;
+}
+
+time_t time(time_t *place)
+{
+    time_t seconds = REAL(time)(NULL) + control->seconds_ahead;
+    if (place) *place = seconds;
+    return seconds;
 }
 
 /* Others */

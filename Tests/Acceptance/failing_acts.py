@@ -2,8 +2,10 @@
 import contextlib
 import re
 import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from failing_worlds import OF_CONNECTIONS, SECONDS, is_failing_sync
+from failing_worlds import OF_CONNECTIONS, SECONDS, World, is_failing_sync
 from http_client import exchange, post
 from server_process import until
 
@@ -102,16 +104,23 @@ def prepare_checkpoint(world):
     world.answers.take_write(unique_id, value, exchange(world.server.address, post(unique_id, value)).body)
 
 
-# What is done, and what is checked after it
+@dataclass(frozen=True)
+class Act:
+    """Something that a server does while one of its calls fails."""
+    do: Callable
+    # Without a fault, before and after it
+    prepare: Callable | None = None
+    check: Callable | None = None
+    world: type = World
+
+
 ACTS = {
-    "post": (write_and_read, None),
-    "get": (read, None),
-    "tls": (write_and_read_over_tls, None),
-    "backup": (back_up, None),
-    "rekey": (rekey, check_key_ring),
-    "reload": (reload, None),
-    "erase": (erase, None),
-    "checkpoint": (checkpoint, None),
+    "post": Act(write_and_read),
+    "get": Act(read),
+    "tls": Act(write_and_read_over_tls),
+    "backup": Act(back_up),
+    "rekey": Act(rekey, check=check_key_ring),
+    "reload": Act(reload),
+    "erase": Act(erase),
+    "checkpoint": Act(checkpoint, prepare=prepare_checkpoint),
 }
-# What comes before it, without a fault
-PREPARATIONS = {"checkpoint": prepare_checkpoint}

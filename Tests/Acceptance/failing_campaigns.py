@@ -1,7 +1,7 @@
 """Tries faults of a running server one after the other, each with the same server for as long as that stands them."""
-from failing_acts import ACTS, PREPARATIONS
+from failing_acts import ACTS
 from failing_calls import IMPOSSIBLE, KINDS, NOT_REACHED, STRUCK, FailingCalls, points
-from failing_worlds import World, has_run_out_of_memory
+from failing_worlds import has_run_out_of_memory
 
 # After so many failures a campaign ends, as one fault may make many points fail.
 MOST_FAILURES = 10
@@ -24,7 +24,7 @@ class Campaign:
         self.worlds += 1
         folder = self.folder / f"world{self.worlds}"
         folder.mkdir(parents=True)
-        world = World(FailingCalls(self.library, folder / "control"), folder / "server", self.settings)
+        world = ACTS[self.phase].world(FailingCalls(self.library, folder / "control"), folder / "server", self.settings)
         try:
             for _ in range(2):
                 for phase in {"post", self.phase}:
@@ -39,19 +39,19 @@ class Campaign:
 
     @staticmethod
     def _act(world, phase, point):
-        act, check = ACTS[phase]
-        if phase in PREPARATIONS:
-            PREPARATIONS[phase](world)
+        act = ACTS[phase]
+        if act.prepare:
+            act.prepare(world)
         if point:
             world.calls.arm(point)
         else:
             world.calls.count()
         try:
-            act(world, point)
+            act.do(world, point)
         finally:
             world.calls.disarm()
-        if check and point and world.server.is_running():
-            check(world)
+        if act.check and point and world.server.is_running():
+            act.check(world)
 
     def count(self):
         """The number of calls of each kind: the most of three rounds without a fault."""

@@ -63,7 +63,8 @@ class World:
     def __init__(self, calls, folder, settings=None, **options):
         self.calls = calls
         self.answers = Answers()
-        self.server = Server(folder, {**SETTINGS, **(settings or {})}, environment=calls.environment, **options)
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.server = Server(folder, self.settings, environment=calls.environment, **options)
         self.context = ssl.create_default_context()
         self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
         try:
@@ -170,7 +171,7 @@ class World:
     def restart_soundly(self):
         """Kills the server, and checks that one without faults finds everything."""
         self.server.kill()
-        self.server = Server(self.server.folder, {**SETTINGS, "listen": ["127.0.0.1:0"]}, data=self.server.data)
+        self.server = Server(self.server.folder, self.settings, data=self.server.data)
         try:
             self.check()
             assert self.server.stop() == 0

@@ -1,10 +1,32 @@
 """Tries faults of a running server one after the other, each with the same server for as long as that stands them."""
+from concurrent.futures import ThreadPoolExecutor
+
 from failing_acts import ACTS
-from failing_calls import IMPOSSIBLE, KINDS, NOT_REACHED, STRUCK, FailingCalls, points
+from failing_calls import IMPOSSIBLE, KINDS, NOT_REACHED, STRUCK, FailingCalls, chosen, named, points
 from failing_worlds import has_run_out_of_memory
 
 # After so many failures a campaign ends, as one fault may make many points fail.
 MOST_FAILURES = 10
+# How many servers do at once what takes a second.
+SIDE_BY_SIDE = 8
+
+
+def withstand(phase, most, library, certificate, folder, fault=None):
+    """Tries about so many of a phase's faults, all of them or the one with this name; fails if something does not hold after one."""
+    if fault:
+        tried = named(fault, phase)
+    else:
+        tried = Campaign(phase, library, certificate, folder).points()
+        tried = tried if most is None else chosen(tried, most)
+    lanes = min(SIDE_BY_SIDE if ACTS[phase].is_slow else 1, len(tried))
+    campaigns = [Campaign(phase, library, certificate, folder / f"lane{lane}") for lane in range(lanes)]
+    with ThreadPoolExecutor(lanes) as executor:
+        list(executor.map(lambda lane: campaigns[lane].run(tried[lane::lanes]), range(lanes)))
+    for lane, campaign in enumerate(campaigns):
+        print(campaign.summary(tried[lane::lanes]))
+    failures = [failure for campaign in campaigns for failure in campaign.failures]
+    assert not failures, "\n" + "\n".join(failures)
+    assert sum(campaign.outcomes[STRUCK] for campaign in campaigns) > 0
 
 
 class Campaign:
@@ -14,6 +36,7 @@ class Campaign:
         self.phase, self.library, self.folder = phase, library, folder
         self.settings = {
             "tls": {"certificate": certificate[0], "private_key": certificate[1]}, "access_log_file": str(folder / "access.log")}
+        self.rounds = 1 if ACTS[phase].is_slow else 3
         self.worlds = 0
         self.ended = 0
         self.failures = []
@@ -26,7 +49,7 @@ class Campaign:
         folder.mkdir(parents=True)
         world = ACTS[self.phase].world(FailingCalls(self.library, folder / "control"), folder / "server", self.settings)
         try:
-            for _ in range(2):
+            for _ in range(self.rounds):
                 for phase in {"post", self.phase}:
                     self._act(world, phase, None)
             world.note_descriptors()
@@ -54,11 +77,11 @@ class Campaign:
             act.check(world)
 
     def count(self):
-        """The number of calls of each kind: the most of three rounds without a fault."""
+        """The number of calls of each kind: the most of some rounds without a fault."""
         world = self.new_world()
         try:
             calls = dict.fromkeys(KINDS, 0)
-            for _ in range(3):
+            for _ in range(self.rounds):
                 self._act(world, self.phase, None)
                 calls = {kind: max(calls[kind], number) for kind, number in world.calls.calls().items()}
                 world.settle()

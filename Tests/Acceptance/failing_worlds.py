@@ -16,8 +16,6 @@ SETTINGS = {
     "listen": ["127.0.0.1:0", "https://127.0.0.1:0"], "admin": {"listen": "127.0.0.1:0"}, "loops": 1, "cache": {"max_bytes": 0},
     "access_log": "combined",
 }
-# Threads that live as long as the server.
-THREADS = ("loop 0", "administration", "writer")
 # How a program ends that gets no memory: Swift's and libdispatch's traps, abort, and an access to address zero.
 ENDS = tuple(-number for number in (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSEGV))
 # Calls that a connection may not survive.
@@ -59,6 +57,8 @@ class Answers:
 
 class World:
     """A server with one loop, its data, and its clients."""
+    # Threads that live as long as the server.
+    lasting_threads = ("loop 0", "administration", "writer")
 
     def __init__(self, calls, folder, settings=None, **options):
         self.calls = calls
@@ -81,13 +81,21 @@ class World:
                 names.setdefault((thread / "comm").read_text().strip(), thread)
             except OSError:
                 pass
-        return {name: names[name] for name in THREADS} if set(THREADS) <= set(names) else None
+        return {name: names[name] for name in self.lasting_threads} if set(self.lasting_threads) <= set(names) else None
 
     def note_descriptors(self):
         """Takes the present number of open descriptors as that to which the server must return."""
         self.descriptors = max(self.descriptors, self.server.open_descriptors())
 
+    def may_fail(self, point):
+        """Whether a request may fail because of a fault; known once that has struck."""
+        return point is not None and not point.passes
+
     # Clients
+
+    def credential(self, unique_id):
+        """What a client sends as the id."""
+        return unique_id
 
     def connect(self, is_secure=False):
         connection = Connection(self.server.addresses[is_secure], timeout=SECONDS)
@@ -106,24 +114,23 @@ class World:
         asked = [("read", other), ("read", "nobody"), ("read", unique_id)]
         if writes:
             asked[1:1] = [("write", unique_id)]
-        requests = {"read": get, "write": lambda unique_id: post(unique_id, value)}
-        may_fail = point is not None and not point.passes
-        may_be_cut = may_fail and point.kind in OF_CONNECTIONS
+        requests = {"read": get, "write": lambda credential: post(credential, value)}
+        may_be_cut = self.may_fail(point) and point.kind in OF_CONNECTIONS
         is_written = not writes
         try:
             with self.connect(is_secure) as connection:
-                connection.send(b"".join(requests[kind](name) for kind, name in asked))
+                connection.send(b"".join(requests[kind](self.credential(name)) for kind, name in asked))
                 for kind, name in asked:
                     response = connection.receive()
                     assert response.status == 200, response
                     if kind == "write":
-                        assert response.body == STORED or may_fail or is_failing_sync(point), response
+                        assert response.body == STORED or self.may_fail(point) or is_failing_sync(point), response
                         self.answers.take_write(name, value, response.body)
                         is_written = True
                     elif name == "nobody":
                         assert response.body == NOT_FOUND, response
                     else:
-                        self.answers.take_read(name, response.body, may_fail)
+                        self.answers.take_read(name, response.body, self.may_fail(point))
                 assert not connection.unread, f"after the last answer came {connection.unread[:100]}"
         except (OSError, ProtocolError) as error:
             if not is_written:
@@ -151,7 +158,7 @@ class World:
         unique_id, value = self.answers.next_write()
 
         def stores():
-            body = exchange(self.server.address, post(unique_id, value)).body
+            body = exchange(self.server.address, post(self.credential(unique_id), value)).body
             self.answers.take_write(unique_id, value, body)
             return body == STORED
 
@@ -164,7 +171,7 @@ class World:
     def check(self):
         """Reads all ids."""
         with Connection(self.server.address, timeout=SECONDS) as connection:
-            connection.send(b"".join(get(unique_id) for unique_id in self.answers.possible))
+            connection.send(b"".join(get(self.credential(unique_id)) for unique_id in self.answers.possible))
             for unique_id in self.answers.possible:
                 self.answers.take_read(unique_id, connection.receive().body)
 

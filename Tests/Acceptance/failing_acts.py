@@ -5,12 +5,16 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from contract import STORED
+from failing_audits import PERIOD, AuditedWorld, LenientlyAuditedWorld
 from failing_worlds import OF_CONNECTIONS, SECONDS, World, is_failing_sync
 from http_client import exchange, post
 from server_process import until
 
 # What a data folder may have besides the key ring and the database; no file that was half written.
 FILES = {"keys", "tokens.db", "tokens.db-wal", "tokens.db-shm", "control.sock", "erased", "lock", "tokens.db.lock"}
+# The user whose token an operator removes.
+REMOVED = "id1"
 KEY = re.compile(r"(\d+) \d+ [0-9a-f]{64}( binds-times)?")
 
 
@@ -104,6 +108,41 @@ def prepare_checkpoint(world):
     world.answers.take_write(unique_id, value, exchange(world.server.address, post(unique_id, value)).body)
 
 
+def prepare_removal(world):
+    """Stores what `remove` removes."""
+    value = "to be removed"
+    assert exchange(world.server.address, post(world.credential(REMOVED), value)).body == STORED
+    world.answers.possible[REMOVED] = {value}
+
+
+def remove(world, point):
+    """Removes a token as an operator does, who is told whether that was done and recorded."""
+    before = len(world.events("remove_token"))
+    answer = world.steer("/store/delete", {"ids": [REMOVED]})
+    if answer is not None and "reply" in answer:
+        world.answers.possible[REMOVED] = {None}
+        assert answer["reply"] == {"removed": 1} and len(world.events("remove_token")) == before + 1, answer
+        return
+    assert world.may_fail(point) or is_failing_sync(point), answer
+    assert answer is not None or point.kind in OF_CONNECTIONS, "an operator gets no answer"
+    if answer is None or "nothing was done" not in answer["error"]:
+        world.answers.possible[REMOVED].add(None)
+
+
+def check_rotation(world):
+    """Another reload begins the new file, if the first one could not."""
+    reload(world, None)
+    assert world.log.file.exists() and world.events("continue_log"), world.files()
+
+
+def renew(world, point):
+    """Waits until the running key is replaced twice: when its time is over, and when the clock was set back."""
+    period = world.log.saved_period()
+    for number, ahead in enumerate((PERIOD, 0), 1):
+        world.calls.set_clock(ahead)
+        until(lambda number=number: world.log.saved_period() == period + number, SECONDS)
+
+
 @dataclass(frozen=True)
 class Act:
     """Something that a server does while one of its calls fails."""
@@ -125,4 +164,9 @@ ACTS = {
     "reload": Act(reload),
     "erase": Act(erase),
     "checkpoint": Act(checkpoint, prepare=prepare_checkpoint, is_slow=True),
+    "record": Act(write_and_read, world=AuditedWorld),
+    "unrecorded": Act(write_and_read, world=LenientlyAuditedWorld),
+    "remove": Act(remove, prepare_removal, world=AuditedWorld),
+    "rotate": Act(reload, AuditedWorld.rotate, check_rotation, AuditedWorld),
+    "renew": Act(renew, world=AuditedWorld, is_slow=True),
 }

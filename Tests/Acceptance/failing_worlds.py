@@ -97,6 +97,9 @@ class World:
         """What a client sends as the id."""
         return unique_id
 
+    def take_done(self, response):
+        """Takes the answer to a request that has stored or found something."""
+
     def connect(self, is_secure=False):
         connection = Connection(self.server.addresses[is_secure], timeout=SECONDS)
         if is_secure:
@@ -131,6 +134,8 @@ class World:
                         assert response.body == NOT_FOUND, response
                     else:
                         self.answers.take_read(name, response.body, self.may_fail(point))
+                    if response.body != NOT_FOUND and response.body != WRITE_FAILED:
+                        self.take_done(response)
                 assert not connection.unread, f"after the last answer came {connection.unread[:100]}"
         except (OSError, ProtocolError) as error:
             if not is_written:

@@ -96,11 +96,12 @@ class InheritingLives(Lives):
             yield room
 
     def _start(self, room, is_failing):
+        settings = {**self.settings, "audit": room.log.settings}
         if is_failing:
-            return AttemptedService(room, self.settings, self.calls.environment)
+            return AttemptedService(room, settings, self.calls.environment)
         # Whatever the first server did, the sockets have kept listening.
         with room.manager.client() as waiting:
-            server = AttemptedService(room, self.settings, {})
+            server = AttemptedService(room, settings, {})
             try:
                 assert not server.addresses or waiting.receive().body == NOT_FOUND
             except BaseException:
@@ -111,4 +112,8 @@ class InheritingLives(Lives):
     def check(self, server, point=None):
         super().check(server, point)
         may_be_unheard = point and not point.passes
-        until(lambda: server.is_announced() or may_be_unheard and UNHEARD.search(server.log()), SECONDS)
+
+        def manager_knows_that_it_serves():
+            return server.is_announced() or may_be_unheard and UNHEARD.search(server.log())
+
+        until(manager_knows_that_it_serves, SECONDS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from contract import STORED
 from failing_audits import PERIOD, AuditedWorld, LenientlyAuditedWorld
+from failing_databases import PostgresWorld
 from failing_worlds import OF_CONNECTIONS, SECONDS, World, is_failing_sync
 from http_client import exchange, post
 from server_process import until
@@ -143,6 +144,12 @@ def renew(world, point):
         until(lambda number=number: world.log.saved_period() == period + number, SECONDS)
 
 
+def reconnect(world, point):
+    """Stores a token after the database has ended its connections."""
+    world.disconnect()
+    world.pipeline(point, writes=True)
+
+
 @dataclass(frozen=True)
 class Act:
     """Something that a server does while one of its calls fails."""
@@ -169,4 +176,7 @@ ACTS = {
     "remove": Act(remove, prepare_removal, world=AuditedWorld),
     "rotate": Act(reload, AuditedWorld.rotate, check_rotation, AuditedWorld),
     "renew": Act(renew, world=AuditedWorld, is_slow=True),
+    "insert": Act(write_and_read, world=PostgresWorld),
+    "select": Act(read, world=PostgresWorld),
+    "reconnect": Act(reconnect, world=PostgresWorld),
 }

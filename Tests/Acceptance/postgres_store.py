@@ -127,7 +127,7 @@ class TablesForFolders:
         # A key ring is in the data folder, as ever.
         environment = {
             name: value for name, value in self.stores[data].environment.items() if name != "TOKEN_CACHE_SEALING_KEY_RING"}
-        return SimpleNamespace(environment=environment, program=self.program)
+        return SimpleNamespace(environment=environment, program=self.program, database=self.stores[data].database)
 
     def __enter__(self):
         self.before = vars(Server)["place"]

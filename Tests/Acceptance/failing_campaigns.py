@@ -104,7 +104,8 @@ class Campaign:
             try:
                 is_ended = self._try(world, point)
             except (AssertionError, OSError) as error:
-                self.failures.append(f"--fault {point}: {world.calls.strike()}: {error}")
+                log = world.server.log()[-1000:]
+                self.failures.append(f"--fault {point}: {world.calls.strike()}: {error}; the server's log ends with:\n{log}")
                 is_ended = True
             else:
                 self.outcomes[world.calls.strike().outcome] += 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from contract import STORED
 from failing_audits import PERIOD, AuditedWorld, LenientlyAuditedWorld
+from failing_calls import STRUCK
 from failing_databases import PostgresWorld
 from failing_worlds import OF_CONNECTIONS, SECONDS, World, is_failing_sync
 from http_client import exchange, post
@@ -130,6 +131,14 @@ def remove(world, point):
         world.answers.possible[REMOVED].add(None)
 
 
+def rotate(world, point):
+    reload(world, point)
+    strike = world.calls.strike()
+    # Its last lines may be lost in a power cut.
+    if point and point.kind == "fdatasync" and not point.passes and strike.target == str(world.rotated[-1]):
+        assert strike.outcome == STRUCK and "the renamed audit log could not be synced" in world.server.log()
+
+
 def check_rotation(world):
     """Another reload begins the new file, if the first one could not."""
     reload(world, None)
@@ -174,7 +183,7 @@ ACTS = {
     "record": Act(write_and_read, world=AuditedWorld),
     "unrecorded": Act(write_and_read, world=LenientlyAuditedWorld),
     "remove": Act(remove, prepare_removal, world=AuditedWorld),
-    "rotate": Act(reload, AuditedWorld.rotate, check_rotation, AuditedWorld),
+    "rotate": Act(rotate, AuditedWorld.rotate, check_rotation, AuditedWorld),
     "renew": Act(renew, world=AuditedWorld, is_slow=True),
     "insert": Act(write_and_read, world=PostgresWorld),
     "select": Act(read, world=PostgresWorld),

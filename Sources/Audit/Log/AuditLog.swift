@@ -131,7 +131,11 @@ package final class AuditLog: Sendable {
             let new = try AuditFile(path)
             guard new.size == 0 else { throw .notEmpty(path: path) }
             let former = try perform { (writer, now) throws(AuditError) in try writer.change(to: new, at: now) }
-            try? former.synchronize()
+            do throws(AuditError) {
+                try former.synchronize()
+            } catch {
+                report(.formerNotSynced(error))
+            }
         }
     }
 

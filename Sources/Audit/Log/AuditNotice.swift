@@ -16,12 +16,14 @@ package enum AuditNotice: Sendable, CustomStringConvertible {
     case fileRemoved(path: String)
     /// The file of the running key still has the last period's key.
     case keyNotSaved(AuditError)
+    /// The last lines of a file that was renamed may not be on the disk.
+    case formerNotSynced(AuditError)
 
     /// Whether the log may be the work of an attacker, or is not written.
     package var isAlarm: Bool {
         switch self {
         case .working, .halfLineRemoved, .newFile: false
-        case .failing, .linesMissing, .linesChanged, .fileRemoved, .keyNotSaved: true
+        case .failing, .linesMissing, .linesChanged, .fileRemoved, .keyNotSaved, .formerNotSynced: true
         }
     }
 
@@ -50,6 +52,8 @@ package enum AuditNotice: Sendable, CustomStringConvertible {
             the running key of the audit log cannot be replaced, so lines of more than 15 minutes ago can still be forged on \
             this machine: \(error)
             """
+        case .formerNotSynced(let error):
+            "the renamed audit log could not be synced, so a power cut may lose its last lines: \(error)"
         }
     }
 

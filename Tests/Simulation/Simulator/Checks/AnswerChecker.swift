@@ -32,6 +32,8 @@ final class AnswerChecker {
     private(set) var blockedSince: UInt64?
     /// The latest moment at which the server can have begun to measure the time for that.
     private var timedSince: UInt64 = 0
+    /// Whether a request has waited for the store since then.
+    private var hasAskedStore = false
     /// Whether all that was written has been sent at some time since the last attempt that found no room: the time to send
     /// then begins anew with the next such attempt.
     private var hasSentAll = false
@@ -61,12 +63,15 @@ final class AnswerChecker {
     func isBlocked() {
         // While the server waits for the store, the time to send does not run. It begins anew with the store's answer.
         let beginsAnew = hasSentAll || (asksStore && now > blockedAt + world.choices.sendTime)
-        if blockedSince == nil || beginsAnew { timedSince = now }
+        if blockedSince == nil || beginsAnew { (timedSince, hasAskedStore) = (now, false) }
+        // Until the time was over, the store may have answered once, after which all of it is there again.
+        hasAskedStore = hasAskedStore || asksStore
+        let limit = (hasAskedStore ? 2 : 1) * world.choices.sendTime + Self.slack
         hasSentAll = false
         blockedSince = blockedSince ?? now
         blockedAt = now
         // Less than the 256 KiB after which a client that reads gets more time.
-        lateSends = now > timedSince + world.choices.sendTime + Self.slack ? lateSends + 1 : 0
+        lateSends = now > timedSince + limit ? lateSends + 1 : 0
         if lateSends > 2 { fail("the client is still waited for after \((now - timedSince) / 1_000_000) ms") }
     }
 

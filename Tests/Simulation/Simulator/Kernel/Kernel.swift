@@ -16,6 +16,9 @@ protocol Surroundings: AnyObject {
     func shortage(of client: SimulatedClient?) -> Int32
 
     func clientIsAccepted(_ client: SimulatedClient)
+
+    /// The server has read the time, which has passed a little meanwhile.
+    func clockIsRead()
 }
 
 /// The part of the kernel that a loop and its connections use: descriptors, sockets, epoll and the clock.
@@ -120,6 +123,7 @@ final class Kernel {
     /// Reading the clock takes a moment itself, so that the loop's budgets are used up.
     func readClock(isWallClock: Bool) -> Int {
         clock.now += UInt64(random.below(clock.longestStep))
+        surroundings?.clockIsRead()
         return isWallClock ? clock.wall : Int(clock.now)
     }
 }

@@ -68,6 +68,8 @@ final class Scheduler: Surroundings {
 
     func clientIsAccepted(_ client: SimulatedClient) { world.accept(client) }
 
+    func clockIsRead() { world.ledger.wallClockShows(kernel.clock.unixTime) }
+
     // MARK: - Acting
 
     /// Lets a client, the store or the operator do one thing; false if none has anything to do.
@@ -87,6 +89,8 @@ final class Scheduler: Surroundings {
 
     private func actAsOperator() -> Bool {
         guard operatorActs > 0, random.happens(oneIn: 6) else { return false }
+        // A loop that was told to stop need not do what comes later.
+        if phase == .ended { return false }
         operatorActs -= 1
         let choice = random.below(8)
         world.note("operator acts", choice)

@@ -89,7 +89,11 @@ def test_readiness_without_a_key_has_no_reasons(serve, tmp_path):
     guarded = Operators(serve, tmp_path, "key")
     with Connection(guarded.address) as anybody, Connection(guarded.address) as program, \
             Connection(guarded.server.address) as client:
+        # Accepted before the server stops, which then waits for the rest of the client's request.
+        for connection in anybody, program:
+            connection.exchange(lines("GET /healthz HTTP/1.1", HOST))
         client.exchange(lines("GET /token?unique_id=a HTTP/1.1", HOST))
+        client.send(lines("POST /token?unique_id=a HTTP/1.1", HOST, "Content-Length: 10"))
         assert guarded.with_key("steer", "POST", "/drain").status == 200
         response = anybody.exchange(lines("GET /readyz HTTP/1.1", HOST, bearer(UNKNOWN)))
         assert (response.status, json.loads(response.body)) == (503, {"ready": False, "reasons": []})

@@ -3,8 +3,8 @@ internal import Synchronization
 /// The course of the server's figures: the last hour by the second, the last day by the minute, in fixed memory.
 ///
 /// A row's position is the machine's uptime in seconds at its end, so that setting the clock moves no row, and the time during
-/// which the process or the machine was stopped is a gap. At most 0.6 MB, which a day of running fills; and
-/// besides, for each second of the last minute, how often each outcome has been counted.
+/// which the process or the machine was stopped is a gap. The rows take at most 0.6 MB, after a day of running. It also keeps how
+/// often each outcome had been counted at each second of the last minute, for the errors of that minute.
 ///
 /// Any thread.
 final class History: Sendable {

@@ -42,7 +42,7 @@ final class StoreState: Sendable {
 
     /// Numbers of keys that the ring lacks although rows are sealed with them, as far as the start has seen.
     var missingKeys: [Int] {
-        // The ring's file may have been put back, and read when a key was added.
+        // An operator may have put the key back into the ring's file, which is read again whenever a key is added.
         sealing.ring.map { ring in missingAtStart.filter { ring.numberedKey($0) == nil } } ?? []
     }
 

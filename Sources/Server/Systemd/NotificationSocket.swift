@@ -30,7 +30,8 @@ struct NotificationSocket: ~Copyable, Sendable {
         let bytes = Array(message.utf8)
         let number = socket.number
         let count = unsafe address.withPointer { address, length in
-            // With a timeout it is interrupted even by signals whose handlers restart calls (signal(7)).
+            // On a socket with a timeout for sending, a signal interrupts the call even if its handler has SA_RESTART
+            // (signal(7)).
             retryingInterrupts {
                 unsafe sendto(number, bytes, bytes.count, Int32(MSG_NOSIGNAL), address, length)
             }

@@ -1,3 +1,4 @@
+import Glibc
 import TestSupport
 import Testing
 
@@ -49,6 +50,17 @@ import Testing
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         #expect(try await SQLiteAdministrator(store).missingKeys() == [1])
+    }
+
+    @Test("a database that cannot be opened again does not keep the keys from being listed")
+    func unreadable() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        // As if it were another user's now, which would not stop root.
+        #expect(rename(store.path, store.path + ".away") == 0)
+        let administrator = SQLiteAdministrator(store)
+        #expect(try await administrator.missingKeys() == nil)
+        #expect(try await administrator.keys().map(\.number) == [1])
     }
 
     @Test("a key that was retired is not missing, nor is one that no row is sealed with")

@@ -18,8 +18,8 @@ extension SQLiteAdministrator {
 
     package func missingKeys() throws(StoreError) -> [Int]? {
         let ring = try ring()
-        let connection = try reader().connection
-        // Damaged rows do not keep the keys from being listed.
+        // Neither damaged rows nor a database that cannot be opened any more keep the keys from being listed.
+        guard let connection = try? reader().connection else { return nil }
         return try? KeyNumbers.missing(in: ring, connection, rows: KeyNumbers.rowsForOperator)
     }
 

@@ -232,8 +232,9 @@ def test_events_are_marked_in_the_charts_and_listed(server, page):
 def test_a_refused_reload_is_a_warning_and_red_until_one_succeeds(server, page):
     rewrite(server, json_bodies="perhaps")
     assert run("reload", "--data-directory", str(server.data)).returncode != 0
-    until(lambda: "reload" in page.evaluate("eventList.firstChild.className && eventList.firstChild.textContent"))
-    assert "Warning: the last reload of the settings was refused; no setting changes: " in page.evaluate("byID('notes').textContent")
+    until(lambda: "reload" in page.evaluate("eventList.querySelector('li:first-child.failed')?.textContent ?? ''"))
+    refused = "Warning: the last reload of the settings was refused; no setting changes: "
+    until(lambda: refused in page.evaluate("byID('notes').textContent"))
     marks = "chart.events.map(path => path.getAttribute('d').split('M').length - 1)"
     until(lambda: chart(page, "Memory", marks) == [1, 1])
     rewrite(server, json_bodies="on")

@@ -1,6 +1,6 @@
--- Sends requests with random numbers in them: wrk -s numbered.lua URL -- TEMPLATE COUNT SEED PAUSE
--- TEMPLATE is for string.format; the numbers are 0 to COUNT - 1. Before each request a connection waits for a random time
--- of PAUSE milliseconds on average, so that the connections do not run in step.
+-- Sends requests with random numbers in them: wrk -s numbered.lua URL -- TEMPLATE is for string.format, with a place for the number, 0 to COUNT - 1, and perhaps one for a user. Before each
+-- request a connection waits for a random time of PAUSE milliseconds on average, so that the connections do not run in
+-- step.
 
 dofile(debug.getinfo(1, "S").source:match("@(.*/)") .. "figures.lua")
 
@@ -16,5 +16,5 @@ function init(arguments)
 end
 
 function request()
-   return string.format(template, math.random(0, count - 1))
+   return string.format(template, math.random(0, count - 1), unused_user())
 end

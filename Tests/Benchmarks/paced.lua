@@ -1,4 +1,4 @@
--- Sends requests of a file in random order at a rate: wrk -s paced.lua URL -- FILE REQUEST_BYTES SEED RATE
+-- Sends requests of a file in random order at a rate: wrk -s paced.lua URL -- FILE REQUEST_BYTES SEED USER_OFFSET RATE
 -- A request is due every 1/RATE seconds, on any free connection; late requests are sent at once, so all servers get the
 -- same load however fast they are. wrk's timers count milliseconds: requests due within one are sent together.
 
@@ -20,7 +20,7 @@ end
 
 function init(arguments)
    read_requests(arguments)
-   interval = 1e3 / tonumber(arguments[4])
+   interval = 1e3 / tonumber(arguments[5])
 end
 
 function delay()

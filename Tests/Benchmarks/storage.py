@@ -182,8 +182,8 @@ class StorageBenchmark:
                     # Not every peer names its log as those that are known.
                     commits = syncs.log or syncs.database
                     if commits == 0:
-                        machine.note(f"{peer.name}: no sync was counted, so none was delayed")
-                    found[delay, connections].append((sample, sample.requests / max(1, commits), syncs.milliseconds))
+                        raise BenchmarkError(f"{peer.name}: no sync was counted, so none was delayed")
+                    found[delay, connections].append((sample, sample.requests / commits, syncs.milliseconds))
             self.delay.set(0)
         return [
             GroupResult(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import re
 import string
 import uuid
 from pathlib import Path
@@ -11,6 +12,10 @@ TOKEN_COUNT = 10_000
 SEED = 20_240_229
 # The ids of numbered tokens, for printf in Python, SQLite and Lua.
 ID_FORMAT = "00000000-0000-4000-8000-%012d"
+# What stands before the user's number in a form: digits that the client replaces in each POST. A token that is already
+# stored would be no change, for which SQLite writes nothing.
+USER_FIELD = quote('"com.sdk:UserIDKey":"', safe="").encode()
+USER_DIGITS = 15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +39,17 @@ class Workload:
         """Whether a connection stays open after an answer."""
         return b"Connection: close" not in self.requests[0]
 
+    @property
+    def user_offset(self) -> int:
+        """Where in each request the user's number is, or -1."""
+        offset = self.requests[0].find(USER_FIELD)
+        return offset + len(USER_FIELD) if offset >= 0 else -1
+
     def script(self, folder: Path, seed: int) -> list[str]:
         """The script for wrk and its arguments, with its files in a folder."""
         requests = folder / "requests"
         requests.write_bytes(b"".join(self.requests))
-        return ["replay.lua", str(requests), str(self.request_bytes), str(seed)]
+        return ["replay.lua", str(requests), str(self.request_bytes), str(seed), str(self.user_offset)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +62,8 @@ class Numbered(Workload):
 
     def script(self, folder: Path, seed: int) -> list[str]:
         template = self.requests[0].decode().replace("%", "%%").replace(ID_FORMAT % 0, ID_FORMAT)
+        user = USER_FIELD.decode().replace("%", "%%")
+        template = re.sub(rf"(?<={user})[0-9]{{{USER_DIGITS}}}", "%s", template)
         return ["numbered.lua", template, str(self.count), str(seed), str(self.pause_milliseconds)]
 
 
@@ -77,7 +90,7 @@ def token_infos(seed: int) -> list[str]:
 
     def token_info() -> str:
         token = "".join(source.choices(string.ascii_letters + string.digits, k=132))
-        user = "".join(source.choices(string.digits, k=15))
+        user = "".join(source.choices(string.digits, k=USER_DIGITS))
         return (
             f'{{"com.sdk:TokenKey":"{token}","com.sdk:ExpirationDateKey":"2031-09-10T18:02:21.457+0530",'
             f'"com.sdk:UserIDKey":"{user}","com.sdk:PermissionsKey":["public_profile","email"],'

@@ -97,6 +97,36 @@ import Testing
         }
     }
 
+    /// The heads of frames 42 and 63, and of every 64th after them, lie across two sectors, of which one may be an earlier round's.
+    @Test("any sectors of the last group may still be those of an earlier round")
+    func overwrittenGroup() throws {
+        let path = folder.path + "/rounds.db"
+        let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
+        try PageSize.choose(for: connection)
+        #expect(try connection.text("PRAGMA journal_mode = WAL") == "wal")
+        try connection.execute("PRAGMA wal_autocheckpoint = 0")
+        try Schema.create(connection)
+        // Each frame of the earlier round marks a commit.
+        for _ in 0..<160 { try connection.execute("UPDATE store SET tokens = tokens + 1") }
+        #expect(try connection.checkpoint(.restart, waiting: 0) == .complete)
+        try connection.execute("UPDATE store SET tokens = tokens + 1")
+        let begin = try #require(connection.walIndex).size
+        let old = [UInt8](try Data(contentsOf: URL(filePath: path + "-wal")))
+        try connection.execute("CREATE TABLE long AS SELECT zeroblob(280000)")
+        let end = try #require(connection.walIndex).size
+        let new = [UInt8](try Data(contentsOf: URL(filePath: path + "-wal")))
+        #expect((end - begin) / Self.frameSize > 128 && old.count > end)
+        #expect(try damage(new) == nil)
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<50 {
+            var torn = new
+            for start in stride(from: begin / 512 * 512 + 512, to: end, by: 512) where Bool.random(using: &generator) {
+                torn.replaceSubrange(start..<(start + 512), with: old[start..<(start + 512)])
+            }
+            #expect(try damage(torn) == nil)
+        }
+    }
+
     @Test("a flipped bit anywhere before the last two groups is damage, and in the last group it is not noticed")
     func flippedBits() throws {
         for offset in stride(from: 0, to: ends[1], by: 509) {

@@ -12,10 +12,16 @@ internal import System
 /// Damage in the last group looks like an incomplete group and is not found. Frames from before the WAL was restarted
 /// have other salts and do not count; what is left of a failed group is cut off at once (see `WALWriteBuffer`). SQLite
 /// repeats the mark, to fill a sector, only in builds without SQLITE_POWERSAFE_OVERWRITE, which is on by default.
+///
+/// A disk writes each sector whole or not at all. Where a frame's head lies across two sectors, an incomplete group may have
+/// only one of them, and an older frame's mark may stand beside its own salts or checksum. Such a mark counts only if the
+/// frame is sound.
 struct WALExaminer {
     private static let headSize = 32
     private static let frameHeadSize = 24
     private static let magic: UInt32 = 0x377f_0682
+    /// The least that any disk writes whole; larger sectors begin at multiples of this too.
+    private static let sectorSize = 512
 
     /// The checksum of everything before.
     private struct Checksum: Equatable {
@@ -102,7 +108,7 @@ struct WALExaminer {
         var firstBad = isHeadSound ? nil : Optional(0)
         var (commits, frames, follows, hasMark) = (0, 0, false, false)
         var number = 0
-        try forEachFrame { (frame, content) in
+        try forEachFrame { (offset, frame, content) in
             number += 1
             let isOfRound = frame.salts == salts
             var expected = checksum
@@ -115,11 +121,11 @@ struct WALExaminer {
             if !isLinked && firstBad == nil { firstBad = number }
             if firstBad != nil {
                 if isLinked && hasMark { follows = true }
+                hasMark = frame.commit != 0 && (isLinked || Self.isInOneSector(offset))
                 if isOfRound {
                     frames += 1
-                    if frame.commit != 0 { commits += 1 }
+                    if hasMark { commits += 1 }
                 }
-                hasMark = frame.commit != 0
             }
             checksum = frame.checksum
         }
@@ -127,8 +133,13 @@ struct WALExaminer {
         return WALDamage(frame: firstBad, commits: max(1, commits), frames: frames)
     }
 
-    /// Calls `body` with each complete frame and its head.
-    private func forEachFrame(_ body: (Frame, ArraySlice<UInt8>) -> Void) throws(SQLiteError) {
+    /// Whether a frame's head that begins there lies in one sector.
+    private static func isInOneSector(_ offset: Int) -> Bool {
+        offset / sectorSize == (offset + frameHeadSize - 1) / sectorSize
+    }
+
+    /// Calls `body` with each complete frame, its place in the WAL and its head.
+    private func forEachFrame(_ body: (Int, Frame, ArraySlice<UInt8>) -> Void) throws(SQLiteError) {
         let frameSize = Self.frameHeadSize + pageSize
         let atOnce = max(1, (1 << 20) / frameSize)
         var offset = Self.headSize
@@ -140,7 +151,7 @@ struct WALExaminer {
                     salts: Self.salts(bytes, start + 8),
                     checksum: Checksum(first: Self.number(bytes, start + 16), second: Self.number(bytes, start + 20))
                 )
-                body(frame, bytes[start..<(start + frameSize)])
+                body(offset + start, frame, bytes[start..<(start + frameSize)])
             }
             guard bytes.count == atOnce * frameSize else { return }
             offset += bytes.count

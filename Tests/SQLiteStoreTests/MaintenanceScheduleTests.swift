@@ -49,7 +49,7 @@ import Testing
         schedule.noteCheckpoint(isComplete: true, empties: true, at: start)
         let wal = MaintenanceSchedule.comfortableWAL
         let expected: [(MaintenanceSchedule.Step?, walSize: Int)] = [
-            (.holdWAL, wal), (.checkpointHeldWAL, wal + 4_096),
+            (.holdWAL, wal), (.checkpointHeldWAL(synchronizes: true), wal + 4_096),
             // With less in the WAL, nothing of it is due.
             (.lookAfterFiles, 0), (.expire, 0), (.releasePages, 0), (nil, 0),
         ]
@@ -78,6 +78,19 @@ import Testing
         #expect(step(schedule, at: 1_900, wal: 5_000, isIdle: false) == .lookAfterFiles)
     }
 
+    /// Copies a part of a WAL of this size, and commits meanwhile.
+    private func copyPart(_ schedule: inout MaintenanceSchedule, wal: Int, copied: Int?) {
+        #expect(step(schedule, at: 10, wal: wal - 1, isIdle: false) == nil)
+        #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .holdWAL)
+        schedule.noteHold(walSize: wal)
+        let grown = wal + 4_096
+        schedule.noteWAL(size: grown, isSynchronizing: false)
+        #expect(step(schedule, at: 10, wal: grown, isIdle: false) == .checkpointHeldWAL(synchronizes: false))
+        schedule.noteHeldCheckpoint(checkpointed: copied, synchronizes: false)
+        schedule.noteWAL(size: grown, isSynchronizing: false)
+        #expect(step(schedule, at: 10, wal: grown, isIdle: false) == nil)
+    }
+
     /// Moves a WAL of this size ahead, and commits meanwhile.
     private func checkpointHeldWAL(_ schedule: inout MaintenanceSchedule, wal: Int, at milliseconds: Int) {
         #expect(step(schedule, at: milliseconds, wal: wal, isIdle: false) == .holdWAL)
@@ -87,26 +100,44 @@ import Testing
         #expect(step(schedule, at: milliseconds, wal: wal) == nil)
         let grown = wal + 4_096
         schedule.noteWAL(size: grown, isSynchronizing: false)
-        #expect(step(schedule, at: milliseconds, wal: grown, isIdle: false) == .checkpointHeldWAL)
-        schedule.noteHeldCheckpoint(checkpointed: wal)
+        #expect(step(schedule, at: milliseconds, wal: grown, isIdle: false) == .checkpointHeldWAL(synchronizes: true))
+        schedule.noteHeldCheckpoint(checkpointed: wal, synchronizes: true)
         schedule.noteWAL(size: grown, isSynchronizing: true)
         #expect(step(schedule, at: milliseconds, wal: grown) == nil)
         #expect(step(schedule, at: milliseconds, wal: MaintenanceSchedule.largestWAL - 1) == nil)
         schedule.noteWAL(size: grown, isSynchronizing: false)
     }
 
+    @Test(
+        "each part of a growing WAL is copied once, and the whole is synced at last",
+        arguments: [1 << 30, 0, nil] as [Int?]
+    )
+    func parts(copied: Int?) {
+        var schedule = settled()
+        let part = MaintenanceSchedule.partOfWAL
+        for wal in stride(from: part, to: MaintenanceSchedule.comfortableWAL, by: part) {
+            copyPart(&schedule, wal: wal, copied: copied.map { min($0, wal) })
+        }
+        let wal = MaintenanceSchedule.comfortableWAL
+        checkpointHeldWAL(&schedule, wal: wal, at: 10)
+        #expect(step(schedule, at: 10, wal: wal + 4_096, isIdle: false) == .checkpoint(empties: false))
+        schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(10))
+        copyPart(&schedule, wal: part, copied: part)
+        // The WAL has begun anew by itself.
+        schedule.noteWAL(size: 4_096, isSynchronizing: false)
+        copyPart(&schedule, wal: part, copied: part)
+    }
+
     @Test("a larger WAL is moved ahead until little of it is left, and then at once")
     func growth() {
         var schedule = settled()
         var wal = MaintenanceSchedule.comfortableWAL
-        #expect(step(schedule, at: 10, wal: wal - 1) == nil)
         checkpointHeldWAL(&schedule, wal: wal, at: 10)
         wal += MaintenanceSchedule.restOfWAL
         checkpointHeldWAL(&schedule, wal: wal, at: 20)
         wal += MaintenanceSchedule.restOfWAL - 1
         #expect(step(schedule, at: 20, wal: wal, isIdle: false) == .checkpoint(empties: false))
         schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
-        #expect(step(schedule, at: 20, wal: MaintenanceSchedule.comfortableWAL - 1) == nil)
         checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 30)
     }
 
@@ -116,7 +147,7 @@ import Testing
         let wal = MaintenanceSchedule.comfortableWAL
         for (moved, next) in [(0, .holdWAL), (nil, .checkpoint(empties: false))] as [(Int?, MaintenanceSchedule.Step)] {
             schedule.noteHold(walSize: wal)
-            schedule.noteHeldCheckpoint(checkpointed: moved)
+            schedule.noteHeldCheckpoint(checkpointed: moved, synchronizes: true)
             schedule.noteWAL(size: wal, isSynchronizing: false)
             #expect(step(schedule, at: 10, wal: wal) == next)
         }
@@ -139,7 +170,7 @@ import Testing
         schedule.noteHold(walSize: wal / 2)
         #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .checkpoint(empties: false))
         schedule.noteWAL(size: wal, isSynchronizing: false)
-        schedule.noteHeldCheckpoint(checkpointed: wal / 2)
+        schedule.noteHeldCheckpoint(checkpointed: wal / 2, synchronizes: true)
         schedule.noteWAL(size: wal, isSynchronizing: true)
         #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .checkpoint(empties: false))
         // Which ends it.
@@ -166,7 +197,7 @@ import Testing
         let wal = MaintenanceSchedule.comfortableWAL
         schedule.noteHold(walSize: wal)
         schedule.noteCommit(at: noted(10))
-        schedule.noteHeldCheckpoint(checkpointed: wal)
+        schedule.noteHeldCheckpoint(checkpointed: wal, synchronizes: true)
         schedule.noteWAL(size: wal, isSynchronizing: true)
         schedule.noteLookAfterFiles(at: noted(900))
         #expect(step(schedule, at: 1_010, wal: wal) == nil)
@@ -231,7 +262,7 @@ import Testing
         var schedule = settled()
         let wal = MaintenanceSchedule.comfortableWAL
         schedule.noteHold(walSize: wal)
-        schedule.noteHeldCheckpoint(checkpointed: wal - MaintenanceSchedule.restOfWAL + 1)
+        schedule.noteHeldCheckpoint(checkpointed: wal - MaintenanceSchedule.restOfWAL + 1, synchronizes: true)
         schedule.noteWAL(size: wal, isSynchronizing: false)
         schedule.noteCheckpoint(isComplete: false, empties: false, at: noted(20))
         #expect(step(schedule, at: 119, wal: wal) == nil)

@@ -3,9 +3,9 @@ internal import TokenStore
 /// Decides which maintenance the writer does next, and whether it may wait until the writer is idle.
 ///
 /// The WAL is checkpointed one second after the last commit, so that replaced values do not stay in it, and when it has
-/// grown to 16 MiB, so that it stays small. In the second case most of it is checkpointed first, with a sync in the
-/// background while commits continue, unless the database is small. A WAL of 32 MiB is checkpointed at once, as far as
-/// readers allow.
+/// grown to 16 MiB, so that it stays small. Unless the database is small, most of it is in the database by then: each 4 MiB
+/// are copied between two commits, and synced in the background at last. A WAL of 32 MiB is checkpointed at once, as far
+/// as readers allow.
 ///
 /// Under load the WAL's file is then overwritten from its beginning, because a commit that makes a file longer costs
 /// the file system a commit of its own. One minute after its first commit, and in quiet times, it is truncated.
@@ -17,9 +17,9 @@ struct MaintenanceSchedule {
         case lookAfterFiles
         /// Begins a read of the WAL's present state; after another commit the WAL can be checkpointed up to that state.
         case holdWAL
-        /// Checkpoints up to the state that is held, and syncs the database in the background; see
-        /// BackgroundCheckpointer.
-        case checkpointHeldWAL
+        /// Checkpoints up to the state that is held, and then syncs the database in the background if `synchronizes` is true;
+        /// see BackgroundCheckpointer.
+        case checkpointHeldWAL(synchronizes: Bool)
         /// Checkpoints the whole WAL, and then truncates it if `empties` is true.
         case checkpoint(empties: Bool)
         case expire
@@ -30,8 +30,12 @@ struct MaintenanceSchedule {
     static let comfortableWAL = 16 << 20
     /// Bytes of the WAL at which a checkpoint waits for readers.
     static let largestWAL = 32 << 20
-    /// The most bytes of the WAL that a checkpoint in the background leaves to the next checkpoint of the whole WAL.
-    static let restOfWAL = 4 << 20
+    /// Bytes of the WAL that are copied into the database between two commits.
+    ///
+    /// This takes some milliseconds. With smaller parts, pages that change often would be copied more often.
+    static let partOfWAL = 4 << 20
+    /// The most bytes of the WAL that the sync in the background leaves to the next checkpoint of the whole WAL.
+    static let restOfWAL = partOfWAL
     /// Time after the last commit until the WAL is checkpointed.
     private static let quietTime = Duration.seconds(1)
     /// The shortest and the longest pause after a checkpoint that readers held up.
@@ -59,8 +63,10 @@ struct MaintenanceSchedule {
     private var background = BackgroundCheckpoint.none
     /// Bytes of the WAL when it was held.
     private var heldWAL = 0
-    /// Bytes of the WAL that are in the database already.
-    private var checkpointedWAL = 0
+    /// Bytes of the WAL that are in the database already, or could not be copied when that was tried.
+    private var copiedWAL = 0
+    /// Bytes of the WAL that are in the database and on the disk, once no sync is under way.
+    private var synchronizedWAL = 0
     /// True at first, for pages that an earlier run has left.
     private var releasesPages = true
     /// Whether rows were deleted since the WAL was last truncated because of that.
@@ -117,7 +123,7 @@ struct MaintenanceSchedule {
         switch step {
         case .lookAfterFiles: noteLookAfterFiles(at: now)
         case .holdWAL: noteHold(walSize: walSize)
-        case .checkpointHeldWAL: noteHeldCheckpoint(checkpointed: nil)
+        case .checkpointHeldWAL(let synchronizes): noteHeldCheckpoint(checkpointed: nil, synchronizes: synchronizes)
         // Its outcome is noted whether it fails or not.
         case .checkpoint: break
         case .expire: noteExpiry(removed: 0, isDone: true, at: now)
@@ -128,7 +134,7 @@ struct MaintenanceSchedule {
     /// Takes the WAL's state after each step.
     mutating func noteWAL(size: Int, isSynchronizing: Bool) {
         // The WAL was restarted.
-        if size < checkpointedWAL { checkpointedWAL = 0 }
+        if size < copiedWAL { (copiedWAL, synchronizedWAL) = (0, 0) }
         if background == .holding && size != heldWAL { background = .due }
         if background == .synchronizing && !isSynchronizing { background = .none }
     }
@@ -141,7 +147,7 @@ struct MaintenanceSchedule {
         checkpointAllowed = isComplete ? now : now + checkpointPause
         checkpointPause =
             isComplete ? Self.checkpointPauses.lowerBound : min(checkpointPause * 2, Self.checkpointPauses.upperBound)
-        if isComplete { checkpointedWAL = 0 }
+        if isComplete { (copiedWAL, synchronizedWAL) = (0, 0) }
         // A checkpoint of the whole WAL ends the hold and waits for the sync.
         background = .none
     }
@@ -151,9 +157,13 @@ struct MaintenanceSchedule {
         (background, heldWAL) = (.holding, walSize)
     }
 
-    /// - Parameter checkpointed: Bytes of the WAL that are in the database; nil if nothing was checkpointed.
-    mutating func noteHeldCheckpoint(checkpointed: Int?) {
-        (background, checkpointedWAL) = (.synchronizing, checkpointed ?? heldWAL)
+    /// - Parameters:
+    ///   - checkpointed: Bytes of the WAL that are in the database; nil if nothing was checkpointed.
+    ///   - synchronizes: As in the step that was carried out.
+    mutating func noteHeldCheckpoint(checkpointed: Int?, synchronizes: Bool) {
+        // What readers have held up is tried again with the next part, not after the next commit.
+        (background, copiedWAL) = (synchronizes ? .synchronizing : .none, heldWAL)
+        if synchronizes { synchronizedWAL = checkpointed ?? heldWAL }
     }
 
     /// - Parameter isDone: Whether no expired row is left for now.
@@ -181,16 +191,18 @@ struct MaintenanceSchedule {
         if now >= checkpointAllowed, background != .synchronizing || walSize >= Self.largestWAL {
             let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
-            let isPrepared = background == .none && walSize - checkpointedWAL < Self.restOfWAL
+            let isPrepared = background == .none && walSize - synchronizedWAL < Self.restOfWAL
             if walSize >= (isPrepared ? Self.comfortableWAL : Self.largestWAL) { return .checkpoint(empties: isOld) }
         }
-        if background == .due { return .checkpointHeldWAL }
-        if background == .none, walSize >= Self.comfortableWAL, walSize - checkpointedWAL >= Self.restOfWAL {
-            return .holdWAL
-        }
+        if background == .due { return .checkpointHeldWAL(synchronizes: heldWAL >= Self.comfortableWAL) }
+        if background == .none, walSize - copiedWAL >= Self.partOfWAL || needsSync(walSize) { return .holdWAL }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
         return isIdle && releasesPages ? .releasePages : nil
+    }
+
+    private func needsSync(_ walSize: Int) -> Bool {
+        walSize >= Self.comfortableWAL && walSize - synchronizedWAL >= Self.restOfWAL
     }
 
     /// When to ask again if nothing else happens.

@@ -103,17 +103,21 @@ extension WriterConnection {
         }
     }
 
-    /// Checkpoints up to the state that is held, and syncs the database in the background.
+    /// Checkpoints up to the state that is held.
     ///
-    /// - Parameter whenDone: Called on another thread when it is synced.
+    /// - Parameters:
+    ///   - synchronizes: Whether the database is then synced in the background.
+    ///   - whenDone: Called on another thread when it is synced.
     /// - Returns: Bytes of the WAL that are in the database now; nil if no state was held.
-    func checkpointHeldWAL(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) -> Int? {
+    func checkpointHeldWAL(
+        synchronizes: Bool, whenDone: @escaping @Sendable () -> Void
+    ) throws(SQLiteError) -> Int? {
         guard let checkpointer, checkpointer.isHolding else { return nil }
         defer { checkpointer.release() }
         _ = try connection.checkpoint(.passive, waiting: 0)
         // The read must end before the other thread uses its connection.
         checkpointer.release()
-        checkpointer.synchronize(whenDone: whenDone)
+        if synchronizes { checkpointer.synchronize(whenDone: whenDone) }
         return connection.movedPages * pageSize
     }
 

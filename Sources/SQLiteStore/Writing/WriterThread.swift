@@ -250,11 +250,11 @@ final class WriterThread: Sendable {
                 try database.perform { (writer) throws(SQLiteError) in
                     try writer.holdWAL()
                 }
-            case .checkpointHeldWAL:
+            case .checkpointHeldWAL(let synchronizes):
                 let checkpointed = try database.perform { (writer) throws(SQLiteError) in
-                    try writer.checkpointHeldWAL { [available] in available.signal() }
+                    try writer.checkpointHeldWAL(synchronizes: synchronizes) { [available] in available.signal() }
                 }
-                schedule.noteHeldCheckpoint(checkpointed: checkpointed)
+                schedule.noteHeldCheckpoint(checkpointed: checkpointed, synchronizes: synchronizes)
             case .checkpoint(let empties):
                 var outcome = SQLiteConnection.CheckpointOutcome.heldUp
                 // After an error, the checkpoint is tried again later.

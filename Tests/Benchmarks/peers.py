@@ -97,6 +97,11 @@ class Peer:
         """The processes whose cost counts."""
         return [process.pid]
 
+    def settle(self, running: RunningPeer, workload: Workload) -> None:
+        """Waits until what clients have left behind is done: their writes may still be queued, and be synced one by one."""
+        with connect(running.port, workload.is_tls) as connection:
+            ask(connection, workload.requests[0])
+
     def driver(self, wrk: "Wrk") -> "Wrk":
         """What drives this peer: wrk, unless it speaks something other than HTTP."""
         return wrk

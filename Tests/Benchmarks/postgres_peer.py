@@ -66,6 +66,9 @@ class Postgres(Peer):
             server.sql("CHECKPOINT")
             yield RunningPostgres(self.name, server.port, self.cores, [server.process.pid], b"", elapsed, server)
 
+    def settle(self, running: RunningPeer, workload: Workload) -> None:
+        """Nothing is left behind: its load ends when all requests have their answers."""
+
     def driver(self, wrk: Wrk) -> Wrk:
         return PgBenchLoad(wrk.core, wrk.server_core, wrk.folder, wrk.seconds, wrk.connections)
 

@@ -45,6 +45,9 @@ class Redis(Peer):
         options = (part for name, value in settings.items() for part in (f"--{name}", value))
         return [machine.program("redis-server"), *options]
 
+    def settle(self, running: RunningPeer, workload: Workload) -> None:
+        """Nothing is left behind: its load ends when all requests have their answers."""
+
     def driver(self, wrk: Wrk) -> Wrk:
         return RedisBenchmark(wrk.core, wrk.server_core, wrk.folder, wrk.seconds, wrk.connections)
 

@@ -175,6 +175,8 @@ class StorageBenchmark:
         with self.counting(peer, workload) as running:
             for number in range(self.plan.rounds):
                 for delay, connections in cells:
+                    self.delay.set(0)
+                    peer.settle(running, workload)
                     self.delay.set(delay)
                     driver = peer.driver(self.wrk(self.plan.seconds, connections))
                     driver.during = self.delay.counting

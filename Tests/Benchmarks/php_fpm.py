@@ -21,7 +21,7 @@ class PhpFpm(Nginx):
     name = "php-fpm"
 
     def __init__(self, core: int, folder: Path, certificate: Certificate) -> None:
-        super().__init__(core, folder, certificate, {})
+        super().__init__(core, folder, certificate, {}, PhpFpm.name)
         self.socket = self.own / "php-fpm.sock"
         self.tokens = self.own / "tokens"
         self.tokens.mkdir()

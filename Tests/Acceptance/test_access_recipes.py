@@ -259,6 +259,13 @@ class KeyServer:
         self.thread.join()
 
 
+@pytest.mark.parametrize("arguments", [[], ["https://localhost/jwks"], ["https://localhost/jwks", "file", "other"]])
+def test_fetching_keys_needs_a_url_and_a_file(tmp_path, arguments):
+    done = subprocess.run([DEPLOY / "examples/fetch-jwks", *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (2, "usage: fetch-jwks URL FILE\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
     issuer, file = Issuer(), tmp_path / "jwks.json"
     certificate, key = make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,8 @@ def programs_without_openssl(tmp_path):
     """A folder for PATH with what the hook runs, but no openssl."""
     folder = tmp_path / "programs"
     folder.mkdir()
-    for name in ("basename", "cat", "env", "grep", "id", "mkdir", "mktemp", "mv", "rm", "setpriv", "setsid", "sh", "stat",
-                 "sync", "tail"):
+    for name in ("basename", "cat", "env", "find", "grep", "id", "mkdir", "mktemp", "mv", "rm", "setpriv", "setsid", "sh",
+                 "stat", "sync", "tail"):
         (folder / name).symlink_to(shutil.which(name))
     return folder
 
@@ -181,6 +182,17 @@ def test_what_is_incomplete_replaces_nothing_without_openssl_either(lineage, tmp
     (lineage / "fullchain.pem").write_text(HALF)
     assert "cannot be written below" in deploy(lineage, data, status=1, programs=without_openssl)
     assert (data / "tls" / f"{NAME}.pem").read_bytes() == before and len(os.listdir(data / "tls")) == 1
+
+
+def test_a_private_key_that_a_killed_run_has_left_is_removed(lineage, tmp_path):
+    tls = tmp_path / "data" / "tls"
+    tls.mkdir(parents=True)
+    # The second one may be of a run that is under way.
+    for name, age in ((".new.killed", 2 * 3600), (".new.recent", 0), ("other.pem", 2 * 3600)):
+        (tls / name).write_text("a key")
+        os.utime(tls / name, (time.time() - age,) * 2)
+    deploy(lineage, tls.parent)
+    assert sorted(os.listdir(tls)) == sorted([".new.recent", "other.pem", f"{NAME}.pem"])
 
 
 @pytest.mark.parametrize("below, path", [("..", NAME), ("", "."), ("", f"../{NAME}/")])

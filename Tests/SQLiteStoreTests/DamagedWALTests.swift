@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    /// The heads of frames 42 and 63, and of every 64th after them, lie across two sectors, of which one may be an earlier round's.
+    /// Frames 42 and 63, and every 64th after each of them, have a header across two sectors: one may be the earlier round's.
     @Test("any sectors of the last group may still be those of an earlier round")
     func overwrittenGroup() throws {
         let path = folder.path + "/rounds.db"

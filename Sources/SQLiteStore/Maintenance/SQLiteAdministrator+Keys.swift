@@ -18,7 +18,7 @@ extension SQLiteAdministrator {
 
     package func missingKeys() throws(StoreError) -> [Int]? {
         let ring = try ring()
-        // Neither damaged rows nor a database that cannot be opened any more keep the keys from being listed.
+        // The keys are listed even if the database can no longer be opened, or has damaged rows.
         guard let connection = try? reader().connection else { return nil }
         return try? KeyNumbers.missing(in: ring, connection, rows: KeyNumbers.rowsForOperator)
     }

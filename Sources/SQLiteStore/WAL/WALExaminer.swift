@@ -13,14 +13,14 @@ internal import System
 /// have other salts and do not count; what is left of a failed group is cut off at once (see `WALWriteBuffer`). SQLite
 /// repeats the mark, to fill a sector, only in builds without SQLITE_POWERSAFE_OVERWRITE, which is on by default.
 ///
-/// A disk writes each sector whole or not at all. Where a frame's head lies across two sectors, an incomplete group may have
-/// only one of them, and an older frame's mark may stand beside its own salts or checksum. Such a mark counts only if the
-/// frame is sound.
+/// A disk writes each sector completely or not at all, and the headers of some frames lie across two sectors. If only one of
+/// the two was written before a power cut, a part of the header is still that of an older frame, perhaps with the mark of
+/// that frame. So in such a header a mark counts only if the frame's checksum is right.
 struct WALExaminer {
-    private static let headSize = 32
-    private static let frameHeadSize = 24
+    private static let headerSize = 32
+    private static let frameHeaderSize = 24
     private static let magic: UInt32 = 0x377f_0682
-    /// The least that any disk writes whole; larger sectors begin at multiples of this too.
+    /// Bytes of the smallest sector that disks have; larger sectors begin at multiples of it as well.
     private static let sectorSize = 512
 
     /// The checksum of everything before.
@@ -42,7 +42,7 @@ struct WALExaminer {
         }
     }
 
-    private struct Frame {
+    private struct FrameHeader {
         let page: UInt32
         /// Pages of the database after the commit; 0 in the frames before the last of a commit.
         let commit: UInt32
@@ -53,7 +53,7 @@ struct WALExaminer {
     private let descriptor: Int32
     private let pageSize: Int
     private let isBigEndian: Bool
-    private let isHeadSound: Bool
+    private let isHeaderSound: Bool
     private var salts: UInt64
     private var checksum: Checksum
 
@@ -65,22 +65,22 @@ struct WALExaminer {
             return nil
         }
         defer { close(descriptor) }
-        let head = try read(descriptor, at: 0, count: headSize + frameHeadSize)
+        let beginning = try read(descriptor, at: 0, count: headerSize + frameHeaderSize)
         // A WAL without a frame holds nothing.
-        guard head.count == headSize + frameHeadSize else { return nil }
+        guard beginning.count == headerSize + frameHeaderSize else { return nil }
         var found: WALDamage?
-        for pageSize in pageSizes(head) {
-            var examination = WALExaminer(descriptor, head: head, pageSize: pageSize)
+        for pageSize in pageSizes(beginning) {
+            var examination = WALExaminer(descriptor, beginning: beginning, pageSize: pageSize)
             let damage = try examination.damage()
             if let damage, damage.frames > found?.frames ?? 0 { found = damage }
-            if examination.isHeadSound { break }
+            if examination.isHeaderSound { break }
         }
         return found
     }
 
     /// The page sizes to try: the one that the header states, and, as the header may be damaged, all that this program has used.
-    private static func pageSizes(_ head: [UInt8]) -> [Int] {
-        let size = Int(number(head, 8))
+    private static func pageSizes(_ beginning: [UInt8]) -> [Int] {
+        let size = Int(number(beginning, 8))
         let isSize = size >= 512 && size <= 65_536 && size & (size - 1) == 0
         let used = [PageSize.ofNew, PageSize.ofEarlier]
         return isSize ? [size] + used.filter { $0 != size } : used
@@ -88,70 +88,70 @@ struct WALExaminer {
 
     /// - Parameters:
     ///   - descriptor: The open WAL.
-    ///   - head: The first bytes of the WAL: its header, and the header of its first frame.
+    ///   - beginning: The first bytes of the WAL: its header, and the header of its first frame.
     ///   - pageSize: The page size to assume.
-    private init(_ descriptor: Int32, head: [UInt8], pageSize: Int) {
-        let magic = Self.number(head, 0)
+    private init(_ descriptor: Int32, beginning: [UInt8], pageSize: Int) {
+        let magic = Self.number(beginning, 0)
         isBigEndian = magic == Self.magic | 1
         var checksum = Checksum()
-        checksum.add(head[..<24], isBigEndian: isBigEndian)
-        let stored = Checksum(first: Self.number(head, 24), second: Self.number(head, 28))
-        isHeadSound = magic | 1 == Self.magic | 1 && Int(Self.number(head, 8)) == pageSize && checksum == stored
+        checksum.add(beginning[..<24], isBigEndian: isBigEndian)
+        let stored = Checksum(first: Self.number(beginning, 24), second: Self.number(beginning, 28))
+        isHeaderSound = magic | 1 == Self.magic | 1 && Int(Self.number(beginning, 8)) == pageSize && checksum == stored
         self.pageSize = pageSize
         self.checksum = stored
-        // Without a valid head, the first frame has the salts.
-        salts = Self.salts(head, isHeadSound ? 16 : Self.headSize + 8)
+        // Without a valid header, the first frame has the salts.
+        salts = Self.salts(beginning, isHeaderSound ? 16 : Self.headerSize + 8)
         self.descriptor = descriptor
     }
 
     private mutating func damage() throws(SQLiteError) -> WALDamage? {
-        var firstBad = isHeadSound ? nil : Optional(0)
+        var firstBad = isHeaderSound ? nil : Optional(0)
         var (commits, frames, follows, hasMark) = (0, 0, false, false)
         var number = 0
-        try forEachFrame { (offset, frame, content) in
+        try forEachFrame { (offset, header, bytes) in
             number += 1
-            let isOfRound = frame.salts == salts
+            let isOfRound = header.salts == salts
             var expected = checksum
             if isOfRound {
-                expected.add(content.prefix(8), isBigEndian: isBigEndian)
-                expected.add(content.dropFirst(Self.frameHeadSize), isBigEndian: isBigEndian)
+                expected.add(bytes.prefix(8), isBigEndian: isBigEndian)
+                expected.add(bytes.dropFirst(Self.frameHeaderSize), isBigEndian: isBigEndian)
             }
-            let isLinked = isOfRound && frame.page != 0 && expected == frame.checksum
+            let isLinked = isOfRound && header.page != 0 && expected == header.checksum
             // SQLite stops reading here.
             if !isLinked && firstBad == nil { firstBad = number }
             if firstBad != nil {
                 if isLinked && hasMark { follows = true }
-                hasMark = frame.commit != 0 && (isLinked || Self.isInOneSector(offset))
+                hasMark = header.commit != 0 && (isLinked || Self.isInOneSector(offset))
                 if isOfRound {
                     frames += 1
                     if hasMark { commits += 1 }
                 }
             }
-            checksum = frame.checksum
+            checksum = header.checksum
         }
         guard let firstBad, follows || commits > 1 else { return nil }
         return WALDamage(frame: firstBad, commits: max(1, commits), frames: frames)
     }
 
-    /// Whether a frame's head that begins there lies in one sector.
+    /// Whether the header of the frame at this offset lies within one sector.
     private static func isInOneSector(_ offset: Int) -> Bool {
-        offset / sectorSize == (offset + frameHeadSize - 1) / sectorSize
+        offset / sectorSize == (offset + frameHeaderSize - 1) / sectorSize
     }
 
-    /// Calls `body` with each complete frame, its place in the WAL and its head.
-    private func forEachFrame(_ body: (Int, Frame, ArraySlice<UInt8>) -> Void) throws(SQLiteError) {
-        let frameSize = Self.frameHeadSize + pageSize
+    /// Calls `body` for each complete frame, with its offset in the WAL, its header and all of its bytes.
+    private func forEachFrame(_ body: (Int, FrameHeader, ArraySlice<UInt8>) -> Void) throws(SQLiteError) {
+        let frameSize = Self.frameHeaderSize + pageSize
         let atOnce = max(1, (1 << 20) / frameSize)
-        var offset = Self.headSize
+        var offset = Self.headerSize
         while true {
             let bytes = try Self.read(descriptor, at: offset, count: atOnce * frameSize)
             for start in stride(from: 0, through: bytes.count - frameSize, by: frameSize) {
-                let frame = Frame(
+                let header = FrameHeader(
                     page: Self.number(bytes, start), commit: Self.number(bytes, start + 4),
                     salts: Self.salts(bytes, start + 8),
                     checksum: Checksum(first: Self.number(bytes, start + 16), second: Self.number(bytes, start + 20))
                 )
-                body(offset + start, frame, bytes[start..<(start + frameSize)])
+                body(offset + start, header, bytes[start..<(start + frameSize)])
             }
             guard bytes.count == atOnce * frameSize else { return }
             offset += bytes.count

@@ -3,9 +3,9 @@ internal import TokenStore
 /// Decides which maintenance the writer does next, and whether it may wait until the writer is idle.
 ///
 /// The WAL is checkpointed one second after the last commit, so that replaced values do not stay in it, and when it has
-/// grown to 16 MiB, so that it stays small. Unless the database is small, most of it is in the database by then: each 4 MiB
-/// are copied between two commits, and synced in the background at last. A WAL of 32 MiB is checkpointed at once, as far
-/// as readers allow.
+/// grown to 16 MiB, so that it stays small. Unless the database is small, most of the WAL has been copied into it by then,
+/// 4 MiB at a time between two commits, and synced in the background while commits continued. A WAL of 32 MiB is checkpointed
+/// at once, as far as readers allow.
 ///
 /// Under load the WAL's file is then overwritten from its beginning, because a commit that makes a file longer costs
 /// the file system a commit of its own. One minute after its first commit, and in quiet times, it is truncated.
@@ -32,9 +32,9 @@ struct MaintenanceSchedule {
     static let largestWAL = 32 << 20
     /// Bytes of the WAL that are copied into the database between two commits.
     ///
-    /// This takes some milliseconds. With smaller parts, pages that change often would be copied more often.
+    /// This takes a few milliseconds. With smaller parts, pages that change often would be copied more often.
     static let partOfWAL = 4 << 20
-    /// The most bytes of the WAL that the sync in the background leaves to the next checkpoint of the whole WAL.
+    /// The most that the WAL may have grown since the last sync in the background when the whole WAL is checkpointed, in bytes.
     static let restOfWAL = partOfWAL
     /// Time after the last commit until the WAL is checkpointed.
     private static let quietTime = Duration.seconds(1)
@@ -63,9 +63,9 @@ struct MaintenanceSchedule {
     private var background = BackgroundCheckpoint.none
     /// Bytes of the WAL when it was held.
     private var heldWAL = 0
-    /// Bytes of the WAL that are in the database already, or could not be copied when that was tried.
-    private var copiedWAL = 0
-    /// Bytes of the WAL that are in the database and on the disk, once no sync is under way.
+    /// Bytes of the WAL up to the end of the last part, of which readers may have kept some pages from being copied.
+    private var lastPartEnd = 0
+    /// Bytes of the WAL that the last sync in the background covers, which may still be under way.
     private var synchronizedWAL = 0
     /// True at first, for pages that an earlier run has left.
     private var releasesPages = true
@@ -134,7 +134,7 @@ struct MaintenanceSchedule {
     /// Takes the WAL's state after each step.
     mutating func noteWAL(size: Int, isSynchronizing: Bool) {
         // The WAL was restarted.
-        if size < copiedWAL { (copiedWAL, synchronizedWAL) = (0, 0) }
+        if size < lastPartEnd { (lastPartEnd, synchronizedWAL) = (0, 0) }
         if background == .holding && size != heldWAL { background = .due }
         if background == .synchronizing && !isSynchronizing { background = .none }
     }
@@ -147,7 +147,7 @@ struct MaintenanceSchedule {
         checkpointAllowed = isComplete ? now : now + checkpointPause
         checkpointPause =
             isComplete ? Self.checkpointPauses.lowerBound : min(checkpointPause * 2, Self.checkpointPauses.upperBound)
-        if isComplete { (copiedWAL, synchronizedWAL) = (0, 0) }
+        if isComplete { (lastPartEnd, synchronizedWAL) = (0, 0) }
         // A checkpoint of the whole WAL ends the hold and waits for the sync.
         background = .none
     }
@@ -162,7 +162,7 @@ struct MaintenanceSchedule {
     ///   - synchronizes: As in the step that was carried out.
     mutating func noteHeldCheckpoint(checkpointed: Int?, synchronizes: Bool) {
         // What readers have held up is tried again with the next part, not after the next commit.
-        (background, copiedWAL) = (synchronizes ? .synchronizing : .none, heldWAL)
+        (background, lastPartEnd) = (synchronizes ? .synchronizing : .none, heldWAL)
         if synchronizes { synchronizedWAL = checkpointed ?? heldWAL }
     }
 
@@ -195,7 +195,7 @@ struct MaintenanceSchedule {
             if walSize >= (isPrepared ? Self.comfortableWAL : Self.largestWAL) { return .checkpoint(empties: isOld) }
         }
         if background == .due { return .checkpointHeldWAL(synchronizes: heldWAL >= Self.comfortableWAL) }
-        if background == .none, walSize - copiedWAL >= Self.partOfWAL || needsSync(walSize) { return .holdWAL }
+        if background == .none, walSize - lastPartEnd >= Self.partOfWAL || needsSync(walSize) { return .holdWAL }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
         return isIdle && releasesPages ? .releasePages : nil

@@ -29,10 +29,12 @@ package struct StoreReplacement: Codable, Sendable {
     package var endedSessions: Int?
     /// The numbers of the keys that its tokens are sealed with, in ascending order; nil if it was no restore, or in the clear.
     package var keyNumbers: [Int]?
+    /// Tokens of the store that is gone; nil if there was none, if it could not be read, or if it was no restore.
+    package var replacedTokens: Int?
 
     package init(
         tokens: Int, bytes: Int, isSealed: Bool, erasedUsers: Int? = nil, endedSessions: Int? = nil,
-        keyNumbers: [Int]? = nil
+        keyNumbers: [Int]? = nil, replacedTokens: Int? = nil
     ) {
         self.tokens = tokens
         self.bytes = bytes
@@ -40,5 +42,6 @@ package struct StoreReplacement: Codable, Sendable {
         self.erasedUsers = erasedUsers
         self.endedSessions = endedSessions
         self.keyNumbers = keyNumbers
+        self.replacedTokens = replacedTokens
     }
 }

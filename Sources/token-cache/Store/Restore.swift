@@ -44,6 +44,9 @@ struct Restore: AsyncParsableCommand {
         }
         bar.finish()
         var lines = ["restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"]
+        if let count = outcome.replacedTokens {
+            lines.append("replaced a store of \(Text.count(count, "token"))")
+        }
         if let count = outcome.erasedUsers, count > 0 {
             lines.append("left out \(Text.count(count, "user")) that had been erased")
         }

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ ROUNDS = 5
 SECONDS = 5
 STARTS = 5
 PEAK_SECONDS = 0.02
+# Bytes per token of a database that is sealed from the beginning, with a little to spare.
+BYTES_PER_TOKEN = 560
 UNCACHED = {"TOKEN_CACHE_CACHE_MAX_BYTES": "0"}
 UNREAD = {"TOKEN_CACHE_STORE_PRELOAD": "off"}
 
@@ -109,8 +112,7 @@ class LargeBenchmark:
 
     def measure(self) -> LargeReport:
         """Runs everything; the commands of the small store first, whose files then make room."""
-        # The largest while it is made; later all of them and a backup take less.
-        stores.check_space(self.folder, max(self.counts))
+        stores.check_space(self.folder, sum(self.counts), BYTES_PER_TOKEN)
         os.sched_setaffinity(0, {self.client_core})
         made = [self.made(count) for count in self.counts]
         machine.note("measuring GET")
@@ -154,9 +156,12 @@ class LargeBenchmark:
         backup = self.folder / f"{store.count}-tokens.backup"
         own = ["--data-directory", str(store.data)]
         yield self.command("verify", store, *own)
-        yield self.command("backup create", store, str(backup), *own)
-        yield self.command("backup verify", store, str(backup), *own)
-        backup.unlink()
+        if shutil.disk_usage(self.folder).free > store.database.stat().st_size + (1 << 30):
+            yield self.command("backup create", store, str(backup), *own)
+            yield self.command("backup verify", store, str(backup), *own)
+            backup.unlink()
+        else:
+            machine.note(f"no backup of {store.count:,} tokens: the disk has no room for it")
         self.command("keys add", store, *own)
         yield self.command("rekey", store, *own)
 

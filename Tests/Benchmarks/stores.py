@@ -26,9 +26,9 @@ PRELOADED = re.compile("the system has the database in its memory|the database i
 PRELOAD_SECONDS = 600
 
 
-def check_space(folder: Path, count: int) -> None:
+def check_space(folder: Path, count: int, bytes_per_token: int = BYTES_PER_TOKEN) -> None:
     """Refuses to start if the store would fill the disk."""
-    needed, free = count * BYTES_PER_TOKEN + (1 << 28), shutil.disk_usage(folder).free
+    needed, free = count * bytes_per_token + (1 << 28), shutil.disk_usage(folder).free
     if free < needed:
         raise BenchmarkError(
             f"{folder} has {free / (1 << 30):.1f} GiB free, and to make a store of {count:,} tokens takes "

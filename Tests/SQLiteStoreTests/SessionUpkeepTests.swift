@@ -79,20 +79,20 @@ import TokenStore
 
     @Test("sessions that have expired or are not used are removed, and an observer learns of it")
     func expiry() async throws {
-        let store = try open { $0.retention.sinceSessionUsed = .seconds(600) }
+        let store = try open { $0.retention.sinceSessionUsed = .seconds(20_000) }
         defer { store.close() }
         let observer = Observer()
         store.report(writesTo: observer)
         let handle = try await ConformanceHandle.open(store)
         let now = MemoryRow.now
         for number in 0..<300 {
-            try await handle.begin("idle \(number)", of: "user \(number)", createdAt: now - 1_000, lasting: 5_000)
+            try await handle.begin("idle \(number)", of: "user \(number)", createdAt: now - 40_000, lasting: 100_000)
         }
         try await handle.begin("expired", of: "user 0", createdAt: now - 100, lasting: 50)
-        // Which the store's own upkeep, at any moment, does not remove yet.
-        try await handle.begin("used", of: "user 0", createdAt: now - 500, lasting: 5_000)
-        try await handle.begin("unused", of: "user 0", createdAt: now - 500, lasting: 5_000)
-        try await handle.begin("new", of: "user 1")
+        // Which the store's own upkeep does not remove yet, however long this test takes.
+        try await handle.begin("used", of: "user 0", createdAt: now - 15_000, lasting: 100_000)
+        try await handle.begin("unused", of: "user 0", createdAt: now - 15_000, lasting: 100_000)
+        try await handle.begin("new", of: "user 1", lasting: 100_000)
         try await handle.use("used", at: now)
         try await handle.put("1", under: "a")
         let sealing = store.state.sealing
@@ -101,7 +101,7 @@ import TokenStore
         var isDone = false
         while !isDone {
             isDone = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.expire(retention, at: now + 300, sealing).isDone
+                try writer.expire(retention, at: now + 10_000, sealing).isDone
             }
             steps += 1
         }

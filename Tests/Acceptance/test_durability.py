@@ -1,5 +1,6 @@
 """Acknowledged writes survive a full disk, and every later read returns them."""
 import errno
+import os
 import resource
 import threading
 import time
@@ -111,6 +112,35 @@ def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, tmp_path
         server = stock.server = Server(tmp_path / "server", data=small_disk / "data")
         stock.check()
         assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def test_tokens_are_replaced_however_little_room_is_left(small_disk, tmp_path):
+    """The log is emptied when the disk is full: with all tokens in the database, nothing needs more room."""
+    server = Server(tmp_path / "server", data=small_disk / "data")
+    try:
+        ids = [fresh_id() for _ in range(100)]
+        with Connection(server.address) as connection:
+            for unique_id in ids:
+                assert connection.exchange(post(unique_id, "before" * 300)).body == STORED
+            until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
+            fill(small_disk / "filler")
+            with open(small_disk / "filler", "r+b") as filler:
+                filler.truncate(filler.seek(0, os.SEEK_END) - (1 << 20))
+            values = {}
+            for number in range(1_000):
+                unique_id = ids[number % 100]
+                values[unique_id] = f"{number:06}" * 300
+                assert connection.exchange(post(unique_id, values[unique_id])).body == STORED, number
+            for unique_id, value in values.items():
+                assert connection.exchange(get(unique_id)).body == found(value)
+        assert "cannot be stored" not in server.log()
+        server.kill()
+        server = Server(tmp_path / "server", data=small_disk / "data")
+        with Connection(server.address) as connection:
+            for unique_id, value in values.items():
+                assert connection.exchange(get(unique_id)).body == found(value)
     finally:
         server.kill()
 

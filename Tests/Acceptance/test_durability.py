@@ -8,6 +8,7 @@ import time
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, exchange, get, lines, post
 from server_process import Server, until
+from storage_shim import StorageShim
 from store_files import printed
 
 
@@ -116,33 +117,68 @@ def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, tmp_path
         server.kill()
 
 
+class LittleRoom:
+    """Tokens that are all in the database, on a disk with a mebibyte left."""
+
+    def __init__(self, server, disk):
+        self.server = server
+        self.ids = [fresh_id() for _ in range(100)]
+        self.values = {}
+        with Connection(server.address) as connection:
+            for unique_id in self.ids:
+                assert connection.exchange(post(unique_id, "before" * 300)).body == STORED
+        until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
+        fill(disk / "filler")
+        os.truncate(disk / "filler", (disk / "filler").stat().st_size - (1 << 20))
+
+    def replace(self, count):
+        """Replaces the tokens several times, as long as that succeeds; returns how often it did."""
+        with Connection(self.server.address) as connection:
+            for number in range(count):
+                unique_id, value = self.ids[number % len(self.ids)], f"{number:06}" * 300
+                if connection.exchange(post(unique_id, value)).body != STORED:
+                    return number
+                self.values[unique_id] = value
+        return count
+
+    def check(self):
+        """Checks the tokens that were replaced."""
+        with Connection(self.server.address) as connection:
+            for unique_id, value in self.values.items():
+                assert connection.exchange(get(unique_id)).body == found(value)
+
+
 def test_tokens_are_replaced_however_little_room_is_left(small_disk, tmp_path):
     """The log is emptied when the disk is full: with all tokens in the database, nothing needs more room."""
     server = Server(tmp_path / "server", data=small_disk / "data")
     try:
-        ids = [fresh_id() for _ in range(100)]
-        with Connection(server.address) as connection:
-            for unique_id in ids:
-                assert connection.exchange(post(unique_id, "before" * 300)).body == STORED
-            until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
-            fill(small_disk / "filler")
-            with open(small_disk / "filler", "r+b") as filler:
-                filler.truncate(filler.seek(0, os.SEEK_END) - (1 << 20))
-            values = {}
-            for number in range(1_000):
-                unique_id = ids[number % 100]
-                values[unique_id] = f"{number:06}" * 300
-                assert connection.exchange(post(unique_id, values[unique_id])).body == STORED, number
-            for unique_id, value in values.items():
-                assert connection.exchange(get(unique_id)).body == found(value)
+        tokens = LittleRoom(server, small_disk)
+        assert tokens.replace(1_000) == 1_000
+        tokens.check()
         assert "cannot be stored" not in server.log()
         server.kill()
-        server = Server(tmp_path / "server", data=small_disk / "data")
-        with Connection(server.address) as connection:
-            for unique_id, value in values.items():
-                assert connection.exchange(get(unique_id)).body == found(value)
+        server = tokens.server = Server(tmp_path / "server", data=small_disk / "data")
+        tokens.check()
     finally:
         server.kill()
+
+
+def test_a_full_disk_that_cannot_be_synced_has_the_database_opened_again(small_disk, shim_library, tmp_path):
+    """A later sync might succeed without having written what this one has lost."""
+    with StorageShim(shim_library, small_disk) as disk:
+        server = disk.serve(tmp_path / "server")
+        try:
+            tokens = LittleRoom(server, small_disk)
+            disk.set(next_database_syncs=1, error=errno.EIO)
+            # Until the disk is full, or a checkpoint in a pause has met the fault before.
+            tokens.replace(1_000)
+            assert disk.get("failed_syncs") == 1
+            assert "disk I/O error (SQLite code 1034, at: checkpoint)" in server.log()
+            until(lambda: tokens.replace(1) == 1)
+            assert tokens.replace(1_000) == 1_000
+            tokens.check()
+        finally:
+            server.kill()
 
 
 def fill(path):

@@ -109,7 +109,7 @@ final class RecoveringDatabase {
                 do throws(SQLiteError) {
                     return try writer.commit(changes, rules)
                 } catch {
-                    guard error.isDiskFull && emptyWAL(of: writer) else { throw error }
+                    guard error.isDiskFull, try emptyWAL(of: writer) else { throw error }
                     return try writer.commit(changes, rules)
                 }
             }
@@ -126,11 +126,16 @@ final class RecoveringDatabase {
     ///
     /// That fails if the database itself has to grow.
     ///
-    /// - Returns: Whether another attempt to commit may succeed.
-    private func emptyWAL(of writer: WriterConnection) -> Bool {
+    /// - Returns: Whether another attempt to commit may succeed. Throws what makes the connection unusable.
+    private func emptyWAL(of writer: WriterConnection) throws(SQLiteError) -> Bool {
         if let lastFailedCheckpoint, .now - lastFailedCheckpoint < Self.checkpointPause { return false }
         guard writer.walSize > 0 else { return false }
-        if (try? writer.checkpoint(.restart, waiting: 100, insists: true)) == .complete { return true }
+        do throws(SQLiteError) {
+            if try writer.checkpoint(.restart, waiting: 100, insists: true) == .complete { return true }
+        } catch {
+            // As when the database has to grow.
+            guard error.isTransient else { throw error }
+        }
         lastFailedCheckpoint = .now
         return false
     }

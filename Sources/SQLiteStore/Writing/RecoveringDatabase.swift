@@ -22,8 +22,6 @@ final class RecoveringDatabase {
     /// Why the database cannot be used; read only while it is closed or unsound.
     private var fault: StoreError
     private var lastAttempt: ContinuousClock.Instant?
-    /// The last checkpoint on a full disk that has not made room.
-    private var lastFailedCheckpoint: ContinuousClock.Instant?
     /// The present period in which writes fail; nil while they work.
     private var failure: WriteFailure?
     private var reportedLimit: StoreLimit?
@@ -48,8 +46,6 @@ final class RecoveringDatabase {
     private static let calmReadTime = Duration.seconds(10)
     /// Pause between two attempts to open the database again.
     private static let pause = Duration.milliseconds(100)
-    /// Pause after a checkpoint on a full disk that has not made room: each writes many pages, while commits wait.
-    private static let checkpointPause = Duration.seconds(1)
 
     /// - Parameter mayBeMixed: As `StoreOpener.Opened` says.
     init(
@@ -105,13 +101,7 @@ final class RecoveringDatabase {
             outcomes = try perform(writing: changes.compactMap(\.writtenID), proof: .group) {
                 (writer) throws(SQLiteError) in
                 // Not earlier, as opening the database again may have brought another store's keys.
-                let rules = WriteRules(state.sealing, state.retention)
-                do throws(SQLiteError) {
-                    return try writer.commit(changes, rules)
-                } catch {
-                    guard error.isDiskFull, try emptyWAL(of: writer) else { throw error }
-                    return try writer.commit(changes, rules)
-                }
+                try writer.commit(changes, WriteRules(state.sealing, state.retention))
             }
             noteLimit()
         } catch {
@@ -120,24 +110,6 @@ final class RecoveringDatabase {
         }
         state.metrics.noteGroup(outcomes, took: ContinuousClock.now - began)
         return outcomes
-    }
-
-    /// Checkpoints the WAL of a full disk, so that the next commit overwrites it and needs no room.
-    ///
-    /// That fails if the database itself has to grow.
-    ///
-    /// - Returns: Whether another attempt to commit may succeed. Throws what makes the connection unusable.
-    private func emptyWAL(of writer: WriterConnection) throws(SQLiteError) -> Bool {
-        if let lastFailedCheckpoint, .now - lastFailedCheckpoint < Self.checkpointPause { return false }
-        guard writer.walSize > 0 else { return false }
-        do throws(SQLiteError) {
-            if try writer.checkpoint(.restart, waiting: 100, insists: true) == .complete { return true }
-        } catch {
-            // As when the database has to grow.
-            guard error.isTransient else { throw error }
-        }
-        lastFailedCheckpoint = .now
-        return false
     }
 
     /// Runs a closure with the database, which is opened again first if necessary.

@@ -84,6 +84,27 @@ extension WriterConnection {
         _ = try checkpoint(.passive)
     }
 
+    /// Pause after a checkpoint on a full disk that has not made room: each writes many pages, while commits wait.
+    private static let checkpointPause = Duration.seconds(1)
+
+    /// Checkpoints the WAL of a full disk, so that the next commit overwrites it and needs no room.
+    ///
+    /// That fails if the database itself has to grow.
+    ///
+    /// - Returns: Whether another attempt to commit may succeed. Throws what makes the connection unusable.
+    func makeRoom() throws(SQLiteError) -> Bool {
+        if let lastFailedCheckpoint, .now - lastFailedCheckpoint < Self.checkpointPause { return false }
+        guard walSize > 0 else { return false }
+        do throws(SQLiteError) {
+            if try checkpoint(.restart, waiting: 100, insists: true) == .complete { return true }
+        } catch {
+            // As when the database has to grow.
+            guard error.isTransient else { throw error }
+        }
+        lastFailedCheckpoint = .now
+        return false
+    }
+
     private static let smallDatabase = 8 << 20
 
     /// Begins a read of the WAL's present state, which lasts until `checkpointHeldWAL` or `checkpoint`.

@@ -15,7 +15,7 @@ import stores
 import workloads
 from machine import BenchmarkError
 from measurement import Result, Wrk
-from peers import Certificate, TokenCache
+from peers import Certificate, TokenCache, stop
 from sealed_rows import KeyRing
 from stores import Store
 from workloads import GET_MISS, GET_UNCACHED, ID_FORMAT, NUMBERED_INFO
@@ -186,10 +186,14 @@ class LargeBenchmark:
                 [str(self.binary), *name.split(), *arguments], env=store.environment(), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, preexec_fn=lambda: os.sched_setaffinity(0, {self.server_core, self.client_core}))
             peak = 0
-            while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
-                # Not the maximum that wait4 tells, which counts the memory of this process before the program's start.
-                peak = max(peak, resident_peak(process.pid))
-                time.sleep(PEAK_SECONDS)
+            try:
+                while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
+                    # Not the maximum that wait4 tells, which counts the memory of this process before the program's start.
+                    peak = max(peak, resident_peak(process.pid))
+                    time.sleep(PEAK_SECONDS)
+            except BaseException:
+                stop(process)
+                raise
         seconds, (_, status, usage) = time.monotonic() - begin, ended
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:

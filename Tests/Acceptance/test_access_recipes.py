@@ -3,11 +3,13 @@ import hashlib
 import http.client
 import http.server
 import json
+import os
 import re
 import ssl
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -264,6 +266,19 @@ def test_fetching_keys_needs_a_url_and_a_file(tmp_path, arguments):
     done = subprocess.run([DEPLOY / "examples/fetch-jwks", *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr) == (2, "usage: fetch-jwks URL FILE\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_fetch_has_left_is_removed(tmp_path):
+    # The second one may be of a run that is under way.
+    for name, age in ((".fetch-jwks.killed", 2 * 3600), (".fetch-jwks.recent", 0), ("jwks.json", 2 * 3600), ("other", 2 * 3600)):
+        (tmp_path / name).write_text("keys")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    # Nobody listens there.
+    done = subprocess.run([DEPLOY / "examples/fetch-jwks", "https://127.0.0.1:1/jwks", "jwks.json"], capture_output=True, text=True,
+                          cwd=tmp_path, check=False)
+    assert done.returncode != 0 and "127.0.0.1" in done.stderr
+    assert sorted(os.listdir(tmp_path)) == [".fetch-jwks.recent", "jwks.json", "other"]
+    assert (tmp_path / "jwks.json").read_text() == "keys"
 
 
 def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):

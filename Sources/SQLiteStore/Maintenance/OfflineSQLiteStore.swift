@@ -42,49 +42,57 @@ package final class OfflineSQLiteStore: OfflineStore {
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
         let left = try check(path, keepsSessions: keepsSessions, progress)
-        let replacedTokens = try keepCounts()
+        let former = formerCounts()
+        if let former { try keep(former) }
         try PrivateFile.synchronize(database.new)
         try keepDamagedWAL()
         try database.replace(mayBeDamaged: true)
         return StoreReplacement(
             tokens: left.tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed,
             erasedUsers: left.erasedUsers, endedSessions: left.endedSessions,
-            keyNumbers: options.isSealed ? left.keyNumbers.sorted() : nil, replacedTokens: replacedTokens)
+            keyNumbers: options.isSealed ? left.keyNumbers.sorted() : nil, replacedTokens: former?.tokens)
+    }
+
+    /// What a restore tells of the store that it replaces, or takes over from it.
+    private struct FormerCounts {
+        let tokens: Int
+        let versionLimit: Int64
+        let seals: [Int: Int64]
+        /// Identifies the key ring whose keys have made these seals.
+        let ring: String
+    }
+
+    /// The counts of the present store; nil if there is none, or if it cannot be read.
+    private func formerCounts() -> FormerCounts? {
+        guard FileStatus.size(of: database.path) > 0 else { return nil }
+        // Read with the WAL, which has later counts, or without it if it cannot be read.
+        return counts(.readOnly) ?? counts(.immutable)
+    }
+
+    private func counts(_ mode: SQLiteConnection.Mode) -> FormerCounts? {
+        guard let former = try? SQLiteConnection(path: database.path, mode: mode),
+            let tokens = try? former.integer("SELECT tokens FROM store"),
+            let seals = try? Schema.seals(of: former),
+            let ring = try? former.text("SELECT hex(key_ring) FROM store")
+        else { return nil }
+        // A store of an earlier version has given no versions.
+        let versionLimit = (try? Schema.versionLimit(of: former)) ?? 0
+        // A manipulated file may hold any number of tokens.
+        return FormerCounts(tokens: max(0, tokens), versionLimit: versionLimit, seals: seals, ring: ring)
     }
 
     /// Raises the limit of the backup's versions to that of the replaced store, and its counts of seals, if the same keys
     /// have sealed both.
-    ///
-    /// - Returns: How many tokens the replaced store has; nil if there is none, or if it cannot be read.
-    private func keepCounts() throws(StoreError) -> Int? {
-        guard FileStatus.size(of: database.path) > 0 else { return nil }
-        // Read with the WAL, which has later counts, or without it if it cannot be read. If neither can be read, the
-        // counts are lost, as without a former store.
-        guard let former = counts(.readOnly) ?? counts(.immutable) else { return nil }
+    private func keep(_ former: FormerCounts) throws(StoreError) {
         do throws(SQLiteError) {
             let copy = try SQLiteConnection(path: database.new, mode: .readWrite)
             try copy.giveUpSafety()
-            try Schema.raiseVersionLimit(former.versions, in: copy)
-            if try copy.text("SELECT hex(key_ring) FROM store") == former.ring {
-                try Schema.raiseSeals(former.seals, in: copy)
-            }
-            return former.tokens
+            try Schema.raiseVersionLimit(former.versionLimit, in: copy)
+            guard try copy.text("SELECT hex(key_ring) FROM store") == former.ring else { return }
+            try Schema.raiseSeals(former.seals, in: copy)
         } catch {
             throw .write(StoreFault(error))
         }
-    }
-
-    /// The present store's counts and its ring's identity; nil if they cannot be read.
-    private func counts(
-        _ mode: SQLiteConnection.Mode
-    ) -> (seals: [Int: Int64], ring: String, versions: Int64, tokens: Int)? {
-        guard let former = try? SQLiteConnection(path: database.path, mode: mode),
-            let seals = try? Schema.seals(of: former),
-            let ring = try? former.text("SELECT hex(key_ring) FROM store"),
-            let tokens = try? former.integer("SELECT tokens FROM store")
-        else { return nil }
-        // A store of an earlier version has given none.
-        return (seals, ring, (try? Schema.versionLimit(of: former)) ?? 0, max(0, tokens))
     }
 
     /// Reports a damaged WAL, whose end the replacement drops, and keeps a copy.

@@ -9,7 +9,7 @@ internal import Synchronization
 /// SQLiteTokenStore). But while a connection reads an earlier state of the WAL, SQLite moves no later page and does not
 /// sync the database (sqlite.org/wal.html, section 2.2; walCheckpoint in its wal.c). So this connection begins to read
 /// before a commit and ends after it: a checkpoint in between copies the pages up to there, on the writer's thread but
-/// without a sync. The writer does this several times while the WAL grows, so that no commit has to wait for many pages.
+/// without a sync. The writer does this several times while the WAL grows, so that no commit waits until many pages are copied.
 /// After the last time, the database is synced on another thread while commits continue.
 ///
 /// The final checkpoint syncs the database again before the WAL is restarted, and finds little to write. If the earlier

@@ -20,7 +20,7 @@ struct WALExaminer {
     private static let headerSize = 32
     private static let frameHeaderSize = 24
     private static let magic: UInt32 = 0x377f_0682
-    /// Bytes of the smallest sector that disks have; larger sectors begin at multiples of it as well.
+    /// The smallest size of a disk's sectors, in bytes; all larger sizes are multiples of it.
     private static let sectorSize = 512
 
     /// The checksum of everything before.
@@ -99,7 +99,7 @@ struct WALExaminer {
         isHeaderSound = magic | 1 == Self.magic | 1 && Int(Self.number(beginning, 8)) == pageSize && checksum == stored
         self.pageSize = pageSize
         self.checksum = stored
-        // Without a valid header, the first frame has the salts.
+        // If the header is damaged, the salts are taken from the first frame, which repeats them.
         salts = Self.salts(beginning, isHeaderSound ? 16 : Self.headerSize + 8)
         self.descriptor = descriptor
     }
@@ -138,7 +138,7 @@ struct WALExaminer {
         offset / sectorSize == (offset + frameHeaderSize - 1) / sectorSize
     }
 
-    /// Calls `body` for each complete frame, with its offset in the WAL, its header and all of its bytes.
+    /// Calls `body` for each complete frame, with its offset in the WAL, its header, and its bytes, which include the header.
     private func forEachFrame(_ body: (Int, FrameHeader, ArraySlice<UInt8>) -> Void) throws(SQLiteError) {
         let frameSize = Self.frameHeaderSize + pageSize
         let atOnce = max(1, (1 << 20) / frameSize)
@@ -158,7 +158,7 @@ struct WALExaminer {
         }
     }
 
-    /// Returns fewer bytes at the end of the file.
+    /// Reads bytes, fewer than `count` at the end of the file.
     private static func read(_ descriptor: Int32, at offset: Int, count: Int) throws(SQLiteError) -> [UInt8] {
         do throws(SystemError) {
             return try BlockingIO.read(from: descriptor, at: offset, count: count)

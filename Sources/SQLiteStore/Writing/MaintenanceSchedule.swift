@@ -63,7 +63,9 @@ struct MaintenanceSchedule {
     private var background = BackgroundCheckpoint.none
     /// Bytes of the WAL when it was held.
     private var heldWAL = 0
-    /// Bytes of the WAL up to the end of the last part, of which readers may have kept some pages from being copied.
+    /// Where the part of the WAL that was copied last ends, in bytes from the WAL's beginning.
+    ///
+    /// Pages of that part that were still being read may not have been copied.
     private var lastPartEnd = 0
     /// Bytes of the WAL that the last sync in the background covers, which may still be under way.
     private var synchronizedWAL = 0

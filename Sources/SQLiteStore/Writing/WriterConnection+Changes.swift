@@ -19,21 +19,21 @@ extension WriterConnection {
     /// Makes changes durable, all in one transaction and in their order.
     ///
     /// A change may fail alone, and the others are made. If the disk or the transaction fails, the error is thrown and
-    /// nothing is changed. On a full disk the transaction is tried once more if a checkpoint has made room.
+    /// nothing is changed. If the disk is full, room is made where that is possible, and the transaction runs once more.
     ///
     /// - Returns: An outcome for each change.
     func commit(
         _ changes: [Change], _ rules: WriteRules
     ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
         do throws(SQLiteError) {
-            return try make(changes, rules)
+            return try commitOnce(changes, rules)
         } catch {
             guard error.isDiskFull, try makeRoom() else { throw error }
-            return try make(changes, rules)
+            return try commitOnce(changes, rules)
         }
     }
 
-    private func make(
+    private func commitOnce(
         _ changes: [Change], _ rules: WriteRules
     ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
         try transaction { () throws(SQLiteError) in

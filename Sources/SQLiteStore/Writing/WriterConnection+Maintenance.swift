@@ -84,24 +84,26 @@ extension WriterConnection {
         _ = try checkpoint(.passive)
     }
 
-    /// Pause after a checkpoint on a full disk that has not made room: each writes many pages, while commits wait.
-    private static let checkpointPause = Duration.seconds(1)
+    /// How long `makeRoom` tries nothing after it has failed: each attempt may write many pages while commits wait.
+    private static let roomPause = Duration.seconds(1)
 
-    /// Checkpoints the WAL of a full disk, so that the next commit overwrites it and needs no room.
+    /// Makes room for a commit on a full disk.
     ///
-    /// That fails if the database itself has to grow.
+    /// The WAL is checkpointed, so that the next commit overwrites it from its beginning instead of appending to it. This
+    /// is impossible if the checkpoint itself needs room because the database has to grow.
     ///
-    /// - Returns: Whether another attempt to commit may succeed. Throws what makes the connection unusable.
+    /// - Returns: Whether there is room now.
+    /// - Throws: An error after which this connection can no longer be used.
     func makeRoom() throws(SQLiteError) -> Bool {
-        if let lastFailedCheckpoint, .now - lastFailedCheckpoint < Self.checkpointPause { return false }
+        if let lastRoomFailure, .now - lastRoomFailure < Self.roomPause { return false }
         guard walSize > 0 else { return false }
         do throws(SQLiteError) {
             if try checkpoint(.restart, waiting: 100, insists: true) == .complete { return true }
         } catch {
-            // As when the database has to grow.
+            // A full disk, above all, is no such error.
             guard error.isTransient else { throw error }
         }
-        lastFailedCheckpoint = .now
+        lastRoomFailure = .now
         return false
     }
 

@@ -34,8 +34,8 @@ final class WriterConnection {
     var copy: DatabaseCopy?
     /// Nil until first needed.
     var checkpointer: BackgroundCheckpointer?
-    /// The last checkpoint on a full disk that has not made room.
-    var lastFailedCheckpoint: ContinuousClock.Instant?
+    /// When `makeRoom` last failed to make room; nil if it never has.
+    var lastRoomFailure: ContinuousClock.Instant?
 
     /// - Parameter seals: What the keys have sealed, which is kept in the database.
     init(

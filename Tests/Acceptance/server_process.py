@@ -150,15 +150,19 @@ class Server:
     def open_descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
-    def open_sockets(self):
-        """Without the descriptors that the runtime opens for its timers at some moment after the start."""
-        folder, count = f"/proc/{self.process.pid}/fd", 0
+    def open_files(self):
+        """What its descriptors lead to: paths, and names such as `socket:[1234]`."""
+        folder, files = f"/proc/{self.process.pid}/fd", []
         for name in os.listdir(folder):
             try:
-                count += os.readlink(f"{folder}/{name}").startswith("socket:")
+                files.append(os.readlink(f"{folder}/{name}"))
             except FileNotFoundError:
                 pass
-        return count
+        return files
+
+    def open_sockets(self):
+        """Without the descriptors that the runtime opens for its timers at some moment after the start."""
+        return sum(file.startswith("socket:") for file in self.open_files())
 
     def resident_bytes(self):
         """Resident memory."""

@@ -21,6 +21,7 @@ extension SQLiteAdministrator {
     /// A row that was opened.
     struct OpenedRow {
         let slot: Int64
+        let key: [UInt8]
         let times: RowTimes
         let token: Result<Token, SealingError>
         /// The key that sealed it; 0 in the clear.
@@ -67,7 +68,8 @@ extension SQLiteAdministrator {
                 }
                 rows.append(
                     OpenedRow(
-                        slot: row.slot, times: row.times, token: token, keyNumber: row.keyNumber, sealNumber: sealNumber
+                        slot: row.slot, key: row.key, times: row.times, token: token, keyNumber: row.keyNumber,
+                        sealNumber: sealNumber
                     )
                 )
             }

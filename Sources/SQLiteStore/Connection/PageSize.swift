@@ -10,6 +10,9 @@ enum PageSize {
     /// The page size of databases of earlier versions, which keep it until they are copied row by row.
     static let ofEarlier = 4_096
 
+    /// The smallest that SQLite allows (sqlite.org/fileformat2.html, section 1.3.2).
+    static let least = 512
+
     /// Gives a new database its page size.
     ///
     /// Has no effect if the database has content or is in WAL mode (sqlite.org/pragma.html#pragma_page_size).

@@ -63,6 +63,7 @@ internal import Metrics
     }
 
     deinit {
+        readsChildrenAhead = false
         // With _v2 the connection is closed when its last statement is finalized.
         _ = unsafe sqlite3_close_v2(handle)
     }
@@ -123,6 +124,24 @@ internal import Metrics
 
     /// The buffer, once the WAL is open, which it then stays; cached because every commit needs it.
     private var openFile: UnsafeMutablePointer<sqlite3_file>?
+
+    /// Whether the system reads the pages of B-trees ahead, as `ChildReadAhead` says.
+    ///
+    /// Stays false if the system cannot be told to.
+    var readsChildrenAhead: Bool {
+        get { readAhead != nil }
+        set { readAhead = newValue ? readAhead ?? ChildReadAhead(self) : nil }
+    }
+
+    private var readAhead: ChildReadAhead?
+
+    /// Runs what goes over many rows; the system reads their pages ahead meanwhile.
+    func readingChildrenAhead<Value>(_ body: () throws(SQLiteError) -> Value) throws(SQLiteError) -> Value {
+        let before = readsChildrenAhead
+        readsChildrenAhead = true
+        defer { readsChildrenAhead = before }
+        return try body()
+    }
 
     /// Bytes of the database's file; 0 if unknown.
     var fileSize: Int {

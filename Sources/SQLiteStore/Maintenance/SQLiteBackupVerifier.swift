@@ -85,6 +85,7 @@ package struct SQLiteBackupVerifier: BackupVerifier {
         var doubled = DoubledTokens()
         let total = try connection.integer("SELECT tokens FROM store")
         let columns = StoredRow.columns(ofSchema: found.schemaVersion)
+        connection.readsChildrenAhead = true
         let select = try SQLiteStatement("SELECT \(columns) FROM token NOT INDEXED", on: connection)
         while try select.step() {
             let row = StoredRow(select)

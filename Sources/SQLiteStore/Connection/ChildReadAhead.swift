@@ -1,0 +1,70 @@
+internal import CSQLite
+internal import Glibc
+internal import System
+
+/// Has the system read all pages below an interior page of a B-tree as soon as a connection has read that page.
+///
+/// SQLite asks for one page after the other. A walk over all rows of a database that is larger than the memory then waits
+/// for the disk at each leaf, unless the leaves are ascending in the file, which makes the system read ahead by itself.
+/// They are not in a store that has grown by its clients' writes, whose leaves are in random order, and not for SQLite's
+/// integrity check, which goes from a table's last row to its first. An interior page leads to a hundred leaves or so,
+/// and a disk reads these together in little more time than one.
+///
+/// Used on its connection's thread. A connection has at most one, which `SQLiteConnection.readsChildrenAhead` sees to.
+@safe final class ChildReadAhead {
+    private let file: UnsafeMutablePointer<sqlite3_file>
+    private let replaced: UnsafeMutablePointer<csqlite_replaced_methods>
+    /// Asks for a range of the file's bytes.
+    private let ask: (Range<Int>) -> Void
+
+    /// Begins to read ahead; ends with the object's life, which must be before the connection's end.
+    ///
+    /// - Returns: Nil if it is unknown which descriptor the connection reads from.
+    convenience init?(_ connection: SQLiteConnection) {
+        // SQLite does not tell it. Opening another one is no way, because closing that would release SQLite's locks on the
+        // file (sqlite.org/howtocorrupt.html, section 2.2).
+        guard let descriptor = FileIdentity.find(connection.path)?.identity.openDescriptor else { return nil }
+        self.init(connection) { range in
+            // Only a hint. So neither its errors matter, nor that the descriptor may meanwhile have become another file's.
+            _ = posix_fadvise(descriptor, range.lowerBound, range.count, POSIX_FADV_WILLNEED)
+        }
+    }
+
+    /// The same, with another way to ask for a range of the file's bytes.
+    init?(_ connection: SQLiteConnection, ask: @escaping (Range<Int>) -> Void) {
+        guard let file = unsafe connection.file, let standard = unsafe file.pointee.pMethods else { return nil }
+        unsafe self.file = unsafe file
+        self.ask = ask
+        unsafe replaced = .allocate(capacity: 1)
+        unsafe replaced.initialize(
+            to: csqlite_replaced_methods(methods: standard.pointee, standard: standard, owner: nil))
+        // Unretained: the object takes back the methods before its end.
+        unsafe replaced.pointee.owner = Unmanaged.passUnretained(self).toOpaque()
+        unsafe replaced.pointee.methods.xRead = { file, bytes, count, offset in
+            guard let methods = unsafe file?.pointee.pMethods else { return SQLITE_MISUSE }
+            let replaced = unsafe UnsafeRawPointer(methods).assumingMemoryBound(to: csqlite_replaced_methods.self)
+            let result = unsafe replaced.pointee.standard.pointee.xRead(file, bytes, count, offset)
+            guard result == SQLITE_OK, let bytes = unsafe bytes, let owner = unsafe replaced.pointee.owner else {
+                return result
+            }
+            let page = unsafe Span(_unsafeStart: bytes.assumingMemoryBound(to: UInt8.self), count: Int(count))
+            unsafe Unmanaged<ChildReadAhead>.fromOpaque(owner).takeUnretainedValue().askForChildren(
+                of: page, at: Int(offset))
+            return result
+        }
+        unsafe file.pointee.pMethods = UnsafeRawPointer(replaced).assumingMemoryBound(to: sqlite3_io_methods.self)
+    }
+
+    deinit {
+        unsafe file.pointee.pMethods = unsafe replaced.pointee.standard
+        unsafe replaced.deallocate()
+    }
+
+    private func askForChildren(of page: Span<UInt8>, at offset: Int) {
+        let size = page.count
+        // Not of a part of the database's header.
+        guard size >= PageSize.least, offset % size == 0 else { return }
+        guard let page = InteriorPage(page, number: offset / size + 1) else { return }
+        for run in page.runs { ask((run.lowerBound - 1) * size..<(run.upperBound - 1) * size) }
+    }
+}

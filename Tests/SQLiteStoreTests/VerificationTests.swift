@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Synchronization
 import TestSupport
@@ -44,6 +45,17 @@ import Testing
         #expect(try await administrator.verify { _ in }.isSound)
     }
 
+    @Test func `while a statement takes long, the administration does other things`() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        #expect(try await SQLiteAdministrator(store).answersDuringLongRead())
+    }
+
+    @Test func `while a statement takes long, nothing else uses its connection`() async {
+        let user = ConnectionUser()
+        #expect(await !user.isUsedDuringLongRead(path: folder.path + "/other.db"))
+    }
+
     @Test("a WAL that cannot be opened is not taken for none")
     func unreadableLog() throws {
         try FileManager.default.createDirectory(atPath: data + "/tokens.db-wal", withIntermediateDirectories: true)
@@ -84,12 +96,48 @@ import Testing
 }
 
 extension SQLiteAdministrator {
-    /// On the administrator's own thread, as everything that takes long.
+    /// Whether another call is answered while a long read runs.
+    fileprivate func answersDuringLongRead() async throws(StoreError) -> Bool {
+        try await readingForLong { _ in
+            let answered = DispatchSemaphore(value: 0)
+            Task {
+                _ = try? await self.fetch(Array("id".utf8))
+                answered.signal()
+            }
+            return answered.wait(timeout: .now() + .seconds(60)) == .success
+        }
+    }
+
+    /// On a thread of its own, as everything that takes long.
     fileprivate func countForEver() async throws(StoreError) -> Int {
-        let connection = try reader().connection
-        return try await readingForLong(connection) { () throws(SQLiteError) in
+        try await readingForLong { (connection) throws(SQLiteError) in
             try connection.integer(
                 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
         }
+    }
+}
+
+/// An actor with a connection, which may be used on no other thread than its own.
+private actor ConnectionUser {
+    private let executor = BlockingExecutor(label: "connection")
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe executor.asUnownedSerialExecutor()
+    }
+
+    private func use() {}
+
+    /// Whether another call runs while a long read does.
+    func isUsedDuringLongRead(path: String) async -> Bool {
+        guard let connection = try? SQLiteConnection(path: path, mode: .readWriteCreate) else { return true }
+        let isUsed = await connection.interruptible {
+            let used = DispatchSemaphore(value: 0)
+            Task {
+                self.use()
+                used.signal()
+            }
+            return used.wait(timeout: .now() + .milliseconds(300)) == .success
+        }
+        return (try? isUsed.get()) ?? true
     }
 }

@@ -2,8 +2,12 @@ internal import CSQLite
 
 extension SQLiteConnection {
     /// Runs statements that may take long; they fail when the task is cancelled.
-    nonisolated(nonsending) func interruptible<Value>(
-        _ body: () throws(SQLiteError) -> Value
+    ///
+    /// - Parameters:
+    ///   - isolation: The caller's actor, whose thread is the connection's.
+    ///   - body: What runs them, on that thread.
+    func interruptible<Value>(
+        isolation: isolated (any Actor)? = #isolation, _ body: () throws(SQLiteError) -> Value
     ) async -> Result<Value, SQLiteError> {
         // Statements poll for cancellation, also those that begin later. An integrity check polls only at its end, but
         // can be interrupted while it runs.
@@ -11,6 +15,9 @@ extension SQLiteConnection {
         defer { unsafe sqlite3_progress_handler(handle, 0, nil, nil) }
         let interruption = Interruption(of: self)
         return await withTaskCancellationHandler {
+            // A closure runs on the actor only if it captures it (Swift Evolution 0420). Otherwise it would run on the shared
+            // pool, while the actor is free to use the connection on its own thread.
+            _ = isolation
             do throws(SQLiteError) {
                 return .success(try body())
             } catch {

@@ -56,7 +56,7 @@ extension SQLiteAdministrator {
             throw error
         }
         try await endCopy()
-        let tokens = try await BackupFile.finish(temporary)
+        let tokens = try await longReads.finishBackup(temporary)
         try PrivateFile.rename(temporary, to: path)
         return StoreBackup(path: path, tokens: tokens, bytes: FileStatus.size(of: path))
     }

@@ -48,8 +48,7 @@ extension SQLiteAdministrator {
         else { throw .refused("another key is being retired; try again when that is done") }
         defer { sealing.retiring.store(0, ordering: .releasing) }
         try await store.writerThread.perform { (_) throws(SQLiteError) in }
-        let connection = try reader().connection
-        let isUsed = try await readingForLong(connection) { () throws(SQLiteError) in
+        let isUsed = try await readingForLong { (connection) throws(SQLiteError) in
             try connection.integer(
                 """
                 SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))

@@ -92,7 +92,6 @@ extension SQLiteAdministrator {
     }
 
     private func structuralDamages() async throws(StoreError) -> [String] {
-        let connection = try reader().connection
-        return try await readingForLong(connection) { () throws(SQLiteError) in try connection.structuralDamages() }
+        try await readingForLong { (connection) throws(SQLiteError) in try connection.structuralDamages() }
     }
 }

@@ -5,6 +5,7 @@ package import TokenStore
 package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdministrator, StoreVerifier {
     let store: OpenDatabase
     private let executor = BlockingExecutor(label: "administration")
+    let longReads = LongReads()
     private var openReader: (reader: TokenReader, generation: UInt64)?
 
     /// Erases a user.
@@ -47,10 +48,12 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
     }
 
     /// Runs a long read, which fails when the task is cancelled.
-    func readingForLong<Result>(
-        _ connection: SQLiteConnection, _ body: () throws(SQLiteError) -> Result
-    ) async throws(StoreError) -> Result {
-        let outcome = await connection.interruptible(body)
+    func readingForLong<Value: Sendable>(
+        _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
+    ) async throws(StoreError) -> Value {
+        // Fails while the database is not in its place.
+        _ = try reader()
+        let outcome = await longReads.read(store.path, body)
         if Task.isCancelled {
             throw .refused("it was interrupted, because the server is stopping or the client has disconnected")
         }

@@ -4,13 +4,13 @@ internal import System
 
 /// Has the system read all pages below an interior page of a B-tree as soon as a connection has read that page.
 ///
-/// SQLite asks for one page after the other. A walk over all rows of a database that is larger than the memory then waits
-/// for the disk at each leaf, unless the leaves are ascending in the file, which makes the system read ahead by itself.
-/// They are not in a store that has grown by its clients' writes, whose leaves are in random order, and not for SQLite's
-/// integrity check, which goes from a table's last row to its first. An interior page leads to a hundred leaves or so,
-/// and a disk reads these together in little more time than one.
+/// SQLite reads one page at a time. If the database is larger than the memory, a walk over all rows waits for the disk at
+/// each leaf. The system reads ahead by itself only if the leaves are read in the order in which they lie in the file. That
+/// is not so in a store that clients have filled, whose leaves lie in random order, nor in SQLite's integrity check, which
+/// goes from a table's last row to its first. An interior page leads to about a hundred leaves, and a disk can read a
+/// hundred pages that are requested together in little more time than it takes for one.
 ///
-/// Used on its connection's thread. A connection has at most one, which `SQLiteConnection.readsChildrenAhead` sees to.
+/// Used on its connection's thread. A connection may have only one; `SQLiteConnection.readsChildrenAhead` ensures that.
 @safe final class ChildReadAhead {
     private let file: UnsafeMutablePointer<sqlite3_file>
     private let replaced: UnsafeMutablePointer<csqlite_replaced_methods>
@@ -21,11 +21,12 @@ internal import System
     ///
     /// - Returns: Nil if it is unknown which descriptor the connection reads from.
     convenience init?(_ connection: SQLiteConnection) {
-        // SQLite does not tell it. Opening another one is no way, because closing that would release SQLite's locks on the
-        // file (sqlite.org/howtocorrupt.html, section 2.2).
+        // SQLite has no function that returns its descriptor. The file must not be opened a second time, because closing
+        // that descriptor would release SQLite's locks on the file (sqlite.org/howtocorrupt.html, section 2.2).
         guard let descriptor = FileIdentity.find(connection.path)?.identity.openDescriptor else { return nil }
         self.init(connection) { range in
-            // Only a hint. So neither its errors matter, nor that the descriptor may meanwhile have become another file's.
+            // This is only a hint, so its errors are ignored. It does no harm either if SQLite has closed the descriptor
+            // and its number now belongs to another file.
             _ = posix_fadvise(descriptor, range.lowerBound, range.count, POSIX_FADV_WILLNEED)
         }
     }
@@ -38,7 +39,7 @@ internal import System
         unsafe replaced = .allocate(capacity: 1)
         unsafe replaced.initialize(
             to: csqlite_replaced_methods(methods: standard.pointee, standard: standard, owner: nil))
-        // Unretained: the object takes back the methods before its end.
+        // Unretained, because deinit restores the file's own methods: SQLite cannot call this object after its end.
         unsafe replaced.pointee.owner = Unmanaged.passUnretained(self).toOpaque()
         unsafe replaced.pointee.methods.xRead = { file, bytes, count, offset in
             guard let methods = unsafe file?.pointee.pMethods else { return SQLITE_MISUSE }
@@ -62,7 +63,7 @@ internal import System
 
     private func askForChildren(of page: Span<UInt8>, at offset: Int) {
         let size = page.count
-        // Not of a part of the database's header.
+        // SQLite also reads parts of the database's header, which are no pages.
         guard size >= PageSize.least, offset % size == 0 else { return }
         guard let page = InteriorPage(page, number: offset / size + 1) else { return }
         for run in page.runs { ask((run.lowerBound - 1) * size..<(run.upperBound - 1) * size) }

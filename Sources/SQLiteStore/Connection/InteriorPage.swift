@@ -21,7 +21,7 @@ struct InteriorPage {
             guard cell + 4 <= page.count else { return nil }
             children.append(Self.number(page, at: cell))
         }
-        // Of a damaged page.
+        // No page has the number 0, so this page is damaged.
         guard !children.contains(0) else { return nil }
         self.children = children.sorted()
     }
@@ -30,7 +30,7 @@ struct InteriorPage {
         (0..<4).reduce(0) { $0 << 8 | Int(page[offset + $1]) }
     }
 
-    /// The children as ranges of numbers that follow each other.
+    /// The children, with consecutive numbers joined into ranges.
     var runs: [Range<Int>] {
         var runs: [Range<Int>] = []
         for child in children {

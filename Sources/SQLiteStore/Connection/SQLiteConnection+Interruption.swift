@@ -15,8 +15,8 @@ extension SQLiteConnection {
         defer { unsafe sqlite3_progress_handler(handle, 0, nil, nil) }
         let interruption = Interruption(of: self)
         return await withTaskCancellationHandler {
-            // A closure runs on the actor only if it captures it (Swift Evolution 0420). Otherwise it would run on the shared
-            // pool, while the actor is free to use the connection on its own thread.
+            // This closure runs on the caller's actor only because it captures that actor (Swift Evolution proposal 0420).
+            // Without this line it would run on Swift's shared pool, and the actor could use the connection at the same time.
             _ = isolation
             do throws(SQLiteError) {
                 return .success(try body())

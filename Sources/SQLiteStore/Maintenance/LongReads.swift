@@ -2,7 +2,7 @@ internal import TokenStore
 
 /// Reads that go over the whole database, one at a time, each with a connection of its own.
 ///
-/// They have a queue of their own, so that the administration answers other commands meanwhile.
+/// They have a queue of their own, so that the administration can answer other commands meanwhile.
 actor LongReads {
     private let executor = BlockingExecutor(label: "long reads")
 
@@ -23,7 +23,7 @@ actor LongReads {
         return await connection.interruptible { () throws(SQLiteError) in try body(connection) }
     }
 
-    /// Completes and checks a backup; see `BackupFile.finish`.
+    /// Makes a backup of a fresh copy and checks it, as `BackupFile.finish` says.
     func finishBackup(_ path: String) async throws(StoreError) -> Int {
         try await BackupFile.finish(path)
     }

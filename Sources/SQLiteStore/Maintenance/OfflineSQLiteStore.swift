@@ -58,14 +58,14 @@ package final class OfflineSQLiteStore: OfflineStore {
         let tokens: Int
         let versionLimit: Int64
         let seals: [Int: Int64]
-        /// Identifies the key ring whose keys have made these seals.
+        /// Identifies the key ring that the keys of `seals` belong to.
         let ring: String
     }
 
-    /// The counts of the present store; nil if there is none, or if it cannot be read.
+    /// The counts of the store that is there before the restore; nil if there is none, or if it cannot be read.
     private func formerCounts() -> FormerCounts? {
         guard FileStatus.size(of: database.path) > 0 else { return nil }
-        // Read with the WAL, which has later counts, or without it if it cannot be read.
+        // The WAL may hold newer counts than the database. If the WAL cannot be read, those of the database have to do.
         return counts(.readOnly) ?? counts(.immutable)
     }
 

@@ -18,12 +18,12 @@ extension SQLiteAdministrator {
         // Before the first valid slot, to find misplaced rows.
         var slot = Int64.min
         var uncounted = 0
-        var doubled = DoubledTokens()
+        var duplicates = DuplicateTokens()
         while true {
             let (rows, isLast) = try rows(after: slot, limit: Self.verificationBatch)
             for row in rows {
                 result.tokens += 1
-                doubled.look(at: (row.slot, row.key))
+                duplicates.look(at: (row.slot, row.key))
                 switch row.token {
                 case .failure(let error): result.unreadable["\(error)", default: 0] += 1
                 case .success where row.keyNumber == 0: break
@@ -43,7 +43,7 @@ extension SQLiteAdministrator {
             await Task.yield()
         }
         for (reason, count) in try await unreadableSessions() { result.unreadable[reason, default: 0] += count }
-        if let damage = doubled.damage { result.damages.append(damage) }
+        if let damage = duplicates.damage { result.damages.append(damage) }
         if uncounted > 0 {
             result.damages.append(
                 """

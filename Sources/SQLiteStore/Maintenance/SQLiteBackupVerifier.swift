@@ -82,7 +82,7 @@ package struct SQLiteBackupVerifier: BackupVerifier {
         _ progress: (StoreProgress) -> Void
     ) throws(SQLiteError) {
         var coder = RowCoder(sealing)
-        var doubled = DoubledTokens()
+        var duplicates = DuplicateTokens()
         let total = try connection.integer("SELECT tokens FROM store")
         let columns = StoredRow.columns(ofSchema: found.schemaVersion)
         connection.readsChildrenAhead = true
@@ -90,7 +90,7 @@ package struct SQLiteBackupVerifier: BackupVerifier {
         while try select.step() {
             let row = StoredRow(select)
             found.tokens += 1
-            doubled.look(at: (row.slot, row.key))
+            duplicates.look(at: (row.slot, row.key))
             found.lastWrittenAt = max(found.lastWrittenAt ?? .min, row.times.writtenAt)
             do throws(SealingError) {
                 _ = try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
@@ -101,7 +101,7 @@ package struct SQLiteBackupVerifier: BackupVerifier {
             }
             if found.tokens % 1_000 == 0 { progress(StoreProgress(done: min(found.tokens, total), total: total)) }
         }
-        if let damage = doubled.damage { found.damages.append(damage) }
+        if let damage = duplicates.damage { found.damages.append(damage) }
         if found.tokens != total {
             found.damages.append("the store has counted \(total) tokens, but \(found.tokens) are there")
         }

@@ -1,11 +1,13 @@
-/// Finds tokens that are there twice: rows with the same key, among rows that come in the order of their slots.
+/// Finds duplicate tokens, which are rows with the same key.
 ///
-/// A look at all rows finds them on its way. A join would make SQLite build an index of all keys in a temporary file
-/// (sqlite.org/optoverview.html, "Automatic Query-Time Indexes"), with a gigabyte for 25 million tokens.
-struct DoubledTokens {
-    /// How many rows have the key of an earlier one.
+/// It must be shown all rows, in the order of their slots.
+///
+/// A command that reads all rows anyway finds them without another pass. For a join, SQLite would build an index of all
+/// keys in a temporary file (sqlite.org/optoverview.html, "Automatic Query-Time Indexes"): a gigabyte for 25 million tokens.
+struct DuplicateTokens {
+    /// How many rows have the key of an earlier row.
     private(set) var count = 0
-    /// The rows in whose slots the next row could lie as well.
+    /// The last rows, as far as a duplicate of them could still follow.
     private var near: [(slot: Int64, key: [UInt8])] = []
 
     /// - Parameter row: The next row.

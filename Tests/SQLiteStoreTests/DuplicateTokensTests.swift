@@ -3,7 +3,7 @@ import Testing
 
 @testable import SQLiteStore
 
-@Suite struct DoubledTokensTests {
+@Suite struct DuplicateTokensTests {
     @Test func `rows with the key of an earlier row near by are counted`() {
         var generator = SeededGenerator(seed: 23)
         for _ in 0..<200 {
@@ -16,13 +16,13 @@ import Testing
                     ? .random(in: 1...3, using: &generator) : .random(in: 10...20, using: &generator)
                 rows.append((slot, [.random(in: 0...4, using: &generator)]))
             }
-            var doubled = DoubledTokens()
-            for row in rows { doubled.look(at: row) }
+            var duplicates = DuplicateTokens()
+            for row in rows { duplicates.look(at: row) }
             let expected = rows.filter { row in
                 rows.contains { $0.key == row.key && $0.slot < row.slot && row.slot - $0.slot < RowSlots.count }
             }
-            #expect(doubled.count == expected.count)
-            #expect((doubled.damage == nil) == expected.isEmpty)
+            #expect(duplicates.count == expected.count)
+            #expect((duplicates.damage == nil) == expected.isEmpty)
         }
     }
 }

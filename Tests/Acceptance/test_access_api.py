@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from access import API, api_request, bearer, fetch, make_key, session_settings, store
+from access import API, api_request, bearer, fetch, make_key, session_settings
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Connection, exchange, get
 from server_process import run, until

@@ -6,8 +6,6 @@ import signal
 import subprocess
 import threading
 
-import pytest
-
 from access import bearer, fetch, session_settings, store, API
 from contract import STORED, found
 from http_client import Connection, exchange, get, post

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from contract import STORED, WRITE_FAILED, fresh_id
+from contract import STORED, fresh_id
 from http_client import Connection, exchange, post
 from ledger import Ledger, check_all
 from server_process import Server, binary, clean_environment, until

@@ -1,7 +1,6 @@
 """Files of keys of other users, files that a server may not read, and files on a disk that hangs."""
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest

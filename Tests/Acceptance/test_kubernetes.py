@@ -1,5 +1,4 @@
 """The objects for Kubernetes fit one another, their schemas and the server, and say what they are not trusted with."""
-import json
 import os
 import re
 import shutil

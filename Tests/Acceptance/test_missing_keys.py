@@ -9,7 +9,7 @@ import pytest
 from contract import NOT_FOUND, STORED
 from http_client import exchange, get, post
 from store_files import command, opened, printed
-from doctor import examine, of, problems
+from doctor import of, problems
 
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 MISSING = ("Key ring", "tokens are sealed with key 1, which the key ring does not have")

@@ -13,7 +13,7 @@ import pytest
 
 from certificates import certificate_until
 from contract import STORED, found
-from http_client import Connection, exchange, get, post
+from http_client import exchange, get, post
 from server_process import NO_ADMINISTRATION, binary, clean_environment, until
 
 

@@ -1,7 +1,6 @@
 """Whatever clients ask for, the turns of a loop stay short: measured in answers to other clients, not in seconds."""
 import contextlib
 import json
-import time
 
 import pytest
 

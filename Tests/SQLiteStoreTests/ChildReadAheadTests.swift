@@ -95,6 +95,25 @@ import Testing
         #expect(asked.isEmpty)
     }
 
+    @Test func `what is not active asks for nothing`() throws {
+        let connection = try SQLiteConnection(path: path, mode: .readOnly)
+        var asked: Set<Int> = []
+        let found = ChildReadAhead(connection) { asked.formUnion($0) }
+        let readAhead = try #require(found)
+        func askedByCounting() throws -> Int {
+            asked = []
+            connection.forgetPages()
+            _ = try connection.integer("SELECT count(*) FROM one NOT INDEXED")
+            return asked.count
+        }
+        let first = try askedByCounting()
+        #expect(first > 0)
+        readAhead.isActive = false
+        #expect(try askedByCounting() == 0)
+        readAhead.isActive = true
+        #expect(try askedByCounting() == first)
+    }
+
     @Test func `a connection reads the same while it reads ahead`() throws {
         for mode in [SQLiteConnection.Mode.readOnly, .readWrite, .immutable] {
             let connection = try SQLiteConnection(path: path, mode: mode)
@@ -104,6 +123,13 @@ import Testing
             #expect(connection.readsChildrenAhead)
             connection.forgetPages()
             #expect(try connection.integer("SELECT count(*) FROM one NOT INDEXED") == count)
+            connection.readsChildrenAhead = false
+            #expect(!connection.readsChildrenAhead)
+            try connection.readingChildrenAhead { () throws(SQLiteError) in
+                #expect(connection.readsChildrenAhead)
+            }
+            #expect(!connection.readsChildrenAhead)
+            connection.readsChildrenAhead = true
             if mode == .readWrite { try connection.execute("DELETE FROM one WHERE slot % 2 = 0") }
             try connection.checkIntegrity()
         }

@@ -16,6 +16,8 @@ internal import System
     private let replaced: UnsafeMutablePointer<csqlite_replaced_methods>
     /// Asks for a range of the file's bytes.
     private let ask: (Range<Int>) -> Void
+    /// Whether it reads ahead now.
+    var isActive = true
 
     /// Begins to read ahead; ends with the object's life, which must be before the connection's end.
     ///
@@ -62,6 +64,7 @@ internal import System
     }
 
     private func askForChildren(of page: Span<UInt8>, at offset: Int) {
+        guard isActive else { return }
         let size = page.count
         // SQLite also reads parts of the database's header, which are no pages.
         guard size >= PageSize.least, offset % size == 0 else { return }

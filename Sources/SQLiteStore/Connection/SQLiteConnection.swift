@@ -63,7 +63,8 @@ internal import Metrics
     }
 
     deinit {
-        readsChildrenAhead = false
+        // Refers to the file, which the connection closes.
+        readAhead = nil
         // With _v2 the connection is closed when its last statement is finalized.
         _ = unsafe sqlite3_close_v2(handle)
     }
@@ -129,10 +130,14 @@ internal import Metrics
     ///
     /// Stays false if the system cannot be told to.
     var readsChildrenAhead: Bool {
-        get { readAhead != nil }
-        set { readAhead = newValue ? readAhead ?? ChildReadAhead(self) : nil }
+        get { readAhead?.isActive ?? false }
+        set {
+            if newValue && readAhead == nil { readAhead = ChildReadAhead(self) }
+            readAhead?.isActive = newValue
+        }
     }
 
+    /// Kept when it is not active, because making one looks at all descriptors of the process.
     private var readAhead: ChildReadAhead?
 
     /// Runs what goes over many rows; the system reads their pages ahead meanwhile.

@@ -20,6 +20,7 @@ actor LongReads {
         } catch {
             return .failure(error)
         }
+        connection.readsChildrenAhead = true
         return await connection.interruptible { () throws(SQLiteError) in try body(connection) }
     }
 

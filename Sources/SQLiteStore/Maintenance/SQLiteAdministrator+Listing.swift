@@ -38,6 +38,8 @@ extension SQLiteAdministrator {
     func rows(after slot: Int64, limit: Int) throws(StoreError) -> (rows: [OpenedRow], isLast: Bool) {
         let connection = try reader().connection
         var coder = RowCoder(store.state.sealing)
+        connection.readsChildrenAhead = true
+        defer { connection.readsChildrenAhead = false }
         return try reading { () throws(SQLiteError) in
             let select = try SQLiteStatement(
                 "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection

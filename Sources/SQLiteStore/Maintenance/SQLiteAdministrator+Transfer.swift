@@ -29,6 +29,8 @@ extension SQLiteAdministrator: StoreTransfer {
         let slot = try Self.slot(of: cursor)
         let connection = try reader().connection
         var coder = RowCoder(store.state.sealing)
+        connection.readsChildrenAhead = true
+        defer { connection.readsChildrenAhead = false }
         return try reading { () throws(SQLiteError) in
             let select = try SQLiteStatement(
                 "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection)
@@ -99,6 +101,8 @@ extension SQLiteAdministrator: StoreTransfer {
         case .tokens:
             let slot = try Self.slot(of: cursor)
             let connection = try reader().connection
+            connection.readsChildrenAhead = true
+            defer { connection.readsChildrenAhead = false }
             var last = slot
             places.places = try reading { () throws(SQLiteError) in
                 let select = try SQLiteStatement(

@@ -12,9 +12,6 @@ extension SQLiteAdministrator {
         let total = try await statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         result.damages = try await structuralDamages()
-        let connection = try reader().connection
-        connection.readsChildrenAhead = true
-        defer { connection.readsChildrenAhead = false }
         // Before the first valid slot, to find misplaced rows.
         var slot = Int64.min
         var uncounted = 0

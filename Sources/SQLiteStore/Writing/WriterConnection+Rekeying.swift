@@ -43,6 +43,9 @@ extension WriterConnection {
         try select.bind(Int64(count) + 1, at: 2)
         var result = RekeyedRows()
         var (bytes, isLast) = (0, true)
+        // Only during the step: a client's write needs one leaf, not all those beside it.
+        connection.readsChildrenAhead = true
+        defer { connection.readsChildrenAhead = false }
         try transaction { () throws(SQLiteError) in
             defer { select.reset() }
             while try select.step() {

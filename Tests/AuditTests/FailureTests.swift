@@ -40,6 +40,16 @@ import Testing
         }
     }
 
+    @Test(
+        "an error of a file says what to do about its cause",
+        arguments: [(ENOSPC, "room"), (EIO, "kernel's log"), (EMFILE, "LimitNOFILE="), (EACCES, "has access")])
+    func advice(code: Int32, advice: String) {
+        let text = AuditError.file(path: "/a/log", SystemError(call: "write", code: code)).description
+        #expect(text.hasPrefix("/a/log cannot be used (write: \(SystemError.reason(code)));") && text.contains(advice))
+        // Access is the cause of that one only.
+        #expect(text.contains("has access") == (code == EACCES))
+    }
+
     @Test("events that are appended again later do not count as lost")
     func retrying() async {
         // In a process of its own: the limit and the signal are the process's.

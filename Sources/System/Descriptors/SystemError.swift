@@ -26,6 +26,19 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         unsafe String(cString: strerror(code))
     }
 
+    /// What an operator can do about a call on a file that failed; ends a sentence, for example with `; make room on its disk`.
+    ///
+    /// - Parameter otherwise: What to do about every other code, which usually means that access is denied.
+    package static func fileAdvice(_ code: Int32, otherwise: String) -> String {
+        switch code {
+        case EMFILE, ENFILE: "; raise the limit of open files with ulimit -n or LimitNOFILE="
+        case ENOSPC, EDQUOT: "; make room on its disk"
+        case EIO: "; look for errors of its disk in the kernel's log (dmesg)"
+        case ENOMEM: ""
+        default: "; \(otherwise)"
+        }
+    }
+
     package var description: String { "\(call): \(reason)" }
 
     /// The process or the machine has no descriptor left for another socket.

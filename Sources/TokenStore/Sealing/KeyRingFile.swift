@@ -159,22 +159,12 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case lacksKey(number: Int, path: String)
     case library(SealingError)
 
-    /// What to do about a call that failed.
-    private static func advice(_ code: Int32) -> String {
-        switch code {
-        case EMFILE, ENFILE: "; raise the limit of open files with ulimit -n or LimitNOFILE="
-        case ENOSPC, EDQUOT: "; make room on its disk"
-        case EIO: "; look for errors of its disk in the kernel's log (dmesg)"
-        case ENOMEM: ""
-        default: "; give the server's user access to it"
-        }
-    }
-
     package var description: String {
         switch self {
         case .file(let path, let call, let code):
             """
-            the key ring \(path) cannot be used (\(call): \(SystemError.reason(code)))\(Self.advice(code))
+            the key ring \(path) cannot be used (\(call): \(SystemError.reason(code)))\
+            \(SystemError.fileAdvice(code, otherwise: "give the server's user access to it"))
             """
         case .notDurable(let path, let code):
             """

@@ -105,7 +105,7 @@ package final class JWTKeyFile: Sendable {
             let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
             text = try BlockingIO.read(from: descriptor.number, limit: sizeLimit + 1)
         } catch {
-            throw JWTKeyFileError(file: path, problem: .unreadable(error.reason))
+            throw JWTKeyFileError(file: path, problem: .unreadable(error))
         }
         guard text.count <= sizeLimit else { throw JWTKeyFileError(file: path, problem: .tooLarge) }
         return text

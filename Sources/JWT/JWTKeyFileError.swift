@@ -1,8 +1,10 @@
+package import System
+
 /// Why a file of keys cannot be used, and what to do about it.
 package struct JWTKeyFileError: Error, Hashable, CustomStringConvertible {
     package enum Problem: Hashable, Sendable {
-        /// The file cannot be opened or read; the system's reason.
-        case unreadable(String)
+        /// The file cannot be opened or read.
+        case unreadable(SystemError)
         /// It has more than `JWTKeyFile.sizeLimit` bytes.
         case tooLarge
         case unusable(JWTKeyError)
@@ -14,8 +16,11 @@ package struct JWTKeyFileError: Error, Hashable, CustomStringConvertible {
 
     package var description: String {
         switch problem {
-        case .unreadable(let reason):
-            "\(file) cannot be read: \(reason); check the path, and that the server's user may read it"
+        case .unreadable(let error):
+            """
+            \(file) cannot be read: \(error.reason)\
+            \(error.fileAdvice(otherwise: "check the path, and that the server's user may read it"))
+            """
         case .tooLarge:
             "\(file) has more than \(JWTKeyFile.sizeLimit >> 20) MiB; give the issuers' JWK set, which has some kilobytes"
         case .unusable(let error): "\(file) \(error.description)"

@@ -1,5 +1,6 @@
 import COpenSSL
 import Foundation
+import System
 import Testing
 
 @testable import EventLoop
@@ -91,8 +92,8 @@ import Testing
             }
         }
         let cases: [(String, String, String?, String, TLSConfigurationError.Problem)] = [
-            (missing, good.key, nil, missing, .unreadable("No such file or directory")),
-            (good.certificate, missing, nil, missing, .unreadable("No such file or directory")),
+            (missing, good.key, nil, missing, .unreadable(SystemError(call: "open", code: ENOENT))),
+            (good.certificate, missing, nil, missing, .unreadable(SystemError(call: "open", code: ENOENT))),
             (empty, good.key, nil, empty, .noCertificate),
             (good.key, good.key, nil, good.key, .noCertificate),
             (weak.certificate, weak.key, nil, weak.certificate, .noCertificate),
@@ -102,7 +103,7 @@ import Testing
             (good.certificate, rsa.key, nil, rsa.key, .keyMismatch(certificate: good.certificate)),
             (rsa.certificate, weak.key, nil, weak.key, .keyMismatch(certificate: rsa.certificate)),
             (good.certificate, good.key, empty, empty, .noClientAuthority),
-            (good.certificate, good.key, missing, missing, .unreadable("No such file or directory")),
+            (good.certificate, good.key, missing, missing, .unreadable(SystemError(call: "open", code: ENOENT))),
         ]
         for (certificate, key, authorities, file, expected) in cases {
             let found = problem(certificate, key, authorities)

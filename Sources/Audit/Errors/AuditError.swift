@@ -34,8 +34,7 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
         case .file(let path, let error):
             """
             \(path) cannot be used (\(error))\
-            \(SystemError.fileAdvice(
-                error.code, otherwise: "check the path, and that the server's user has access to it and its folder"))
+            \(error.fileAdvice(otherwise: "check the path, and that the server's user has access to it and its folder"))
             """
         case .full(let path):
             "\(path) cannot be written to: its disk is full, or the file has reached its limit of size"

@@ -55,8 +55,8 @@ package enum StoreAccess: Sendable {
                     its disk has failed, copy tokens.db, tokens.db-wal and keys to another disk, and name that folder with \
                     --data-directory
                     """
-            case .keyRing(.file(let path, let call, let code)) where Self.isRefusal(code):
-                description = "this user may not read the key ring \(path) (\(call): \(Self.text(code))); \(advice)"
+            case .keyRing(.file(let path, let error)) where error.isPermissionDenied:
+                description = "this user may not read the key ring \(path) (\(error)); \(advice)"
             default: description = "\(error)"
             }
         }

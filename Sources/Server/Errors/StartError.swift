@@ -26,7 +26,7 @@ package enum StartError: Error, CustomStringConvertible {
     /// Certificates or keys cannot be used.
     case tls(String)
     /// The access log's file cannot be opened.
-    case accessLog(path: String, reason: String)
+    case accessLog(path: String, SystemError)
     /// What `access` names cannot be used.
     case access(String)
     /// The audit log cannot be opened.
@@ -96,10 +96,10 @@ package enum StartError: Error, CustomStringConvertible {
             "listen names systemd, but systemd has passed no sockets; start the server through its socket unit"
         case .passedSockets(let reason): "the sockets that systemd has passed cannot be used: \(reason)"
         case .tls(let reason), .access(let reason), .audit(let reason): reason
-        case .accessLog(let path, let reason):
+        case .accessLog(let path, let error):
             """
-            the file "\(path)" of access_log_file cannot be opened: \(reason); its folder has to exist, and the server's \
-            user needs write access to it
+            the file "\(path)" of access_log_file cannot be opened: \(error.reason)\
+            \(error.fileAdvice(otherwise: "its folder has to exist, and the server's user needs write access to it"))
             """
         case .system(let reason): "the server cannot be set up: \(reason)"
         }

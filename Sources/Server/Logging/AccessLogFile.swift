@@ -22,6 +22,6 @@ package enum AccessLogFile {
 
     /// The server's message for an error.
     package static func fault(_ path: String, _ error: SystemError) -> StartError {
-        .accessLog(path: path, reason: error.reason)
+        .accessLog(path: path, error)
     }
 }

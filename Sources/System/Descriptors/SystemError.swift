@@ -26,10 +26,10 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         unsafe String(cString: strerror(code))
     }
 
-    /// What an operator can do about a call on a file that failed; ends a sentence, for example with `; make room on its disk`.
+    /// What an operator can do about this error of a call on a file; ends a sentence, for example with `; make room on its disk`.
     ///
     /// - Parameter otherwise: What to do about every other code, which usually means that access is denied.
-    package static func fileAdvice(_ code: Int32, otherwise: String) -> String {
+    package func fileAdvice(otherwise: String) -> String {
         switch code {
         case EMFILE, ENFILE: "; raise the limit of open files with ulimit -n or LimitNOFILE="
         case ENOSPC, EDQUOT: "; make room on its disk"

@@ -47,7 +47,7 @@ package struct KeyRingFile: Hashable, Sendable {
     package func load() throws(KeyRingError) -> KeyRing? {
         guard let descriptor = try open() else { return nil }
         guard let status = try? FileStatus.read(descriptor.number) else {
-            throw .file(path: path, call: "fstat", code: errno)
+            throw .file(path: path, .last("fstat"))
         }
         guard status.isFile else {
             throw .malformed(path: path, line: 0, reason: "it is no regular file")
@@ -60,7 +60,7 @@ package struct KeyRingFile: Hashable, Sendable {
         do throws(SystemError) {
             text = try BlockingIO.read(from: descriptor.number, at: 0, count: status.size + 1)
         } catch {
-            throw .file(path: path, call: "read", code: error.code)
+            throw .file(path: path, SystemError(call: "read", code: error.code))
         }
         defer { SecretKey.wipe(&text) }
         do throws(KeyRingText.Malformed) {
@@ -80,7 +80,7 @@ package struct KeyRingFile: Hashable, Sendable {
             return try FileDescriptor(opening: target, O_RDONLY | O_NOFOLLOW)
         } catch {
             if error.code == ENOENT { return nil }
-            throw .file(path: path, call: error.call, code: error.code)
+            throw .file(path: path, error)
         }
     }
 
@@ -100,7 +100,7 @@ package struct KeyRingFile: Hashable, Sendable {
             return try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         } catch {
             if error.code == ENOENT { throw .noFolder(path: path) }
-            throw .file(path: temporary, call: error.call, code: error.code)
+            throw .file(path: temporary, error)
         }
     }
 
@@ -123,7 +123,7 @@ package struct KeyRingFile: Hashable, Sendable {
             guard unsafe rename(temporary, target) == 0 else { throw SystemError.last("rename") }
         } catch {
             _ = unsafe unlink(temporary)
-            throw .file(path: path, call: error.call, code: error.code)
+            throw .file(path: path, error)
         }
         do throws(SystemError) {
             try Folder.synchronize(Path.folder(of: target))
@@ -135,8 +135,7 @@ package struct KeyRingFile: Hashable, Sendable {
 
 /// An error of a key ring's file; says what to do about it, and nothing of its contents.
 package enum KeyRingError: Error, Hashable, CustomStringConvertible {
-    /// With the `errno` of the call.
-    case file(path: String, call: String, code: Int32)
+    case file(path: String, SystemError)
     /// The file was replaced, but after a power cut the former one may be back.
     case notDurable(path: String, code: Int32)
     /// The file cannot be created.
@@ -161,11 +160,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
 
     package var description: String {
         switch self {
-        case .file(let path, let call, let code):
-            """
-            the key ring \(path) cannot be used (\(call): \(SystemError.reason(code)))\
-            \(SystemError.fileAdvice(code, otherwise: "give the server's user access to it"))
-            """
+        case .file(let path, let error):
+            "the key ring \(path) cannot be used (\(error))\(error.fileAdvice(otherwise: "give the server's user access to it"))"
         case .notDurable(let path, let code):
             """
             the key ring \(path) was changed, and may be as it was before after a power cut \

@@ -150,8 +150,8 @@ internal import System
     private static func checkReadable(_ path: String) throws(TLSConfigurationError) {
         let number = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
         guard number >= 0 else {
-            let reason = SystemError.last("open").reason
-            throw TLSConfigurationError(file: path, problem: .unreadable(reason), reason: "")
+            let error = SystemError.last("open")
+            throw TLSConfigurationError(file: path, problem: .unreadable(error), reason: "")
         }
         _ = FileDescriptor(owning: number)
     }

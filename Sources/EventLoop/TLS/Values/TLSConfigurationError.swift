@@ -1,11 +1,13 @@
+package import System
+
 /// Why certificates and keys cannot be used, and what to do about it.
 ///
 /// Its text names files and never shows what is in them.
 package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
     /// What is wrong with the file.
     package enum Problem: Hashable, Sendable {
-        /// The file cannot be opened; the system's reason.
-        case unreadable(String)
+        /// The file cannot be opened.
+        case unreadable(SystemError)
         case noCertificate
         case noPrivateKey
         case encryptedPrivateKey
@@ -21,11 +23,13 @@ package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
     /// OpenSSL's short reason; empty if the error does not come from OpenSSL.
     package let reason: String
 
+    private static let noAccess = "check the path, and that the server's user may read it"
+
     package var description: String {
         let text =
             switch problem {
-            case .unreadable(let reason):
-                "cannot be read: \(reason); check the path, and that the server's user may read it"
+            case .unreadable(let error):
+                "cannot be read: \(error.reason)\(error.fileAdvice(otherwise: Self.noAccess))"
             case .noCertificate:
                 "holds no usable certificate; give a PEM file with the server's certificate first and the "
                     + "intermediate ones after it"

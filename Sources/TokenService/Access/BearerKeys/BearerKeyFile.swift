@@ -1,6 +1,6 @@
 internal import Glibc
 internal import Synchronization
-internal import System
+package import System
 
 /// A file of keys, and the keys that it had when it was last read without an error.
 ///
@@ -76,9 +76,9 @@ package final class BearerKeyFile<Scope: BearerKeyScope>: Sendable {
             bytes = status.isFile ? try BlockingIO.read(from: descriptor.number, limit: largestInBytes + 1) : []
         } catch {
             if error.code == ENOENT { return nil }
-            throw .unreadable(path: path, reason: error.reason)
+            throw .unreadable(path: path, error)
         }
-        guard status.isFile else { throw .unreadable(path: path, reason: "it is no regular file") }
+        guard status.isFile else { throw .notAFile(path: path) }
         // Whoever may write to it could give himself a key. Others may read it: nobody guesses a secret from its digest.
         guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else {
             throw .writable(path: path)
@@ -106,7 +106,7 @@ package final class BearerKeyFile<Scope: BearerKeyScope>: Sendable {
             do throws(SystemError) {
                 try FileReplacement.replace(target, with: BearerKeysText<Scope>.bytes(of: keys), keeping: 0o644)
             } catch {
-                throw BearerKeyFileError<Scope>.unwritable(path: path, reason: error.reason)
+                throw BearerKeyFileError<Scope>.unwritable(path: path, error)
             }
             return result
         }
@@ -116,12 +116,13 @@ package final class BearerKeyFile<Scope: BearerKeyScope>: Sendable {
 /// Why the keys of a file cannot be read or changed; says what to do about it, and nothing of the keys.
 package enum BearerKeyFileError<Scope: BearerKeyScope>: Error, Hashable, CustomStringConvertible {
     case missing(path: String)
-    case unreadable(path: String, reason: String)
+    case unreadable(path: String, SystemError)
+    case notAFile(path: String)
     /// Other users than the file's owner may write to it.
     case writable(path: String)
     /// Lines count from 1; 0 stands for the whole file.
     case malformed(path: String, line: Int, reason: String)
-    case unwritable(path: String, reason: String)
+    case unwritable(path: String, SystemError)
 
     package var description: String {
         let kind = Scope.kind
@@ -131,8 +132,13 @@ package enum BearerKeyFileError<Scope: BearerKeyScope>: Error, Hashable, CustomS
             the file \(path) of \(kind.setting) does not exist; `token-cache \(kind.command) add NAME --scope \
             \(kind.commonScope)` makes it with a first key
             """
-        case .unreadable(let path, let reason):
-            "the \(kind.plural) in \(path) cannot be read: \(reason); give the server's user read access to the file"
+        case .unreadable(let path, let error):
+            """
+            the \(kind.plural) in \(path) cannot be read: \(error.reason)\
+            \(error.fileAdvice(otherwise: "give the server's user read access to the file"))
+            """
+        case .notAFile(let path):
+            "the \(kind.plural) in \(path) cannot be read: it is no regular file; name one in \(kind.setting)"
         case .writable(let path):
             """
             the \(kind.plural) in \(path) can be changed by other users, who could give themselves a key; look for keys that you \
@@ -140,10 +146,10 @@ package enum BearerKeyFileError<Scope: BearerKeyScope>: Error, Hashable, CustomS
             """
         case .malformed(let path, let line, let reason):
             "the \(kind.plural) in \(path)\(line == 0 ? "" : ", line \(line)"): \(reason)"
-        case .unwritable(let path, let reason):
+        case .unwritable(let path, let error):
             """
-            the \(kind.plural) in \(path) cannot be written: \(reason); the folder has to exist, and this command needs write \
-            access to it
+            the \(kind.plural) in \(path) cannot be written: \(error.reason)\
+            \(error.fileAdvice(otherwise: "the folder has to exist, and this command needs write access to it"))
             """
         }
     }

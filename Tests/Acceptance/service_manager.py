@@ -1,5 +1,6 @@
 """Plays the part of systemd: receives the notifications of a service and passes sockets to it."""
 import ctypes
+import fcntl
 import os
 import socket
 import subprocess
@@ -61,11 +62,11 @@ class Service:
         own = [name for name, value in variables.items() if value == "SERVER"]
         environment = {name: value for name, value in clean_environment(NO_ADMINISTRATION).items() if name not in VARIABLES}
         environment.update(variables, SERVER=" ".join(own))
-        # Higher numbers than their final ones, so that none is overwritten before it is copied.
         numbers = [os.dup(listener if isinstance(listener, int) else listener.fileno()) for listener in sockets]
 
         def pass_on():
-            high = [os.dup2(number, 100 + index) for index, number in enumerate(numbers)]
+            # First to free numbers above their final ones, so that none is overwritten before it is copied.
+            high = [fcntl.fcntl(number, fcntl.F_DUPFD, 3 + len(numbers)) for number in numbers]
             for index, number in enumerate(high):
                 os.dup2(number, 3 + index)
                 os.close(number)

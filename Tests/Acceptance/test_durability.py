@@ -118,17 +118,19 @@ def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, tmp_path
 
 
 class NearlyFullStock(Stock):
-    """Tokens that are all in the database, on a disk with a mebibyte left."""
+    """A hundred tokens on a disk that is nearly full."""
 
-    def __init__(self, server, disk):
+    def __init__(self, server):
         super().__init__(server)
         self.ids = [fresh_id() for _ in range(100)]
-        with Connection(server.address) as connection:
+
+    def settle(self, disk):
+        """Brings all of them into the database, and leaves a mebibyte free."""
+        with Connection(self.server.address) as connection:
             for unique_id in self.ids:
                 assert connection.exchange(post(unique_id, "before" * 300)).body == STORED
-        until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
-        fill(disk / "filler")
-        os.truncate(disk / "filler", (disk / "filler").stat().st_size - (1 << 20))
+        until(lambda: (self.server.data / "tokens.db-wal").stat().st_size == 0)
+        fill(disk / "filler", but=1 << 20)
 
     def replace(self, count):
         """Replaces the tokens several times, as long as that succeeds; returns how often it did."""
@@ -145,7 +147,8 @@ def test_tokens_are_replaced_however_little_room_is_left(small_disk, tmp_path):
     """The log is emptied when the disk is full: with all tokens in the database, nothing needs more room."""
     server = Server(tmp_path / "server", data=small_disk / "data")
     try:
-        tokens = NearlyFullStock(server, small_disk)
+        tokens = NearlyFullStock(server)
+        tokens.settle(small_disk)
         assert tokens.replace(1_000) == 1_000
         tokens.check()
         assert "cannot be stored" not in server.log()
@@ -156,12 +159,27 @@ def test_tokens_are_replaced_however_little_room_is_left(small_disk, tmp_path):
         server.kill()
 
 
+def test_the_log_leaves_room_for_what_it_brings_into_the_database(small_disk, tmp_path):
+    """A log that had taken all that was free could not be moved into the database, which has to become longer for it."""
+    fill(small_disk / "filler", but=4 << 20)
+    server = Server(tmp_path / "server", data=small_disk / "data")
+    try:
+        tokens = NearlyFullStock(server)
+        # Several times what is free.
+        assert tokens.replace(5_000) == 5_000
+        tokens.check()
+        assert "cannot be stored" not in server.log()
+    finally:
+        server.kill()
+
+
 def test_a_full_disk_that_cannot_be_synced_has_the_database_opened_again(small_disk, shim_library, tmp_path):
     """A later sync might succeed without having written what this one has lost."""
     with StorageShim(shim_library, small_disk) as disk:
         server = disk.serve(tmp_path / "server")
         try:
-            tokens = NearlyFullStock(server, small_disk)
+            tokens = NearlyFullStock(server)
+            tokens.settle(small_disk)
             disk.set(next_database_syncs=1, error=errno.EIO)
             # The checkpoint on the full disk meets the fault, unless the client pauses for a second and another checkpoint does.
             tokens.replace(1_000)
@@ -174,8 +192,8 @@ def test_a_full_disk_that_cannot_be_synced_has_the_database_opened_again(small_d
             server.kill()
 
 
-def fill(path):
-    """Fills a disk."""
+def fill(path, but=0):
+    """Fills a disk, but for so many bytes."""
     with open(path, "ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:
@@ -183,6 +201,7 @@ def fill(path):
                     file.write(bytes(size))
             except OSError as error:
                 assert error.errno == errno.ENOSPC
+        file.truncate(file.tell() - but)
 
 
 def is_ready(server):

@@ -178,6 +178,37 @@ import Testing
         checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 20)
     }
 
+    @Test("a WAL for which its disk has no more room is moved and truncated at once, whatever is being done ahead")
+    func nearlyFullDisk() {
+        let (mebibyte, wal) = (1 << 20, MaintenanceSchedule.comfortableWAL)
+        var schedule = settled()
+        schedule.noteRoom(WALRoom(free: 3 * mebibyte, file: mebibyte))
+        #expect(step(schedule, at: 10, wal: 2 * mebibyte - 1, isIdle: false) == nil)
+        #expect(step(schedule, at: 10, wal: 2 * mebibyte, isIdle: false) == .checkpoint(empties: true))
+        schedule.noteHold(walSize: mebibyte)
+        schedule.noteHeldCheckpoint(checkpointed: mebibyte, synchronizes: true)
+        #expect(step(schedule, at: 10, wal: 2 * mebibyte, isIdle: false) == .checkpoint(empties: true))
+        // Readers that hold it up are not waited for again at once.
+        schedule.noteCheckpoint(isComplete: false, empties: true, at: noted(10))
+        #expect(step(schedule, at: 11, wal: 2 * mebibyte, isIdle: false) == nil)
+        // Somebody has made room.
+        schedule.noteRoom(WALRoom(free: 1 << 30, file: 2 * mebibyte))
+        #expect(step(schedule, at: 1_000, wal: 2 * mebibyte, isIdle: false) == .lookAfterFiles)
+        checkpointHeldWAL(&schedule, wal: wal, at: 20)
+    }
+
+    @Test(
+        "the WAL leaves as much free as the database may need for it",
+        arguments: [0, 1, 300_000, 1 << 20, 5_000_000, 1 << 40, .max], [0, 1, 400_000, 3 << 20, 1 << 30])
+    func roomOfWAL(free: Int, file: Int) {
+        let limit = WALRoom(free: free, file: file).limit
+        let growth = max(0, limit - file)
+        #expect(limit <= 256 << 10 || limit <= free - growth)
+        // And takes all that it can.
+        #expect(limit == 256 << 10 || limit + 1 > free - max(0, limit + 1 - file))
+        #expect(WALRoom(free: nil, file: file).limit == .max)
+    }
+
     @Test("what is held is let go by the checkpoint of a quiet time, and not moved ahead afterwards")
     func quietAfterHold() {
         var schedule = settled()

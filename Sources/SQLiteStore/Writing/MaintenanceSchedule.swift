@@ -4,8 +4,8 @@ internal import TokenStore
 ///
 /// The WAL is checkpointed one second after the last commit, so that replaced values do not stay in it, and when it has
 /// grown to 16 MiB, so that it stays small. Unless the database is small, most of the WAL has been copied into it by then,
-/// 4 MiB at a time between two commits, and synced in the background while commits continued. A WAL of 32 MiB is checkpointed
-/// at once, as far as readers allow.
+/// 4 MiB at a time between two commits, and synced in the background while commits continued. A WAL of 32 MiB, or one that has
+/// taken half of what is free on the disk, is checkpointed at once, as far as readers allow.
 ///
 /// Under load the WAL's file is then overwritten from its beginning, because a commit that makes a file longer costs
 /// the file system a commit of its own. One minute after its first commit, and in quiet times, it is truncated.
@@ -61,6 +61,8 @@ struct MaintenanceSchedule {
     private var filledSince: ContinuousClock.Instant?
     /// How far the checkpoint in the background is, which precedes that of the whole WAL.
     private var background = BackgroundCheckpoint.none
+    /// Bytes of the WAL at which its disk has no more room for it.
+    private var room = Int.max
     /// Bytes of the WAL when it was held.
     private var heldWAL = 0
     /// Where the part of the WAL that was copied last ends, in bytes from the WAL's beginning.
@@ -141,6 +143,11 @@ struct MaintenanceSchedule {
         if background == .synchronizing && !isSynchronizing { background = .none }
     }
 
+    /// Takes what is free on the disk, from time to time.
+    mutating func noteRoom(_ room: WALRoom) {
+        self.room = room.limit
+    }
+
     /// - Parameter empties: As in the step that was carried out.
     mutating func noteCheckpoint(isComplete: Bool, empties: Bool, at now: ContinuousClock.Instant) {
         let isEmpty = isComplete && empties
@@ -190,17 +197,25 @@ struct MaintenanceSchedule {
     /// The step that is due; nil when there is none.
     func due(at now: ContinuousClock.Instant, walSize: Int, isIdle: Bool) -> Step? {
         // A checkpoint would wait for a sync in the background, and commits for that checkpoint.
-        if now >= checkpointAllowed, background != .synchronizing || walSize >= Self.largestWAL {
+        if now >= checkpointAllowed, background != .synchronizing || isTooLarge(walSize) {
             let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
             let isPrepared = background == .none && walSize - synchronizedWAL < Self.restOfWAL
-            if walSize >= (isPrepared ? Self.comfortableWAL : Self.largestWAL) { return .checkpoint(empties: isOld) }
+            if isTooLarge(walSize) || isPrepared && walSize >= Self.comfortableWAL {
+                // On a disk that is nearly full, what the WAL has taken is given back.
+                return .checkpoint(empties: isOld || walSize >= room)
+            }
         }
         if background == .due { return .checkpointHeldWAL(synchronizes: heldWAL >= Self.comfortableWAL) }
         if background == .none, walSize - lastPartEnd >= Self.partOfWAL || needsSync(walSize) { return .holdWAL }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
         return isIdle && releasesPages ? .releasePages : nil
+    }
+
+    /// Whether a WAL of this size is checkpointed whatever it costs.
+    func isTooLarge(_ walSize: Int) -> Bool {
+        walSize >= min(Self.largestWAL, room)
     }
 
     private func needsSync(_ walSize: Int) -> Bool {

@@ -27,16 +27,6 @@ final class RecoveringDatabase {
     private var reportedLimit: StoreLimit?
     private var isReadFaultReported = false
 
-    /// What the success of an operation proves about a disk on which writes have failed.
-    enum Proof {
-        /// Nothing: a checkpoint, a check of the files or a deletion needs no additional room.
-        case none
-        /// A group of tokens as large as those that failed can be stored, if that many bytes were synced.
-        case group
-        /// Writing works again: the operation was a probe, made to find that out.
-        case probe
-    }
-
     /// Time without a failure before writes are reported to work again, so that a disk that fails now and then is
     /// reported once.
     private static let calmTime = Duration.seconds(1)
@@ -83,6 +73,9 @@ final class RecoveringDatabase {
 
     /// Bytes of the WAL's content; its file may be longer.
     var walSize: Int { access.writer?.walSize ?? 0 }
+
+    /// How large the WAL may grow, by what is free now.
+    func walRoom() -> WALRoom { WALRoom(ofDatabase: opener.database) }
 
     /// Whether there are sessions of users.
     var hasSessions: Bool { (access.writer?.sessionCount ?? 0) > 0 }

@@ -23,3 +23,15 @@ struct WriteFailure {
     /// The most that is written to prove that the disk works again.
     private static let largestProbe = 4 << 20
 }
+
+extension RecoveringDatabase {
+    /// What the success of an operation proves about a disk on which writes have failed.
+    enum Proof {
+        /// Nothing: a checkpoint, a check of the files or a deletion needs no additional room.
+        case none
+        /// A group of tokens as large as those that failed can be stored, if that many bytes were synced.
+        case group
+        /// Writing works again: the operation was a probe, made to find that out.
+        case probe
+    }
+}

@@ -153,6 +153,7 @@ final class WriterThread: Sendable {
 
     private func run(_ database: RecoveringDatabase) {
         var schedule = MaintenanceSchedule(retention: state.retention, at: .now)
+        schedule.noteRoom(database.walRoom())
         var checks = PeriodicChecks(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
         var mayWait = true
         var pause: GroupPause?
@@ -241,6 +242,7 @@ final class WriterThread: Sendable {
             switch step {
             case .lookAfterFiles:
                 database.lookAfterFiles()
+                schedule.noteRoom(database.walRoom())
                 checks.clock.look(at: .now)
                 // Without a retention nothing is deleted, so no deletion is held back either.
                 if !isExpiring(database) && checks.hasReportedHold { checks.stopHolding(state.metrics) }
@@ -258,8 +260,11 @@ final class WriterThread: Sendable {
             case .checkpoint(let empties):
                 var outcome = SQLiteConnection.CheckpointOutcome.heldUp
                 // After an error, the checkpoint is tried again later.
-                defer { schedule.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now) }
-                let isTooLarge = database.walSize >= MaintenanceSchedule.largestWAL
+                defer {
+                    schedule.noteCheckpoint(isComplete: outcome == .complete, empties: empties, at: .now)
+                    schedule.noteRoom(database.walRoom())
+                }
+                let isTooLarge = schedule.isTooLarge(database.walSize)
                 outcome = try database.perform { (writer) throws(SQLiteError) in
                     try writer.checkpoint(
                         empties ? .truncate : .restart, waiting: isTooLarge ? 100 : 10, insists: isTooLarge

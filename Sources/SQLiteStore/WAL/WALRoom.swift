@@ -1,0 +1,31 @@
+internal import System
+
+/// How large the WAL may grow so that its disk has room for the checkpoint.
+///
+/// A checkpoint may make the database longer by as much as the WAL has. If the WAL takes all that is free, the checkpoint fails
+/// for want of room, and so the WAL keeps its room: nothing can be stored any more until somebody makes some.
+struct WALRoom {
+    /// Below this, checkpoints would cost more than they give back.
+    private static let least = 256 << 10
+
+    /// Bytes of the WAL at which it must be checkpointed; `Int.max` if it is unknown what is free.
+    let limit: Int
+
+    /// - Parameters:
+    ///   - free: Bytes that are free on the disk; nil if unknown.
+    ///   - file: Bytes of the WAL's file, which are overwritten before it takes more of the disk.
+    init(free: Int?, file: Int) {
+        guard let free else {
+            limit = .max
+            return
+        }
+        // Beyond the file's present length, each byte of the WAL also takes one of those that are free.
+        limit = max(Self.least, free <= file ? free : file + (free - file) / 2)
+    }
+
+    /// Asks the file system that a database is on.
+    init(ofDatabase path: String) {
+        let file = FileIdentity.find(path + "-wal")?.size ?? 0
+        self.init(free: FileSystem(of: path).freeBytes, file: Int(clamping: file))
+    }
+}

@@ -137,7 +137,7 @@ internal import Metrics
         }
     }
 
-    /// Kept when it is not active, because making one looks at all descriptors of the process.
+    /// Kept while it is inactive: to make another one would mean to look at all descriptors of the process again.
     private var readAhead: ChildReadAhead?
 
     /// Runs what goes over many rows; the system reads their pages ahead meanwhile.

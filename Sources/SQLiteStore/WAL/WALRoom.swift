@@ -2,10 +2,11 @@ internal import System
 
 /// How large the WAL may grow so that its disk has room for the checkpoint.
 ///
-/// A checkpoint may make the database longer by as much as the WAL has. If the WAL takes all that is free, the checkpoint fails
-/// for want of room, and so the WAL keeps its room: nothing can be stored any more until somebody makes some.
+/// A checkpoint copies the WAL's pages into the database, which may become longer by the size of the WAL. If the WAL has taken
+/// everything that was free, the checkpoint fails, and so the WAL is never truncated: nothing can be stored any more until
+/// somebody frees some space.
 struct WALRoom {
-    /// Below this, checkpoints would cost more than they give back.
+    /// The limit is never smaller, in bytes: checkpoints of less would cost more than they give back.
     private static let least = 256 << 10
 
     /// Bytes of the WAL at which it must be checkpointed; `Int.max` if it is unknown what is free.

@@ -61,7 +61,7 @@ struct MaintenanceSchedule {
     private var filledSince: ContinuousClock.Instant?
     /// How far the checkpoint in the background is, which precedes that of the whole WAL.
     private var background = BackgroundCheckpoint.none
-    /// Bytes of the WAL at which its disk has no more room for it.
+    /// Bytes of the WAL beyond which its disk may lack the room for a checkpoint; see `WALRoom`.
     private var room = Int.max
     /// Bytes of the WAL when it was held.
     private var heldWAL = 0
@@ -143,7 +143,7 @@ struct MaintenanceSchedule {
         if background == .synchronizing && !isSynchronizing { background = .none }
     }
 
-    /// Takes what is free on the disk, from time to time.
+    /// Takes over how large the WAL may grow, which changes with what is free on the disk.
     mutating func noteRoom(_ room: WALRoom) {
         self.room = room.limit
     }

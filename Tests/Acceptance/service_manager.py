@@ -65,7 +65,7 @@ class Service:
         numbers = [os.dup(listener if isinstance(listener, int) else listener.fileno()) for listener in sockets]
 
         def pass_on():
-            # First to free numbers above their final ones, so that none is overwritten before it is copied.
+            # First to unused numbers above the final ones, so that no socket is overwritten before it has been copied.
             high = [fcntl.fcntl(number, fcntl.F_DUPFD, 3 + len(numbers)) for number in numbers]
             for index, number in enumerate(high):
                 os.dup2(number, 3 + index)

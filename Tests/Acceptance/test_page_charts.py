@@ -100,7 +100,7 @@ def test_cards_follow_one_another_without_holes(request, kind, width, columns):
 
 
 def ragged_rows(page):
-    """Rows of panels that end before the page does: where they begin, and where their last panel ends."""
+    """The rows of panels that do not reach the right edge of the page: the top of each, and the right edge of its last panel."""
     end = page.evaluate("document.querySelector('#panels').getBoundingClientRect().right")
     rows = {}
     for parent in "panels", "more-panels":

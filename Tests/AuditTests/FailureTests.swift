@@ -46,7 +46,7 @@ import Testing
     func advice(code: Int32, advice: String) {
         let text = AuditError.file(path: "/a/log", SystemError(call: "write", code: code)).description
         #expect(text.hasPrefix("/a/log cannot be used (write: \(SystemError.reason(code)));") && text.contains(advice))
-        // Access is the cause of that one only.
+        // Only this code means a lack of access.
         #expect(text.contains("has access") == (code == EACCES))
     }
 

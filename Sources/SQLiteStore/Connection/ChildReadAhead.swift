@@ -16,7 +16,7 @@ internal import System
     private let replaced: UnsafeMutablePointer<csqlite_replaced_methods>
     /// Asks for a range of the file's bytes.
     private let ask: (Range<Int>) -> Void
-    /// Whether it reads ahead now.
+    /// While this is false, nothing is read ahead.
     var isActive = true
 
     /// Begins to read ahead; ends with the object's life, which must be before the connection's end.

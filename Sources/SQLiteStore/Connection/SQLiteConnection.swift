@@ -63,7 +63,7 @@ internal import Metrics
     }
 
     deinit {
-        // Refers to the file, which the connection closes.
+        // It refers to the database's file, which is closed together with the connection.
         readAhead = nil
         // With _v2 the connection is closed when its last statement is finalized.
         _ = unsafe sqlite3_close_v2(handle)
@@ -137,7 +137,7 @@ internal import Metrics
         }
     }
 
-    /// Kept while it is inactive: to make another one would mean to look at all descriptors of the process again.
+    /// Kept while it is inactive, because making a new one means searching all descriptors of the process again.
     private var readAhead: ChildReadAhead?
 
     /// Runs what goes over many rows; the system reads their pages ahead meanwhile.

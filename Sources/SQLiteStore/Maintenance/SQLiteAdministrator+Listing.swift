@@ -36,11 +36,8 @@ extension SQLiteAdministrator {
     ///   - slot: The slot after which to begin.
     ///   - limit: How many rows to return at most; fewer are returned when they are large.
     func rows(after slot: Int64, limit: Int) throws(StoreError) -> (rows: [OpenedRow], isLast: Bool) {
-        let connection = try reader().connection
         var coder = RowCoder(store.state.sealing)
-        connection.readsChildrenAhead = true
-        defer { connection.readsChildrenAhead = false }
-        return try reading { () throws(SQLiteError) in
+        return try readingRows { (connection) throws(SQLiteError) in
             let select = try SQLiteStatement(
                 "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
             )

@@ -27,11 +27,8 @@ extension SQLiteAdministrator: StoreTransfer {
 
     private func tokens(after cursor: StoreCursor?, limit: Int) throws(StoreError) -> TransferPage {
         let slot = try Self.slot(of: cursor)
-        let connection = try reader().connection
         var coder = RowCoder(store.state.sealing)
-        connection.readsChildrenAhead = true
-        defer { connection.readsChildrenAhead = false }
-        return try reading { () throws(SQLiteError) in
+        return try readingRows { (connection) throws(SQLiteError) in
             let select = try SQLiteStatement(
                 "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection)
             try select.bind(slot, at: 1)
@@ -100,11 +97,8 @@ extension SQLiteAdministrator: StoreTransfer {
             if rows.count == limit, let last = rows.last { places.next = StoreCursor(Base64URL.encode(last.key.span)) }
         case .tokens:
             let slot = try Self.slot(of: cursor)
-            let connection = try reader().connection
-            connection.readsChildrenAhead = true
-            defer { connection.readsChildrenAhead = false }
             var last = slot
-            places.places = try reading { () throws(SQLiteError) in
+            places.places = try readingRows { (connection) throws(SQLiteError) in
                 let select = try SQLiteStatement(
                     "SELECT slot, key, version FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection)
                 try select.bind(slot, at: 1)

@@ -47,6 +47,16 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         }
     }
 
+    /// Reads rows that follow one another, with their pages read ahead.
+    func readingRows<Result>(
+        _ body: (SQLiteConnection) throws(SQLiteError) -> Result
+    ) throws(StoreError) -> Result {
+        let connection = try reader().connection
+        return try reading { () throws(SQLiteError) in
+            try connection.readingChildrenAhead { () throws(SQLiteError) in try body(connection) }
+        }
+    }
+
     /// Runs a long read, which fails when the task is cancelled.
     func readingForLong<Value: Sendable>(
         _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value

@@ -1,30 +1,32 @@
 internal import System
 
-/// How large the WAL may grow so that its disk has room for the checkpoint.
+/// How large the WAL may grow without taking the space that its checkpoint needs on the disk.
 ///
-/// A checkpoint copies the WAL's pages into the database, which may become longer by the size of the WAL. If the WAL has taken
-/// everything that was free, the checkpoint fails, and so the WAL is never truncated: nothing can be stored any more until
+/// A checkpoint copies the WAL's pages into the database, which may grow by as much as the WAL contains. If the WAL has used up
+/// all free space, the checkpoint fails, and the WAL cannot be truncated either. From then on nothing can be stored until
 /// somebody frees some space.
 struct WALRoom {
-    /// The limit is never smaller, in bytes: checkpoints of less would cost more than they give back.
+    /// The smallest limit, in bytes.
+    ///
+    /// Checkpoints of a smaller WAL would cost more than the space that they free is worth.
     private static let least = 256 << 10
 
-    /// Bytes of the WAL at which it must be checkpointed; `Int.max` if it is unknown what is free.
+    /// The size of the WAL in bytes at which it must be checkpointed; `Int.max` if the free space is unknown.
     let limit: Int
 
     /// - Parameters:
-    ///   - free: Bytes that are free on the disk; nil if unknown.
-    ///   - file: Bytes of the WAL's file, which are overwritten before it takes more of the disk.
+    ///   - free: The free space on the disk in bytes; nil if it is unknown.
+    ///   - file: The length of the WAL's file in bytes. The WAL overwrites the file up to its end before it makes it longer.
     init(free: Int?, file: Int) {
         guard let free else {
             limit = .max
             return
         }
-        // Beyond the file's present length, each byte of the WAL also takes one of those that are free.
+        // Up to the end of its file, the WAL needs free space for the database only; beyond that, for itself as well.
         limit = max(Self.least, free <= file ? free : file + (free - file) / 2)
     }
 
-    /// Asks the file system that a database is on.
+    /// Looks up the free space on the disk of a database, and the length of its WAL's file.
     init(ofDatabase path: String) {
         let file = FileIdentity.find(path + "-wal")?.size ?? 0
         self.init(free: FileSystem(of: path).freeBytes, file: Int(clamping: file))

@@ -4,8 +4,8 @@ internal import TokenStore
 ///
 /// The WAL is checkpointed one second after the last commit, so that replaced values do not stay in it, and when it has
 /// grown to 16 MiB, so that it stays small. Unless the database is small, most of the WAL has been copied into it by then,
-/// 4 MiB at a time between two commits, and synced in the background while commits continued. A WAL of 32 MiB, or one that has
-/// taken half of what is free on the disk, is checkpointed at once, as far as readers allow.
+/// 4 MiB at a time between two commits, and synced in the background while commits continued. A WAL of 32 MiB is checkpointed
+/// at once, as far as readers allow; so is one that has taken half of the space that was free on its disk.
 ///
 /// Under load the WAL's file is then overwritten from its beginning, because a commit that makes a file longer costs
 /// the file system a commit of its own. One minute after its first commit, and in quiet times, it is truncated.
@@ -61,7 +61,7 @@ struct MaintenanceSchedule {
     private var filledSince: ContinuousClock.Instant?
     /// How far the checkpoint in the background is, which precedes that of the whole WAL.
     private var background = BackgroundCheckpoint.none
-    /// Bytes of the WAL beyond which its disk may lack the room for a checkpoint; see `WALRoom`.
+    /// The limit of `WALRoom`, in bytes: if the WAL grows beyond it, the disk may lack space for a checkpoint.
     private var room = Int.max
     /// Bytes of the WAL when it was held.
     private var heldWAL = 0
@@ -143,7 +143,7 @@ struct MaintenanceSchedule {
         if background == .synchronizing && !isSynchronizing { background = .none }
     }
 
-    /// Takes over how large the WAL may grow, which changes with what is free on the disk.
+    /// Sets how large the WAL may grow; called repeatedly, because the free space on the disk changes.
     mutating func noteRoom(_ room: WALRoom) {
         self.room = room.limit
     }
@@ -202,7 +202,7 @@ struct MaintenanceSchedule {
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
             let isPrepared = background == .none && walSize - synchronizedWAL < Self.restOfWAL
             if isTooLarge(walSize) || isPrepared && walSize >= Self.comfortableWAL {
-                // On a disk that is nearly full, what the WAL has taken is given back.
+                // Truncating the WAL frees its space on a disk that is nearly full.
                 return .checkpoint(empties: isOld || walSize >= room)
             }
         }
@@ -213,7 +213,7 @@ struct MaintenanceSchedule {
         return isIdle && releasesPages ? .releasePages : nil
     }
 
-    /// Whether a WAL of this size is checkpointed whatever it costs.
+    /// Whether a WAL of this size must be checkpointed now, even if commits have to wait for that.
     func isTooLarge(_ walSize: Int) -> Bool {
         walSize >= min(Self.largestWAL, room)
     }

@@ -74,7 +74,7 @@ final class RecoveringDatabase {
     /// Bytes of the WAL's content; its file may be longer.
     var walSize: Int { access.writer?.walSize ?? 0 }
 
-    /// How large the WAL may grow, by what is free now.
+    /// How large the WAL may grow, given the space that is free on its disk now.
     func walRoom() -> WALRoom { WALRoom(ofDatabase: opener.database) }
 
     /// Whether there are sessions of users.

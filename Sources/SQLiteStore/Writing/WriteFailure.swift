@@ -27,7 +27,7 @@ struct WriteFailure {
 extension RecoveringDatabase {
     /// What the success of an operation proves about a disk on which writes have failed.
     enum Proof {
-        /// Nothing: a checkpoint, a check of the files or a deletion needs no additional room.
+        /// Nothing, because the operation may have needed no free space: a checkpoint, a check of the files or a deletion.
         case none
         /// A group of tokens as large as those that failed can be stored, if that many bytes were synced.
         case group

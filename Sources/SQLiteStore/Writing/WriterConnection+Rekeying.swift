@@ -43,7 +43,7 @@ extension WriterConnection {
         try select.bind(Int64(count) + 1, at: 2)
         var result = RekeyedRows()
         var (bytes, isLast) = (0, true)
-        // Only during the step: a client's write needs one leaf, not all those beside it.
+        // Only during this step: a client's write needs a single leaf, and would read its neighbours in vain.
         connection.readsChildrenAhead = true
         defer { connection.readsChildrenAhead = false }
         try transaction { () throws(SQLiteError) in

@@ -26,9 +26,10 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         unsafe String(cString: strerror(code))
     }
 
-    /// What an operator can do about this error of a call on a file; ends a sentence, for example with `; make room on its disk`.
+    /// What an operator can do after a call on a file has failed with this error.
     ///
-    /// - Parameter otherwise: What to do about every other code, which usually means that access is denied.
+    /// - Parameter otherwise: The advice for codes without an advice of their own, most of which mean that access was denied.
+    /// - Returns: The end of an error message, such as `; make room on its disk`; empty if there is nothing to advise.
     package func fileAdvice(otherwise: String) -> String {
         switch code {
         case EMFILE, ENFILE: "; raise the limit of open files with ulimit -n or LimitNOFILE="

@@ -2,7 +2,7 @@ internal import Glibc
 internal import Synchronization
 internal import System
 
-/// The file with the issuers' keys (a JWK set), and the verifier that uses them.
+/// The file with the issuer's keys (a JWK set), and the verifier that uses them.
 ///
 /// The file is read again when it changes; while it is unusable, the previous keys stay in use. Any thread.
 package final class JWTKeyFile: Sendable {

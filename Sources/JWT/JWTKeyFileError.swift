@@ -22,7 +22,7 @@ package struct JWTKeyFileError: Error, Hashable, CustomStringConvertible {
             \(error.fileAdvice(otherwise: "check the path, and that the server's user may read it"))
             """
         case .tooLarge:
-            "\(file) has more than \(JWTKeyFile.sizeLimit >> 20) MiB; give the issuers' JWK set, which has some kilobytes"
+            "\(file) has more than \(JWTKeyFile.sizeLimit >> 20) MiB; give the issuer's JWK set, which has some kilobytes"
         case .unusable(let error): "\(file) \(error.description)"
         }
     }

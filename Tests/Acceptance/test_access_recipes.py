@@ -320,19 +320,6 @@ def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
         assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")
 
 
-def test_users_of_several_issuers_are_not_mixed_up(serve, tmp_path):
-    file, issuers = tmp_path / "jwks.json", [Issuer("https://a.example"), Issuer("https://b.example")]
-    issuers[1].keys[0].kid = "other-key"
-    settings = bearer_settings(file, issuers[0], issuer=[issuer.url for issuer in issuers])
-    file.write_text(json.dumps({"keys": [key.jwk() for issuer in issuers for key in issuer.keys]}))
-    server = serve(settings)
-    tokens = [issuer.token("anna") for issuer in issuers]
-    assert exchange(server.address, store("a's", bearer(tokens[0]))).body == STORED
-    assert exchange(server.address, fetch(bearer(tokens[1]))).body == NOT_FOUND
-    assert exchange(server.address, fetch(bearer(tokens[0]), unique_id="https://a.example anna")).body == found("a's")
-    check_http_error(exchange(server.address, fetch(bearer(tokens[0]), unique_id="anna")), 403)
-
-
 # Certificates
 
 def test_the_commands_for_client_certificates_work_as_written(serve, tmp_path):

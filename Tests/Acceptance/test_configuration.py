@@ -212,7 +212,7 @@ def test_each_setting_has_a_variable():
         "store.queue.max_bytes": "7 MiB", "store.queue.max_wait": "7s",
         "cache.max_bytes": "5 MiB", "retention.after_written": "90d", "retention.after_expired": "7d",
         "access.mode": "bearer", "access.session.max_age": "7d", "access.session.idle_timeout": "1d",
-        "access.session.per_user": "5", "access.api.keys_file": "/api.keys", "access.bearer.issuer": "[https://a.example]",
+        "access.session.per_user": "5", "access.api.keys_file": "/api.keys", "access.bearer.issuer": "https://a.example",
         "access.bearer.audience": "[a, b]", "access.bearer.keys_file": "/jwks.json",
         "access.bearer.algorithms": "[ES256, EdDSA]", "access.bearer.types": "[JWT]",
         "access.bearer.user_claim": "uid", "access.bearer.leeway": "3s", "access.bearer.in_unique_id": "on",

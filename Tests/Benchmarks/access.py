@@ -74,7 +74,7 @@ class Target:
             settings["access"]["api"] = {"keys_file": str(folder / "api-keys")}
         if variant.mode == "bearer":
             settings["access"]["bearer"] = {
-                "issuer": [issuer.url], "audience": [issuer.audience], "keys_file": issuer.publish(folder / "jwks.json")}
+                "issuer": issuer.url, "audience": [issuer.audience], "keys_file": issuer.publish(folder / "jwks.json")}
         if variant.audit:
             settings["audit"] = {"file": str(folder / "audit.ndjson"), "events": variant.audit}
         self.settings = folder / "token-cache.yaml"

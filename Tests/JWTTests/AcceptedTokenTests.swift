@@ -88,29 +88,6 @@ struct AcceptedTokenTests {
         let claims = Issuer.claims(["sub": "7", "email": "\"\(escaped)\""])
         #expect(verifier.outcome(Issuer.token(Issuer.header, claims)).map(\.user) == .success(Array(user.utf8)))
     }
-
-    @Test func `with several issuers the user is the pair of issuer and claim`() {
-        let other = "https://other.example.com"
-        let rules = Issuer.rules(issuers: [Issuer.name, other])
-        let verifier = JWTVerifier(rules: rules, keys: Issuer.verifier.keys)
-        func user(_ issuer: String, _ subject: String) -> Result<String, JWTRejection> {
-            let claims = Issuer.claims(["iss": "\"\(issuer)\"", "sub": "\"\(subject)\""])
-            return verifier.outcome(Issuer.token(Issuer.header, claims)).map {
-                String(decoding: $0.user, as: UTF8.self)
-            }
-        }
-        #expect(user(Issuer.name, "alice") == .success("https://id.example.com alice"))
-        #expect(user(other, "alice") == .success("https://other.example.com alice"))
-        #expect(user(other, "https://id.example.com alice") == .success(other + " https://id.example.com alice"))
-        let room = JWTRules.userLimit - other.utf8.count - 1
-        #expect(user(other, String(repeating: "x", count: room)).map(\.utf8.count) == .success(JWTRules.userLimit))
-        #expect(user(other, String(repeating: "x", count: room + 1)) == .failure(.user))
-    }
-
-    @Test(arguments: ["", "a b", "a<b", "a\u{0}", "a\u{7f}", String(repeating: "i", count: 513)])
-    func `an issuer that could not be told from a user is not usable`(_ issuer: String) {
-        #expect(!JWTRules.isUsable(issuer: issuer))
-    }
 }
 
 /// One verifier for all loops.

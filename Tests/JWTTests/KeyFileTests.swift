@@ -94,7 +94,7 @@ struct KeyFileTests {
     @Test func `new rules are used when they are taken over, not before`() throws {
         try write(Issuer.set)
         let file = try JWTKeyFile(path, rules: Issuer.rules())
-        let reading = try file.read(path, rules: Issuer.rules(issuers: ["https://new.example.com"]))
+        let reading = try file.read(path, rules: Issuer.rules(issuer: "https://new.example.com"))
         #expect(file.verifier.rejection(Issuer.token()) == nil)
         file.use(reading)
         #expect(file.verifier.rejection(Issuer.token()) == .issuer)

@@ -87,7 +87,7 @@ struct VerifiedTokensTests {
         )
         #expect(verify(token, in: tokens, by: rotated) == .failure(.signature))
         #expect(counts.entries.value == 0)
-        let renamed = JWTVerifier(rules: Issuer.rules(issuers: ["https://new.example.com"]), keys: Issuer.verifier.keys)
+        let renamed = JWTVerifier(rules: Issuer.rules(issuer: "https://new.example.com"), keys: Issuer.verifier.keys)
         #expect(verify(token, in: tokens).map(\.user) == .success(Array("alice".utf8)))
         #expect(verify(token, in: tokens, by: renamed) == .failure(.issuer))
     }

@@ -110,7 +110,7 @@ import TokenService
     @Test func `the rules for JWTs are those of the settings`() throws {
         let needed = try #require(Self.modes["bearer"])
         let standard = JWTRules(try load(needed).access.bearer)
-        #expect(standard.issuers == ["https://a.example"] && standard.audiences == ["cache"])
+        #expect(standard.issuer == "https://a.example" && standard.audiences == ["cache"])
         #expect(standard.algorithms == [.rs256, .es256, .edDSA] && standard.types == ["at+jwt", "jwt"])
         #expect(standard.userClaim == "sub" && standard.leeway == 30)
         let other = [
@@ -120,8 +120,27 @@ import TokenService
         let rules = JWTRules(try load(needed.merging(other) { $1 }).access.bearer)
         #expect(rules.algorithms == [.edDSA, .ps384] && rules.types == ["at+jwt"])
         #expect(rules.userClaim == "email" && rules.leeway == 120)
-        for (key, text) in [("issuer", "a b"), ("issuer", "<a>"), ("algorithms", "HS256"), ("algorithms", "none")] {
+        for (key, text) in [("algorithms", "HS256"), ("algorithms", "none")] {
             #expect(fault(["bearer.\(key)": text]).contains("; allowed is "), "\(key): \(text)")
+        }
+    }
+
+    @Test func `two issuers are refused with the reason`() throws {
+        let reason = """
+            name one: the keys do not say whose they are, so each of several issuers could sign tokens for the others' users; \
+            give each issuer a server of its own
+            """
+        let setting = try #require(Setting.all.first { $0.key == "access.bearer.issuer" })
+        for (values, found) in [
+            (["https://a.example", "https://b.example"], #"["https://a.example", "https://b.example"]"#),
+            (["https://a.example,https://b.example"], #""https://a.example,https://b.example""#),
+            (["https://a.example https://b.example"], #""https://a.example https://b.example""#),
+        ] {
+            #expect(
+                throws: SettingsError.incomplete(source: "command line", key: setting.key, found: found, advice: reason)
+            ) {
+                try SettingsLoader(flags: [setting.key: values]).load()
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-/// The public keys of issuers: a JWK set (RFC 7517, section 5) without what cannot verify signatures here.
+/// The public keys of the issuer: a JWK set (RFC 7517, section 5) without what cannot verify signatures here.
 ///
 /// Immutable; any thread.
 package struct JWTKeySet: Sendable {

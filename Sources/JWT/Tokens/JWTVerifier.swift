@@ -1,7 +1,7 @@
 internal import Cryptography
 internal import Synchronization
 
-/// Verifies the signed tokens of known issuers (JWS compact serialization, RFC 7515; RFC 7519), with RFC 8725 and RFC 9068
+/// Verifies the signed tokens of an issuer (JWS compact serialization, RFC 7515; RFC 7519), with RFC 8725 and RFC 9068
 /// as the list of what to check.
 ///
 /// The key decides the algorithm, never the token. Nothing of the claims is read before the signature was verified.

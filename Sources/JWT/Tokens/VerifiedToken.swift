@@ -1,6 +1,6 @@
 /// What a token that was verified stands for.
 package struct VerifiedToken: Hashable, Sendable {
-    /// The user: UTF-8, 1 to `JWTRules.userLimit` bytes, without NUL and `<`; see `JWTRules.user`.
+    /// The user: UTF-8, 1 to `JWTRules.userLimit` bytes, without NUL and `<`.
     package let user: [UInt8]
     /// The first second in which the token does not count yet; seconds since 1970, the leeway taken off.
     package let validFrom: Int64

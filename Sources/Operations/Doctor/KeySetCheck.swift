@@ -2,7 +2,7 @@ internal import JWT
 internal import Settings
 internal import TokenService
 
-/// Checks the issuers' public keys, with which JWTs are verified.
+/// Checks the issuer's public keys, with which JWTs are verified.
 enum KeySetCheck {
     private static let topic = "JWT keys"
 

@@ -18,7 +18,7 @@ package final class AccessResources: Sendable {
     package let apiKeys: APIKeyFile?
     /// Who may use the administration over TCP.
     package let admin: AdminAccess
-    /// The keys of JWT issuers; nil in other modes than `bearer`.
+    /// The keys of the JWTs' issuer; nil in other modes than `bearer`.
     package let jwtKeys: JWTKeyFile?
     /// Nil without `audit.file`.
     let audit: AuditLog?

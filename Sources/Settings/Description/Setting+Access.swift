@@ -50,13 +50,19 @@ extension Setting {
 
     private static let bearer = [
         Setting(
-            "access.bearer.issuer", \.access.bearer.issuers,
-            .texts("issuers, such as https://login.example.com", where: JWTRules.isUsable(issuer:)),
+            "access.bearer.issuer", \.access.bearer.issuer,
+            // No issuer has a comma or a space: who writes one means several.
+            .text(
+                "empty, or an issuer, such as https://login.example.com", where: { !$0.contains { ", ".contains($0) } }
+            )
+            .advising { _ in
+                """
+                name one: the keys do not say whose they are, so each of several issuers could sign tokens for the \
+                others' users; give each issuer a server of its own
+                """
+            },
             takesEffect: .atStart,
-            """
-            The issuers of JWTs, exactly as in their claim iss. With several issuers, the user is the pair of issuer and
-            user, so that no issuer can speak for the users of another one.
-            """
+            "The issuer of JWTs, exactly as in their claim iss. A server has one; the user is access.bearer.user_claim alone."
         ),
         Setting(
             "access.bearer.audience", \.access.bearer.audiences, .texts("audiences, such as token-cache"),
@@ -70,7 +76,7 @@ extension Setting {
             "access.bearer.keys_file", \.access.bearer.keysFile, .text("the path of a file, or empty"),
             takesEffect: .atStart,
             """
-            The public keys of the issuers, as a JSON Web Key Set (RFC 7517). It is read again on SIGHUP and when it
+            The public keys of the issuer, and of nobody else, as a JSON Web Key Set (RFC 7517). It is read again on SIGHUP and when it
             changes; if it cannot be used, the old keys stay in use.
             """
         ),
@@ -183,9 +189,7 @@ extension Setting {
 
 extension SettingFormat where Value == [String] {
     /// Any number of texts, none of them empty.
-    fileprivate static func texts(
-        _ allowed: String, where isAllowed: @escaping @Sendable (String) -> Bool = { _ in true }
-    ) -> SettingFormat {
-        listOrNone([""], "\(allowed), or an empty list", { $0.isEmpty || !isAllowed($0) ? nil : $0 }, { $0 })
+    fileprivate static func texts(_ allowed: String) -> SettingFormat {
+        listOrNone([""], "\(allowed), or an empty list", { $0.isEmpty ? nil : $0 }, { $0 })
     }
 }

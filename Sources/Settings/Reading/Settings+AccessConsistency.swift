@@ -23,7 +23,7 @@ extension Settings {
             )
         case .bearer:
             try require(
-                access.bearer.issuers.first, "access.bearer.issuer",
+                access.bearer.issuer, "access.bearer.issuer",
                 "no JWT could be accepted; name the issuer exactly as in the claim iss of its tokens"
             )
             try require(

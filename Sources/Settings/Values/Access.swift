@@ -47,11 +47,11 @@ extension Settings {
 
     /// Which JWTs are accepted in mode `bearer`.
     package struct Bearer: Sendable {
-        /// Values of the claim `iss`, of which a token must have one.
-        package var issuers: [String] = []
+        /// The claim `iss` of a token; empty if none is set.
+        package var issuer = ""
         /// Values of which the claim `aud` must contain at least one.
         package var audiences: [String] = []
-        /// The path of the issuers' public keys, a JWKS; empty if none is set.
+        /// The path of the issuer's public keys, a JWKS; empty if none is set.
         package var keysFile = ""
         package var algorithms: [JWTAlgorithm] = [.rs256, .es256, .edDSA]
         /// Values of the header `typ`, of which a token must have one.

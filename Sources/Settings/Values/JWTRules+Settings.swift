@@ -6,7 +6,7 @@ extension JWTRules {
     /// - Parameter bearer: Settings of mode `bearer`, with which reading the settings succeeded.
     package init(_ bearer: Settings.Bearer) {
         self.init(
-            issuers: bearer.issuers, audiences: bearer.audiences, algorithms: bearer.algorithms, types: bearer.types,
+            issuer: bearer.issuer, audiences: bearer.audiences, algorithms: bearer.algorithms, types: bearer.types,
             userClaim: bearer.userClaim, leeway: Int64(bearer.leeway.components.seconds)
         )
     }

@@ -10,7 +10,7 @@ package final class JWTAccess: TokenVerifier {
     private let note: (JWTRejection) -> Void
 
     /// - Parameters:
-    ///   - keys: The issuers' keys.
+    ///   - keys: The issuer's keys.
     ///   - tokens: The loop's memory.
     ///   - note: Counts each token that is not accepted.
     package init(_ keys: JWTKeyFile, _ tokens: VerifiedTokens, note: @escaping (JWTRejection) -> Void) {

@@ -26,11 +26,11 @@ enum Issuer {
     static func keySet(_ keys: [String]) -> String { #"{"keys":[\#(keys.joined(separator: ","))]}"# }
 
     static func rules(
-        issuers: [String] = [name], types: [String] = ["at+jwt", "JWT"],
+        issuer: String = name, types: [String] = ["at+jwt", "JWT"],
         algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases, userClaim: String = "sub"
     ) -> JWTRules {
         JWTRules(
-            issuers: issuers, audiences: ["api", "other-api"], algorithms: algorithms, types: types,
+            issuer: issuer, audiences: ["api", "other-api"], algorithms: algorithms, types: types,
             userClaim: userClaim, leeway: leeway
         )
     }

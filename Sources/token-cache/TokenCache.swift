@@ -55,20 +55,18 @@ struct TokenCache: AsyncParsableCommand {
 
     /// Runs the command that the arguments name, and returns the exit status.
     private static func status() async -> Int32 {
-        // Swift reads a program's arguments from this file (proc(5)), and finds none without it.
-        guard FileStatus.exists("/proc/self/cmdline") else {
+        guard let arguments = ProcessArguments.own else {
             StandardError.print(
                 "/proc is not mounted here, as in some chroots; mount it first: mount -t proc proc /proc")
             return ExitCode.failure.rawValue
         }
-        let arguments = Array(CommandLine.arguments.dropFirst())
         // Otherwise the help of all commands would be shown without a word about the one that is missing.
         if arguments.first == "help", let message = CommandSuggestion.message(arguments) {
             StandardError.print(message)
             return ExitCode.validationFailure.rawValue
         }
         do {
-            var command = try await asyncParseAsRoot()
+            var command = try await asyncParseAsRoot(arguments)
             if var command = command as? any AsyncParsableCommand {
                 try await command.run()
             } else {

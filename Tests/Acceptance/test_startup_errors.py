@@ -15,6 +15,7 @@ from contract import STORED, found, fresh_id
 from http_client import exchange, get, post
 from ports import free_ports
 from server_process import NO_ADMINISTRATION, binary, clean_environment, run
+from storage_shim import compile_library
 
 ADDRESS = "127.0.0.1:0"
 
@@ -51,6 +52,15 @@ def test_a_busy_port_of_another_users_is_told_of_with_how_to_find_its_program(st
         port = taken.getsockname()[1]
         message = failed_start(folder / "data", "--listen", f"127.0.0.1:{port}", prefix=prefix, folder="/")
     assert "is in use by another program, perhaps another token-cache; stop that program (ss -ltnp shows it" in message
+
+
+def test_arguments_count_with_a_preloaded_library_that_sets_a_variable(tmp_path):
+    """As libfaketime's does, before Swift has looked for the arguments."""
+    source = tmp_path / "variable.c"
+    source.write_text(
+        '#include <stdlib.h>\n__attribute__((constructor)) static void set(void) { setenv("OF_THE_LIBRARY", "1", 1); }\n')
+    done = run("get", "--config", "/nowhere", "an id", environment={"LD_PRELOAD": str(compile_library(tmp_path, source))})
+    assert "/nowhere cannot be read: there is no such file" in done.stderr, done
 
 
 def test_a_start_that_gets_no_thread_at_all_says_so(strangers_folder):

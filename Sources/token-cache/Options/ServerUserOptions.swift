@@ -1,6 +1,7 @@
 import ArgumentParser
 import Operations
 import Server
+import System
 
 /// The options of commands that try everything with the rights of the server's user.
 struct ServerUserOptions: ParsableArguments {
@@ -11,7 +12,7 @@ struct ServerUserOptions: ParsableArguments {
     var serverUser: String?
 
     /// The arguments of this command, without the program's name.
-    var arguments: [String] { Array(CommandLine.arguments.dropFirst()) }
+    var arguments: [String] { ProcessArguments.own ?? [] }
 
     /// In the process that looks with another user's rights: the user that this one has become; nil in any other process.
     ///

@@ -4,12 +4,11 @@
         url = proxy.url("app", "tokens", sslmode="disable")
         proxy.delay(0.3); proxy.throttle(10_000); proxy.swallow(); proxy.freeze(); proxy.refuse()    # until proxy.heal()
         proxy.cut()                                                                # resets all connections
-        lost = proxy.when(is_commit, CUT)         # the next COMMIT is done, but its answer is lost
+        lost = proxy.cut_at(is_end)               # what was asked is done, but the connection is reset in the place of the answer
         lost.wait()
-        held = proxy.when(is_row, HOLD)           # the next row, and what follows it, waits for held.release()
 
-Everything can be changed while it runs, and is in effect when the function returns. The conditions of `when` are functions of
-the kind and the content of a message, such as those in `postgres_messages`; they see nothing of encrypted connections.
+Everything can be changed while it runs, and is in effect when the function returns. The conditions of `cut_at` are functions of
+the kind and the content of a message from the server; they see nothing of encrypted connections.
 
 The proxy runs in one thread of its own, which alone uses the sockets; the functions hand it their work.
 """
@@ -22,17 +21,11 @@ import socket
 import struct
 import threading
 import time
-from pathlib import Path
 
 from ports import free_ports
 from postgres_cluster import database_url
 from postgres_messages import ClientMessages, ServerMessages
 
-TO_SERVER, TO_CLIENT = "to the server", "to the client"
-BOTH = (TO_SERVER, TO_CLIENT)
-# What is done with a message and those that follow it: the connection is reset in their place, they are lost while the
-# connection stays open, or they wait until they are released.
-CUT, LOSE, HOLD = "cut", "lose", "hold"
 # As much as a proxy buffers for a direction of a connection before it stops reading.
 BUFFER = 1 << 18
 # How often a throttled connection sends.
@@ -40,51 +33,32 @@ PACE_SECONDS = 0.01
 SECONDS = 30
 
 
-class Rule:
-    """What is done with messages that fulfil a condition."""
+class Cut:
+    """Resets the connection on which the next message from the server comes that fulfils a condition, in the message's place."""
 
-    def __init__(self, proxy, condition, action, direction, count):
-        self.proxy, self.condition, self.action, self.direction, self.left = proxy, condition, action, direction, count
+    def __init__(self, condition):
+        self.condition = condition
         self.happened = threading.Event()
-        self.is_released = False
-
-    def applies(self, direction, kind, content):
-        if self.left == 0 or direction != self.direction or not self.condition(kind, content):
-            return False
-        self.left -= 1
-        return True
 
     def wait(self, seconds=SECONDS):
-        """Waits until it has been applied once."""
-        assert self.happened.wait(seconds), f"no message {self.direction} fulfilled the condition within {seconds} s"
-
-    def release(self):
-        """Passes on what was held, and holds nothing more."""
-        def change():
-            self.is_released, self.left = True, 0
-        self.proxy.call(change)
+        """Waits until it has happened."""
+        assert self.happened.wait(seconds), f"no message fulfilled the condition within {seconds} s"
 
 
 class Flow:
     """One direction of a connection: what was read from one socket and is to be written to the other one."""
 
-    def __init__(self, source, target, direction, messages):
-        self.source, self.target, self.direction, self.messages = source, target, direction, messages
-        # Bytes, each with the moment before which they are not sent, and the rule that holds them, if one does.
+    def __init__(self, source, target, messages):
+        self.source, self.target, self.messages = source, target, messages
+        # Bytes, each with the moment before which they are not sent.
         self.waiting = collections.deque()
         self.size = 0
         self.next_send = 0.0
         # What the source has ended; what the target was told of that; what is lost; what ends with a reset.
         self.has_ended = self.is_shut = self.is_deaf = self.is_cut = False
 
-    @property
-    def is_held(self):
-        """Whether the next bytes wait for the release of a rule."""
-        rule = self.waiting[0][2] if self.waiting else None
-        return rule is not None and not rule.is_released
-
-    def append(self, data, moment, rule):
-        self.waiting.append((moment, data, rule))
+    def append(self, data, moment):
+        self.waiting.append((moment, data))
         self.size += len(data)
 
 
@@ -95,32 +69,24 @@ class Link:
         self.client, self.server = client, server
         self.is_connected = False
         messages = ClientMessages()
-        self.flows = (Flow(client, server, TO_SERVER, messages), Flow(server, client, TO_CLIENT, ServerMessages(messages)))
+        self.flows = (Flow(client, server, messages), Flow(server, client, ServerMessages(messages)))
 
     def close(self, is_reset):
         """Closes both, possibly with a reset."""
         for end in (self.client, self.server):
-            if is_reset and end.family != socket.AF_UNIX:
+            if is_reset:
                 with contextlib.suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.close()
 
 
 class ChaosProxy:
-    """A proxy for a server: for one with `address` and `port`, or for the path of a Unix socket.
+    """A proxy for a server with `address` and `port`, on an address and a port, which is a free one if it is not given."""
 
-    It listens on an address and a free port, or in a folder on a Unix socket that has the name which libpq expects.
-    """
-
-    def __init__(self, target, address="127.0.0.1", port=None, socket_folder=None):
-        self.target = self.place(target)
-        if socket_folder:
-            self.address, self.port = str(socket_folder), port or 5432
-            self.listening_at = str(Path(socket_folder) / f".s.PGSQL.{self.port}")
-        else:
-            self.address, self.port = address, port or free_ports(1)[0]
-            self.listening_at = self.address, self.port
-        self.links, self.rules = [], []
+    def __init__(self, target, address="127.0.0.1", port=None):
+        self.target = target.address, target.port
+        self.address, self.port = address, port or free_ports(1)[0]
+        self.links, self.cuts = [], []
         # Connections that clients have made so far.
         self.connections = 0
         self._set_whole()
@@ -140,28 +106,23 @@ class ChaosProxy:
     def __exit__(self, *_):
         self.close()
 
-    @staticmethod
-    def place(target):
-        """Where to connect to."""
-        return (target.address, target.port) if hasattr(target, "port") else str(target)
-
     def url(self, user, database, **parameters):
         """A URL for libpq that leads here."""
         return database_url([self], user, database, **parameters)
 
     # Faults
 
-    def delay(self, seconds, directions=BOTH):
+    def delay(self, seconds):
         """Passes on what arrives from now on only after a time."""
-        self.call(lambda: self.delays.update(dict.fromkeys(directions, seconds)))
+        self.call(lambda: setattr(self, "seconds_of_delay", seconds))
 
-    def throttle(self, bytes_per_second, directions=BOTH):
-        """Lets each connection pass this much."""
-        self.call(lambda: self.rates.update(dict.fromkeys(directions, bytes_per_second)))
+    def throttle(self, bytes_per_second):
+        """Lets each connection pass this much in each direction."""
+        self.call(lambda: setattr(self, "rate", bytes_per_second))
 
-    def swallow(self, directions=BOTH):
+    def swallow(self):
         """Loses what is sent. A connection that has lost something loses everything afterwards, also when it is healed."""
-        self.call(lambda: self.swallowed.update(directions))
+        self.call(lambda: setattr(self, "is_swallowing", True))
 
     def freeze(self):
         """Neither reads nor writes nor accepts. The kernel goes on taking connections and some data."""
@@ -183,30 +144,24 @@ class ChaosProxy:
                 self._drop(link)
         self.call(change)
 
-    def when(self, condition, action, direction=TO_CLIENT, count=1):
-        """Does something with the next message that fulfils a condition: a `Rule`. count: the same to so many connections."""
-        rule = Rule(self, condition, action, direction, count)
-        self.call(lambda: self.rules.append(rule))
-        return rule
-
-    def redirect(self, target):
-        """Connects new connections to another target."""
-        self.call(lambda: setattr(self, "target", self.place(target)))
+    def cut_at(self, condition):
+        """Resets a connection in the place of the next message from the server that fulfils a condition: a `Cut`."""
+        cut = Cut(condition)
+        self.call(lambda: self.cuts.append(cut))
+        return cut
 
     def heal(self):
         """Ends all faults but those that a connection does not survive."""
         def change():
             self._set_whole()
-            for rule in self.rules:
-                rule.is_released, rule.left = True, 0
-            self.rules.clear()
+            self.cuts.clear()
             if not self.listener:
                 self._listen()
         self.call(change)
 
     def _set_whole(self):
-        self.delays, self.rates = dict.fromkeys(BOTH, 0.0), dict.fromkeys(BOTH)
-        self.swallowed, self.is_frozen = set(), False
+        self.seconds_of_delay, self.rate = 0.0, None
+        self.is_swallowing = self.is_frozen = False
 
     # The thread
 
@@ -230,13 +185,7 @@ class ChaosProxy:
         self.bell.close()
 
     def _listen(self):
-        if isinstance(self.listening_at, str):
-            Path(self.listening_at).unlink(missing_ok=True)
-            self.listener = socket.socket(socket.AF_UNIX)
-            self.listener.bind(self.listening_at)
-            self.listener.listen(128)
-        else:
-            self.listener = socket.create_server(self.listening_at, backlog=128)
+        self.listener = socket.create_server((self.address, self.port), backlog=128)
         self.listener.setblocking(False)
         self.selector.register(self.listener, selectors.EVENT_READ)
 
@@ -269,7 +218,7 @@ class ChaosProxy:
             for flow in link.flows if link.is_connected and not self.is_frozen else ():
                 if flow.size < BUFFER and not flow.has_ended:
                     wanted[flow.source] |= selectors.EVENT_READ
-                if flow.waiting and not flow.is_held:
+                if flow.waiting:
                     moment = max(flow.waiting[0][0], flow.next_send)
                     if moment <= now:
                         wanted[flow.target] |= selectors.EVENT_WRITE
@@ -292,11 +241,10 @@ class ChaosProxy:
         with contextlib.suppress(BlockingIOError):
             client, _ = self.listener.accept()
             self.connections += 1
-            server = socket.socket(socket.AF_UNIX if isinstance(self.target, str) else socket.AF_INET)
+            server = socket.socket()
             for end in (client, server):
                 end.setblocking(False)
-                if end.family != socket.AF_UNIX:
-                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = Link(client, server)
             self.links.append(link)
             if server.connect_ex(self.target) not in (0, errno.EINPROGRESS):
@@ -335,28 +283,28 @@ class ChaosProxy:
         except BlockingIOError:
             return
         flow.has_ended = not data
-        if flow.direction in self.swallowed and data:
+        if self.is_swallowing and data:
             flow.is_deaf = True
-        moment = time.monotonic() + self.delays[flow.direction]
+        moment = time.monotonic() + self.seconds_of_delay
         for kind, content, message in flow.messages.take(data):
-            rule = next((rule for rule in self.rules if rule.applies(flow.direction, kind, content)), None)
-            if rule:
+            is_answer = isinstance(flow.messages, ServerMessages)
+            cut = next((cut for cut in self.cuts if is_answer and cut.condition(kind, content)), None)
+            if cut:
                 # What was read before is still passed on.
-                flow.is_cut |= rule.action == CUT
-                flow.is_deaf |= rule.action == LOSE
-                rule.happened.set()
+                flow.is_cut = True
+                self.cuts.remove(cut)
+                cut.happened.set()
             if not (flow.is_deaf or flow.is_cut):
-                flow.append(message, moment, rule)
+                flow.append(message, moment)
 
     def _write(self, flow):
         """Sends what may be sent by now."""
-        while flow.waiting and not flow.is_held:
+        while flow.waiting:
             now = time.monotonic()
-            moment, data, _ = flow.waiting[0]
+            moment, data = flow.waiting[0]
             if max(moment, flow.next_send) > now:
                 return
-            rate = self.rates[flow.direction]
-            part = data[:max(1, int(rate * PACE_SECONDS))] if rate else data
+            part = data[:max(1, int(self.rate * PACE_SECONDS))] if self.rate else data
             try:
                 sent = flow.target.send(part)
             except BlockingIOError:
@@ -364,9 +312,9 @@ class ChaosProxy:
             flow.size -= sent
             flow.waiting.popleft()
             if sent < len(data):
-                flow.waiting.appendleft((moment, data[sent:], None))
-            if rate:
-                flow.next_send = now + sent / rate
+                flow.waiting.appendleft((moment, data[sent:]))
+            if self.rate:
+                flow.next_send = now + sent / self.rate
         if flow.has_ended and not flow.waiting and not flow.is_shut:
             flow.is_shut = True
             # A client that has lost something must not learn from the end that it has.

@@ -276,12 +276,6 @@ class PatroniCluster(Closeable):
             raise AssertionError(f"{self.members()}\n" + "\n".join(node.log()[-2000:] for node in self.nodes)) from None
         return self.wait_for_leader()
 
-    def switch(self):
-        """Asks Patroni for another leader in an orderly way, waits for it and returns it."""
-        old = self.wait_until_whole()
-        self.ask_to_switch(old)
-        return self.wait_for_leader(other_than=old)
-
     @staticmethod
     def ask_to_switch(leader):
         """Asks Patroni to replace a leader in an orderly way."""

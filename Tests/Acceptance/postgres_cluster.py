@@ -68,7 +68,6 @@ class Postgres(Closeable):
 
     - folder: where its log is written, as `<name>.log`.
     - settings: more lines of postgresql.conf, as a dictionary.
-    - access: lines of pg_hba.conf in place of `ACCESS`.
     - certificate: paths of a certificate and its key, for TLS.
     - address, port: where it listens. The port is a free one if not given.
     - prefix: a command under which the server runs, such as that of a network namespace. It must become the server's
@@ -79,11 +78,11 @@ class Postgres(Closeable):
     - standby_of: the address, port and name under which it follows another server (`follow`).
     """
 
-    def __init__(self, folder, name="postgres", *, settings=None, access=ACCESS, certificate=None, address="127.0.0.1",
+    def __init__(self, folder, name="postgres", *, settings=None, certificate=None, address="127.0.0.1",
                  port=None, prefix=(), disk=None, source=None, standby_of=None, is_on_disk=False):
         self.name, self.address, self.port = name, address, port or free_ports(1)[0]
         self.settings = {**SETTINGS, **(settings or {})}
-        self.access, self.prefix, self.disk = access, list(prefix), disk
+        self.prefix, self.disk = list(prefix), disk
         self.log_file = Path(folder) / f"{name}.log"
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         self.process = None
@@ -119,7 +118,7 @@ class Postgres(Closeable):
         own = {
             **self.settings,
             "data_directory": self.data,
-            "hba_file": self.write("pg_hba.conf", "\n".join(self.access) + "\n"),
+            "hba_file": self.write("pg_hba.conf", "\n".join(ACCESS) + "\n"),
             "ident_file": self.write("pg_ident.conf", "".join(f"us {user} {SUPERUSER}\n" for user in users)),
             "listen_addresses": self.address,
             "port": self.port,
@@ -137,11 +136,6 @@ class Postgres(Closeable):
         self.settings = {key: value for key, value in {**self.settings, **settings}.items() if value is not None}
         self.reload()
 
-    def configure_access(self, *lines):
-        """Replaces the lines of pg_hba.conf."""
-        self.access = lines
-        self.reload()
-
     def reload(self):
         """Writes the configuration again, and lets a running server read it. A frozen one reads it when it is thawed."""
         self.write_configuration()
@@ -150,11 +144,13 @@ class Postgres(Closeable):
         if self.is_frozen:
             self.process.send_signal(signal.SIGHUP)
             return
-        before, position = self.value("SELECT pg_conf_load_time()"), self.log_size()
+        before = self.value("SELECT pg_conf_load_time()")
         self.process.send_signal(signal.SIGHUP)
         until(lambda: self.value("SELECT pg_conf_load_time()") != before, SECONDS)
-        said = self.log(position)
-        assert "contains errors" not in said and "was not reloaded" not in said, said
+        mistakes = self.sql(
+            "SELECT error FROM pg_hba_file_rules WHERE error IS NOT NULL UNION ALL SELECT name || ': ' || error FROM pg_file_settings"
+            " WHERE error IS NOT NULL AND name NOT IN (SELECT name FROM pg_settings WHERE context = 'postmaster')")
+        assert not mistakes, mistakes
 
     def use_certificate(self, certificate, key):
         """Turns TLS on with this certificate. A running server uses it for new connections."""
@@ -264,12 +260,9 @@ class Postgres(Closeable):
             self.disk.close()
         remove_folder(self.room)
 
-    def log(self, position=0):
-        """What it has logged from a position in bytes on."""
-        return self.log_file.read_bytes()[position:].decode(errors="replace")
-
-    def log_size(self):
-        return self.log_file.stat().st_size
+    def log(self):
+        """What it has logged."""
+        return self.log_file.read_text(encoding="utf-8", errors="replace")
 
     # SQL
 

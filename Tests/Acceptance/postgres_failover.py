@@ -7,13 +7,11 @@
     failover = databases.failover("kill")       # or "freeze", "cut" (needs has_network), "full" (needs has_small_disks)
     failover.completed                          # time.monotonic() when the new primary acknowledged a synchronous write
     failover.old.thaw()                         # what happens if the old primary wakes up, say
-    databases.repair(failover.old)              # ends the fault; the old primary follows the new one (pg_rewind)
+    databases.repair(failover.old)              # ends the fault; the old primary becomes a standby of the new one
 
 **What is acknowledged after a failover.** All servers have the same `synchronous_standby_names`, by default 'ANY 1 (*)'. A
-promoted server therefore acknowledges a write only when some standby has it. With two standbys, the other one follows the new
-primary at once, and writes go on. With one standby, nobody is left to follow: writes wait until `repair` or `add_standby`
-unless `promote(alone=True)` empties the names, as an operator does who prefers writes without a second copy to none. `repair`
-and `add_standby` set them again as soon as a standby is there.
+promoted server therefore acknowledges a write only when some standby has it: a failover needs two standbys, of which the other
+one follows the new primary at once.
 
 **No acknowledged write is lost.** Before a standby is chosen, all of them stop receiving, so that the old primary, which may
 only be frozen or cut off, gets no confirmation from then on. Then the one that has received most is promoted. With ANY 1 of
@@ -30,19 +28,20 @@ from dataclasses import dataclass
 from closeable import Closeable
 from network_cut import Network
 from postgres_cluster import Postgres, database_url, write_pass_file
-from postgres_programs import SUPERUSER, run_as_owner
+from postgres_programs import SUPERUSER
 from psql import SQLError
 from server_process import until
 from small_disk import SmallDisk
 
 SECONDS = 60
-STUCK = "is ahead of the WAL flush position"
+# A standby that can follow a new primary does so within a tenth of that.
+PATIENCE_SECONDS = 2
 FAULTS = ("kill", "freeze", "cut", "full")
 SETTINGS = {
     "synchronous_commit": "on",
     "wal_level": "replica",
     "hot_standby": "on",
-    # WAL that a standby or pg_rewind may still need.
+    # WAL that a standby may still need.
     "wal_keep_size": "128MB",
     # A standby asks again this soon after its primary was gone.
     "wal_retrieve_retry_interval": "100ms",
@@ -66,15 +65,10 @@ class Failover:
     completed: float
 
 
-def wal_files(node, first):
-    """The files of a server's WAL from the one with this name on, on whatever timeline, which is the first part of a name."""
-    return sorted(file for file in (node.data / "pg_wal").glob("[0-9A-F]" * 24) if file.name[8:] >= first[8:])
-
-
 class ReplicatedPostgres(Closeable):
     """A primary and its standbys, which are `Postgres` servers: `primary`, `standbys`, and `nodes` with all of them.
 
-    - settings, certificate, access: those of all servers.
+    - settings, certificate: those of all servers.
     - names: their synchronous_standby_names. The servers are called node0, node1 and so on.
     - has_network: each has a network namespace of its own and can be cut off.
     - has_small_disks: each has a disk of its own, in memory, which can be filled.
@@ -150,12 +144,6 @@ class ReplicatedPostgres(Closeable):
         position = self.primary.value("SELECT pg_current_wal_flush_lsn()")
         until(lambda: standby.value(f"SELECT pg_last_wal_replay_lsn() >= '{position}'") == "t", SECONDS)
 
-    def add_standby(self):
-        """Attaches a new standby, and waits until it is synchronous."""
-        node = self._add_node(source=self.primary, standby_of=self.primary, synchronous_standby_names=self.names)
-        self.wait_until_synchronous([node])
-        return node
-
     # Faults
 
     def break_primary(self, fault):
@@ -195,48 +183,35 @@ class ReplicatedPostgres(Closeable):
 
     # Failover
 
-    def promote(self, standby=None, alone=False):
-        """Makes a standby the primary: the given one, or of those that run the one that has received most.
+    def promote(self):
+        """Makes a standby the primary: of those that run the one that has received most; the others follow it.
 
-        The others that run follow it. alone: it acknowledges writes without a standby until one is attached. Returns the
-        moments at which it was no standby any more, and at which it had acknowledged a write; the latter is None if no
-        standby is left to confirm one.
+        Returns the moments at which it was no standby any more, and at which it had acknowledged a write.
         """
         running = [node for node in self.standbys if node.is_running() and not node.is_frozen]
         for node in running:
             self.detach(node)
-        chosen = standby or max(running, key=self.received)
-        if alone:
-            chosen.configure(synchronous_standby_names="")
+        chosen = max(running, key=self.received)
         assert chosen.value("SELECT pg_promote(true, 60)") == "t", chosen.log()[-3000:]
         promoted = time.monotonic()
         self.primary = chosen
-        others = [node for node in running if node is not chosen]
-        for node in others:
-            position = node.log_size()
-            node.follow(chosen)
-            self._wait_until_following(node, position)
-        if not others and not alone:
-            return promoted, None
+        for node in running:
+            if node is not chosen:
+                node.follow(chosen)
+                self._wait_until_following(node)
         chosen.sql(WRITE)
         return promoted, time.monotonic()
 
-    def _wait_until_following(self, standby, position):
-        """Waits until a standby receives from a new primary, and helps one that cannot.
+    def _wait_until_following(self, standby):
+        """Waits until a standby receives from a new primary, and makes one that cannot a copy of it.
 
         If the old primary ended in the middle of a record, and its WAL up to the border of a file had been sent, then a standby
-        asks the new primary for the next file, which that never had, again and again, also after a restart. What is left of the
-        record has to be removed from the standby (seen with PostgreSQL 15.18). position: in its log, before it was told to.
+        asks the new primary for the next file, which that never had, again and again, also after a restart.
         """
-        until(lambda: standby.name in self.all_followers() or STUCK in standby.log(position), SECONDS, 0.005)
-        if STUCK in standby.log(position):
-            replayed = standby.value("SELECT pg_last_wal_replay_lsn()")
-            # The function that names the file does not work on a standby.
-            first = self.primary.value(f"SELECT pg_walfile_name('{replayed}')")
-            standby.stop()
-            for file in wal_files(standby, first):
-                file.unlink()
-            standby.start()
+        try:
+            until(lambda: standby.name in self.all_followers(), PATIENCE_SECONDS, 0.005)
+        except AssertionError:
+            self.repair(standby)
 
     @staticmethod
     def detach(standby):
@@ -250,34 +225,21 @@ class ReplicatedPostgres(Closeable):
         return int(standby.value(
             "SELECT pg_wal_lsn_diff(greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), '0/0')"))
 
-    def failover(self, fault, standby=None, alone=False):
+    def failover(self, fault):
         """One whole failover: breaks the primary, promotes a standby, and returns a `Failover`."""
         old = self.primary
         self.break_primary(fault)
         broken = time.monotonic()
         if fault == "full":
             old.stop("immediate")
-        promoted, completed = self.promote(standby, alone)
+        promoted, completed = self.promote()
         return Failover(fault, old, self.primary, broken, promoted, completed)
 
-    def repair(self, node, by="rewind"):
-        """Ends a server's fault and makes it a standby of the primary, by `rewind` (pg_rewind) or by `copy` (pg_basebackup).
-
-        Waits until it is synchronous. pg_rewind fails if the server has removed WAL since the last point that both have.
-        """
+    def repair(self, node):
+        """Ends a server's fault and makes it a standby of the primary, as a copy of it; waits until it is synchronous."""
         node.kill()
         self.end_fault(node)
-        if by == "copy":
-            node.copy_from(self.primary)
-        else:
-            node.settings["primary_conninfo"] = ""
-            # pg_rewind reads the timeline from the control file, where a promoted server (before PostgreSQL 16) writes it
-            # with its next checkpoint. Until then it would find nothing to rewind.
-            self.primary.sql("CHECKPOINT")
-            run_as_owner(
-                "pg_rewind", f"--target-pgdata={node.data}", f"--config-file={node.write_configuration()}",
-                f"--source-server=host={self.primary.socket_folder} port={self.primary.port} user={SUPERUSER} dbname=postgres",
-                "--no-sync")
+        node.copy_from(self.primary)
         node.configure(synchronous_standby_names=self.names)
         node.follow(self.primary)
         node.start()

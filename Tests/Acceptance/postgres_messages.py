@@ -86,37 +86,3 @@ class ServerMessages(Messages):
         if self.unread[:1] in (b"S", b"G"):
             self.is_opaque = self.client.is_opaque = True
         return self.whole(1, "", 1)
-
-
-# Conditions on messages from the server.
-
-def is_commit(kind, content):
-    """Whether COMMIT is acknowledged (CommandComplete)."""
-    return kind == "C" and content == b"COMMIT\0"
-
-
-def is_command_complete(kind, _):
-    """Whether a statement is complete, which is committed with the next ReadyForQuery if it is in no transaction."""
-    return kind == "C"
-
-
-def is_ready(kind, _):
-    """Whether everything up to a Sync or simple query is done and, outside of a transaction, committed (ReadyForQuery)."""
-    return kind == "Z"
-
-
-def is_row(kind, _):
-    """Whether a row is given (DataRow)."""
-    return kind == "D"
-
-
-# Conditions on messages from the client.
-
-def is_sync(kind, _):
-    """Whether the client ends a pipeline (Sync), which commits what is not in a transaction."""
-    return kind == "S"
-
-
-def asks(text):
-    """A condition: whether a simple query or a statement to prepare contains a text."""
-    return lambda kind, content: kind in ("Q", "P") and text.encode() in content

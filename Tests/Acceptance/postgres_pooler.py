@@ -2,13 +2,12 @@
 
     with PgBouncer(tmp_path, postgres.server, pool_mode="transaction") as pooler:
         url = pooler.url("app", "tokens")
-        pooler.admin("SHOW POOLS")
-        pooler.redirect(other_server)
 
 Debian 12 has version 1.18, whose pool mode `session` works with prepared statements. In `transaction`, it needs 1.21 for that.
 """
 import os
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -18,11 +17,9 @@ from closeable import Closeable
 from postgres_cluster import database_url
 from postgres_programs import as_owner, environment, own_folder, remove_folder, write_private
 from ports import free_ports
-from psql import run_sql
 from server_process import until
 
 PROGRAM = "/usr/sbin/pgbouncer"
-ADMINISTRATOR = "pooler_admin"
 SECONDS = 30
 
 
@@ -45,7 +42,6 @@ class PgBouncer(Closeable):
         pooler_version()
         self.address, self.port = "127.0.0.1", free_ports(1)[0]
         self.server = server
-        self.passwords = {**server.passwords, ADMINISTRATOR: "administration"}
         self.settings = {"pool_mode": pool_mode, **settings}
         self.log_file = Path(folder) / f"pgbouncer-{self.port}.log"
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -59,10 +55,10 @@ class PgBouncer(Closeable):
 
     def write_configuration(self):
         """Writes the settings and the passwords, and returns the settings' file."""
-        users = self._write("users", "".join(f'"{user}" "{password}"\n' for user, password in self.passwords.items()))
+        users = self._write("users", "".join(f'"{user}" "{password}"\n' for user, password in self.server.passwords.items()))
         settings = {
             "listen_addr": self.address, "listen_port": self.port, "unix_socket_dir": "", "auth_type": "scram-sha-256",
-            "auth_file": users, "admin_users": ADMINISTRATOR, "max_client_conn": 1000, "default_pool_size": 20,
+            "auth_file": users, "max_client_conn": 1000, "default_pool_size": 20,
             # It asks the server's address again at once after a failure, not after 15 s.
             "server_login_retry": 1,
             **self.settings,
@@ -83,17 +79,11 @@ class PgBouncer(Closeable):
     def _is_up(self):
         if self.process.poll() is not None:
             raise AssertionError(f"PgBouncer ended with {self.process.returncode}: {self.log()[-3000:]}")
-        return "process up" in self.log()
-
-    def admin(self, command):
-        """Runs a command of its console, such as SHOW POOLS, PAUSE or RELOAD, and returns the rows."""
-        return run_sql(self, command, "pgbouncer", ADMINISTRATOR)
-
-    def redirect(self, server):
-        """Uses another server for new connections; those to the old one end when they are not used any more."""
-        self.server = server
-        self.write_configuration()
-        self.admin("RELOAD")
+        try:
+            socket.create_connection((self.address, self.port), SECONDS).close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def url(self, user, database, **parameters):
         """A URL for libpq, without a password."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from certificates import certificate_until, make_certificate
-from chaos_proxy import CUT, ChaosProxy
+from chaos_proxy import ChaosProxy
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, exchange, get, post
 from own_names import OwnNames
@@ -71,7 +71,7 @@ def end_of_a_write():
 def test_a_commit_whose_answer_is_lost_is_repeated(behind, proxy, postgres):
     server = behind.serve("server")
     assert store(server, "me", "first") == STORED
-    lost = proxy.when(end_of_a_write(), CUT)
+    lost = proxy.cut_at(end_of_a_write())
     assert store(server, "me", "second") == STORED
     lost.wait()
     assert fetch(server, "me") == found("second")
@@ -82,7 +82,7 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated_on_a_later_write(behind, 
     server, other = behind.serve("server"), direct.serve("other")
     assert store(server, "me", "first") == STORED
     proxy.refuse()
-    lost = proxy.when(end_of_a_write(), CUT)
+    lost = proxy.cut_at(end_of_a_write())
     with in_background(store, server, "me", "second") as second:
         lost.wait()
         assert store(other, "me", "third") == STORED

@@ -1,5 +1,4 @@
 """A headless Chromium, driven over its DevTools protocol (chromedevtools.github.io/devtools-protocol)."""
-import base64
 import itertools
 import json
 import os
@@ -108,9 +107,3 @@ class Browser(Closeable):
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
-
-    def screenshot(self, path):
-        """Writes a screenshot to a file."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(data))

@@ -1,4 +1,4 @@
-"""The charts of the status page: what was before it was opened, values under the pointer and by keyboard, events, a day's updates."""
+"""The charts of the status page: what was before it was opened, values under the pointer and by keyboard, events, hours of updates."""
 import json
 import os
 import re
@@ -59,66 +59,10 @@ def test_what_was_before_the_page_was_opened_is_there_at_the_first_look(server, 
         assert page.problems == []
 
 
-def test_the_first_screen_has_what_matters(page):
-    until(lambda: page.evaluate("document.querySelectorAll('#loops tbody tr').length") >= 2)
-    bottom = "[...document.querySelectorAll('#state, #panels, #errors, #loops, #events-title')]" \
-        ".map(node => node.getBoundingClientRect().bottom)"
-    assert max(page.evaluate(bottom)) <= 800
+def test_the_head_says_what_is_looked_at(page):
     head = page.evaluate("document.querySelector('header').textContent.replace(/\\s+/g, ' ')")
     assert "Ready" in head and "listens on" in head and "http://127.0.0.1:" in head
     assert page.evaluate("document.querySelector('[data-figure=host]').textContent") == os.uname().nodename
-
-
-@pytest.fixture(name="guarded_page")
-def page_of_a_server_with_access_control(serve, tmp_path):
-    settings, _ = session_settings(tmp_path)
-    with opened(serve({**ADMINISTRATION, **settings}), tmp_path / "browser", 1280, 800, "light") as browser:
-        yield browser
-
-
-def places(page, selector):
-    """Where cards or panels are: left, top, right and bottom of each."""
-    return page.evaluate(
-        f"[...document.querySelectorAll('{selector}:not([hidden])')].map(card => card.getBoundingClientRect())"
-        ".map(({ left, top, right, bottom }) => [left, top, right, bottom])")
-
-
-@pytest.mark.parametrize("width, columns", [(360, 1), (768, 2), (1000, 2), (1280, 4), (1600, 4)])
-@pytest.mark.parametrize("kind", ["page", "guarded_page"])
-def test_cards_follow_one_another_without_holes(request, kind, width, columns):
-    page = request.getfixturevalue(kind)
-    page.size(width, 800)
-    until(lambda: page.evaluate("document.querySelectorAll('#loops tbody tr').length") >= 2)
-    found = {}
-    for left, top, right, bottom in places(page, ".cards .card"):
-        assert 0 <= left < right <= width
-        found.setdefault(left, []).append((top, bottom))
-    assert len(found) == columns
-    for column in found.values():
-        assert all(below - above == pytest.approx(10) for (_, above), (below, _) in zip(column, column[1:])), found
-    assert len({column[0][0] for column in found.values()}) == 1
-
-
-def ragged_rows(page):
-    """The rows of panels that do not reach the right edge of the page: the top of each, and the right edge of its last panel."""
-    end = page.evaluate("document.querySelector('#panels').getBoundingClientRect().right")
-    rows = {}
-    for parent in "panels", "more-panels":
-        for _, top, right, _ in places(page, f"#{parent} .panel"):
-            rows[top] = max(right, rows.get(top, 0))
-    assert rows
-    return [(top, right) for top, right in rows.items() if right != pytest.approx(end)]
-
-
-@pytest.mark.parametrize("width, columns", [(360, 1), (768, 2), (1000, 2), (1280, 4), (1600, 4)])
-@pytest.mark.parametrize("kind", ["page", "guarded_page"])
-def test_panels_fill_their_rows(request, kind, width, columns):
-    page = request.getfixturevalue(kind)
-    page.size(width, 800)
-    for parent in "panels", "more-panels":
-        lefts = [left for left, *_ in places(page, f"#{parent} .panel")]
-        assert len(set(lefts)) == columns, (parent, lefts)
-    assert ragged_rows(page) == []
 
 
 def test_the_pointer_shows_the_values_of_its_moment(page):
@@ -325,9 +269,9 @@ def test_the_log_and_the_settings_are_shown(serve, tmp_path):
         assert page.problems == []
 
 
-# Updates of a day, and more, without a leak
+# Hours of updates without a leak
 
-DAY = """
+UPDATES = """
     const templateStatus = await ask("/status");
     const names = Object.keys((await ask("/history")).figures);
     let second = 0;
@@ -362,21 +306,22 @@ def measured(page):
     return page.call("Runtime.getHeapUsage")["usedSize"], counts["nodes"], counts["jsEventListeners"]
 
 
-def test_a_day_of_updates_leaves_nothing_behind(page):
+def test_hours_of_updates_leave_nothing_behind(page):
     page.evaluate("poll = async () => {}; clearTimeout(timer)")
-    page.evaluate(f"(async () => {{ {DAY} }})()")
+    page.evaluate(f"(async () => {{ {UPDATES} }})()")
     until(lambda: page.evaluate("typeof updates === 'function'"))
-    # After three hours all rings are full, except the minutes'; whatever grows then, grows for ever.
+    # After three hours all rings are full, except the minutes', of which there is room; whatever grows then, grows for ever.
     for _ in range(6):
         page.evaluate("updates(1800)")
     heap, nodes, listeners = measured(page)
-    for _ in range(48):
+    for _ in range(6):
         page.evaluate("updates(1800)")
     heap_after, nodes_after, listeners_after = measured(page)
-    assert page.evaluate("history[1].count === 3600 && history[60].count === 1440 && events.list.length === 100")
+    assert page.evaluate("history[1].count === 3600 && history[60].count === 360 && events.list.length > 30")
     assert page.evaluate("charts[0].drawn[0].line.getAttribute('d').length > 100")
     assert (listeners_after, abs(nodes_after - nodes) <= 100) == (listeners, True), (nodes, nodes_after)
-    assert heap_after - heap < 500_000, (heap, heap_after)
+    # 20 bytes for each update would be more.
+    assert heap_after - heap < 200_000, (heap, heap_after)
     assert page.problems == []
 
 
@@ -409,7 +354,7 @@ def faults(page, axe):
     return page.evaluate("found")
 
 
-@pytest.mark.parametrize("width, scheme", [(1280, "light"), (1280, "dark"), (360, "light")])
+@pytest.mark.parametrize("width, scheme", [(1280, "dark"), (360, "light")])
 def test_axe_finds_nothing(server, page, axe, width, scheme):
     page.size(width, 800, prefers_color_scheme=scheme)
     moved = server.data.with_name("elsewhere")

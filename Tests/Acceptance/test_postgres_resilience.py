@@ -1,6 +1,4 @@
 """A database that changes, fills up or makes its clients wait while servers run: they notice, say so, and go on by themselves."""
-import time
-
 import pytest
 
 from contract import STORED, WRITE_FAILED, found
@@ -30,14 +28,11 @@ def begin(server):
     until(lambda: store(server, "me", "first") == STORED)
 
 
-# Settings of the database
+# Settings of the database; which are unsafe is tested with the rules (DurabilityRulesTests).
 
 CHANGES = {
     "no standby is waited for": ({"synchronous_standby_names": ""}, "synchronous_standby_names is empty on"),
-    "commits wait for nothing": ({"synchronous_commit": "off"}, "synchronous_commit is off on"),
-    "commits do not wait for standbys": ({"synchronous_commit": "local"}, "synchronous_commit is local on"),
     "files are not synced": ({"fsync": "off"}, "fsync is off on"),
-    "pages may be torn": ({"full_page_writes": "off"}, "full_page_writes is off on"),
 }
 
 
@@ -86,10 +81,6 @@ def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(po
         database.disk.fill()
         until(lambda: store(server, "me", "x" * 100_000) == WRITE_FAILED)
         until(lambda: "SQLSTATE 53100" in reasons(server))
-        # Without any request, for longer than failures once counted.
-        end = time.monotonic() + 12
-        until(lambda: time.monotonic() > end or not reasons(server))
-        assert "SQLSTATE 53100" in reasons(server)
         database.disk.empty()
         until(lambda: not reasons(server))
         assert "tokens are stored again" in server.log()
@@ -103,7 +94,7 @@ def waiting(database, event):
     return int(database.value(f"SELECT count(*) FROM pg_stat_activity WHERE {event}"))
 
 
-def is_bounded(server, database, event, round_count=20):
+def is_bounded(server, database, event, round_count=12):
     """Fails writes for a while; returns the most processes of the database that have waited at once."""
     most = 0
     for number in range(round_count):

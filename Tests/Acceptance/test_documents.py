@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from server_process import run
-from test_dependencies import targets
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -67,19 +66,6 @@ def test_every_file_named_in_code_exists(document):
     assert not missing
 
 
-@pytest.mark.parametrize("folder", ["Sources", "Tests"])
-def test_every_name_in_code_is_one_of_the_sources(folder):
-    words = {word for top in ("Sources", "Tests", "deploy", "config")
-             for file in (REPOSITORY / top).rglob("*") if file.suffix in (".swift", ".py", ".c", ".yaml", ".h", "")
-             and file.is_file() for word in re.findall(r"\w+", file.read_text(encoding="utf-8", errors="replace"))}
-    words |= {file.stem.removeprefix("test_") for file in (REPOSITORY / "Tests" / "Acceptance").glob("*.py")}
-    spans = re.findall(r"``? ?([^`]+?) ?``?", prose(REPOSITORY / folder / "README.md"))
-    names = [span for span in spans if re.fullmatch(r"[A-Za-z_]\w*(\.(?!py|swift|md)\w+)*(\([a-z:]*\))?", span)]
-    assert len(names) > 20
-    missing = [name for name in names if not set(re.findall(r"[A-Za-z_]\w*", name)) <= words]
-    assert not missing
-
-
 @pytest.fixture(name="commands", scope="module")
 def known_commands():
     """The program's commands by name, each with its flags."""
@@ -128,25 +114,6 @@ def test_every_setting_is_one_of_the_program(document):
         "TOKEN_CACHE_BINARY", "TOKEN_CACHE_POSTGRES_BINARY", "TOKEN_CACHE_LIMITS_BODIES"}
 
 
-def test_the_table_of_modules_shows_what_each_imports():
-    rows = re.findall(r"^\| (\[`.*?) \| .*? \| (.*?) ?\| .*? ?\|$", (REPOSITORY / "Sources" / "README.md").read_text(), re.M)
-    shown = {name: set(re.findall(r"`([^`]+)`", imports)) for names, imports in rows
-             for name in re.findall(r"`([^`]+)`", names)}
-    own = {name: target for name, target in targets().items() if not target.get("path") and target["type"] != "test"}
-    assert shown == {
-        name: {named[0] for dependency in target["dependencies"] for kind, named in dependency.items() if kind != "product"}
-        for name, target in own.items()}
-    modules = list(shown)
-    for name, imports in shown.items():
-        assert all(modules.index(imported) < modules.index(name) for imported in imports), name
-
-
-def test_the_table_of_acceptance_tests_is_complete():
-    text = (REPOSITORY / "Tests" / "README.md").read_text(encoding="utf-8")
-    files = (REPOSITORY / "Tests" / "Acceptance").glob("test_*.py")
-    assert [file.name for file in files if f"`{file.stem.removeprefix('test_')}`" not in text] == []
-
-
 def literals():
     """The texts of the program's string literals, with line breaks inside them removed."""
     text = "\n".join(
@@ -168,16 +135,3 @@ def test_every_metric_is_one_of_the_program(document):
     source = literals()
     named = set(re.findall(r"`(token_cache_[a-z_]+)`", document.read_text(encoding="utf-8")))
     assert {name for name in named if f'"{name}"' not in source} == set()
-
-
-def test_the_changelog_begins_with_what_is_unreleased_and_names_the_programs_version():
-    text = (REPOSITORY / "deploy" / "CHANGELOG.md").read_text(encoding="utf-8")
-    versions = re.findall(r"^## \[([^\]]+)\](?: - (\d{4}-\d\d-\d\d))?$", text, re.M)
-    assert versions[0] == ("Unreleased", "")
-    assert versions[1][0] == run("--version").stdout.strip()
-    numbers = [tuple(map(int, version.split("."))) for version, _ in versions[1:]]
-    assert numbers == sorted(numbers, reverse=True)
-    dates = [date for _, date in versions[1:]]
-    assert dates == sorted(dates, reverse=True) and all(dates)
-    kinds = re.findall(r"^### (.*)$", text, re.M)
-    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

@@ -64,7 +64,7 @@ final class LogFixture: Sendable {
     func verify(_ paths: String..., head: AuditVerifier.Head? = nil) throws -> AuditVerification {
         var verifier = try AuditVerifier(firstKey, head: head)
         for path in paths.isEmpty ? [path] : paths { try verifier.read(path) }
-        return verifier.finish()
+        return try verifier.finish()
     }
 
     /// What a verifier finds in lines.

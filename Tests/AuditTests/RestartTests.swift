@@ -113,6 +113,27 @@ import Testing
         }
     }
 
+    @Test("lines that are missing with the ends of their periods are named, and what follows them is verified")
+    func missingPeriods() throws {
+        let fixture = try LogFixture()
+        for _ in 0..<3 {
+            let log = try fixture.open()
+            try log.append([.stored])
+            log.close()
+        }
+        // Each start has three lines and a period.
+        let (lines, keys) = (fixture.lines(), [fixture.keyPath, fixture.keyPath + ".head"].map(LogFixture.contents))
+        for count in 1..<9 {
+            LogFixture.write(lines[..<count].map { $0 + "\n" }.joined(), to: fixture.path)
+            try RunningKeyText.restore(keys[0], fixture.keyPath)
+            LogFixture.write(keys[1], to: fixture.keyPath + ".head")
+            try fixture.open().close()
+            let found = try fixture.verify()
+            #expect(found.fault == nil && found.lines == 1...11)
+            #expect(found.gaps.map(\.lines) == [UInt64(count + 1)...9])
+        }
+    }
+
     @Test("a last line that was changed is noted by the start and found by the verifier")
     func changedLine() throws {
         let fixture = try LogFixture()
@@ -140,6 +161,11 @@ import Testing
         #expect(try fixture.verify(fixture.path + ".1", fixture.path).isSound)
         let alone = try fixture.verify(fixture.path)
         #expect(alone.isSound && alone.lines == 5...8)
+        // Nobody has looked at a line before the first.
+        let head = AuditVerifier.Head(sequence: 4, number: 1)
+        #expect(throws: AuditError.headInEarlierFile(head: 4, first: 5)) {
+            try fixture.verify(fixture.path, head: head)
+        }
         // The other order, and one of them twice.
         #expect(try fixture.verify(fixture.path, fixture.path + ".1").fault?.line == 1)
         #expect(try fixture.verify(fixture.path, fixture.path).fault?.line == 1)

@@ -20,6 +20,8 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
     case compressed(path: String, program: String)
     /// Files to verify were not given in the order in which they were written, which is probably this one.
     case order([String])
+    /// The head that a log is verified against is a line before the first one of the files.
+    case headInEarlierFile(head: UInt64, first: UInt64)
     case noRunningKey(path: String)
     case keyFile(path: String, reason: String)
     case keyFileMode(path: String, mode: UInt32)
@@ -59,6 +61,8 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             the files were not given in the order in which they were written, the earliest first; by the numbers of their first \
             lines it is: \(paths.joined(separator: " "))
             """
+        case .headInEarlierFile(let head, let first):
+            "the head is line \(head), and the first line of these files is \(first); give the earlier files too"
         case .noRunningKey(let path):
             """
             the audit log's running key \(path) does not exist; make it with token-cache audit key FILE, as the server's \

@@ -33,6 +33,14 @@ struct LineCheck: ~Copyable {
         isPeriodEnded = false
     }
 
+    /// Goes to the key of a line that follows missing ones, each of which can have been the last of its period.
+    mutating func enterPeriod(of line: AuditLine, after missing: ClosedRange<UInt64>) throws(CryptographyError) {
+        guard line.period > key.period, line.period - key.period <= missing.upperBound - missing.lowerBound + 1 else {
+            return
+        }
+        while key.period < line.period { try enterNextPeriod() }
+    }
+
     /// Whether a line follows the end with this MAC before it; if so, it is the end from then on.
     ///
     /// Sequence and period are for the caller to look at.

@@ -54,12 +54,14 @@ package struct AuditVerifier: ~Copyable {
         }
     }
 
-    /// What was found in all files.
-    package consuming func finish() -> AuditVerification {
-        if let seenHead, found.fault == nil {
-            let last = found.lines?.upperBound ?? 0
-            if last < seenHead.sequence { refuse(.cutOff(head: seenHead.sequence), last > 0 ? last : nil) }
+    /// What was found in all files; fails if the line of the head is before their first one, where nobody has looked.
+    package consuming func finish() throws(AuditError) -> AuditVerification {
+        guard let seenHead, found.fault == nil else { return found }
+        if let lines = found.lines, seenHead.sequence < lines.lowerBound {
+            throw .headInEarlierFile(head: seenHead.sequence, first: lines.lowerBound)
         }
+        let last = found.lines?.upperBound ?? 0
+        if last < seenHead.sequence { refuse(.cutOff(head: seenHead.sequence), last > 0 ? last : nil) }
         return found
     }
 
@@ -72,22 +74,23 @@ package struct AuditVerifier: ~Copyable {
             guard found.fault == nil, let expected = check?.head.sequence.advanced(by: 1) else { return }
             if line.sequence < expected { return refuse(.misplaced(expected: expected), line.sequence) }
             if check?.isPeriodEnded == true { try check?.enterNextPeriod() }
-            let isBreak = line.reason == LogEvent.Finding.linesMissing.rawValue
-            let isGap = line.sequence > expected
-            guard !isGap || isBreak else {
-                return refuse(.missing(expected...(line.sequence - 1)), line.sequence)
+            let missing = line.sequence > expected ? expected...(line.sequence - 1) : nil
+            if let missing {
+                guard line.reason == LogEvent.Finding.linesMissing.rawValue else {
+                    return refuse(.missing(missing), line.sequence)
+                }
+                if line.period < Self.periodLimit { try check?.enterPeriod(of: line, after: missing) }
             }
             if let period = check?.key.period, line.period != period {
                 return refuse(.wrongPeriod(found: line.period, expected: period), line.sequence)
             }
             // Only a start that has found lines missing follows a line that is not there.
-            guard let previous = isGap ? line.previous : check?.head.mac,
+            guard let previous = missing != nil ? line.previous : check?.head.mac,
                 try check?.accept(line, bytes, after: previous) == true,
                 line.previous.map({ $0 == previous }) ?? true, line.chain.map({ $0 == chain }) ?? true
             else { return refuse(.changed, line.sequence) }
-            if isGap {
-                let lines = expected...(line.sequence - 1)
-                found.gaps.append(AuditGap(file: file, line: lineNumber, lines: lines, time: line.time))
+            if let missing {
+                found.gaps.append(AuditGap(file: file, line: lineNumber, lines: missing, time: line.time))
             }
         } catch {
             throw .library(error)

@@ -7,8 +7,8 @@ struct AuditVerify: AsyncParsableCommand {
         commandName: "verify", abstract: "Verify the audit log, and name the first line that was changed or removed.",
         discussion: """
             Needs no server and no settings: copy the log and verify it elsewhere. The exit status is 0 if all lines are as \
-            they were written, 1 if not, and 2 if that cannot be told, because a file cannot be read or is compressed, or because \
-            the files are given in the wrong order.
+            they were written, 1 if not, and 2 if that cannot be told, because a file cannot be read or is compressed, the \
+            files are given in the wrong order, or the head is before the first line.
 
             Lines that were cut off at the end leave no trace in the file itself: give the head that the metrics have shown.
             """
@@ -39,7 +39,7 @@ struct AuditVerify: AsyncParsableCommand {
         do throws(AuditError) {
             var verifier = try AuditVerifier(AuditFirstKey(contentsOf: key), head: head?.head)
             for file in files { try verifier.read(file == "-" ? "/dev/stdin" : file) }
-            found = verifier.finish()
+            found = try verifier.finish()
             if found.fault != nil && !files.contains("-") { try FileOrder.check(files) }
         } catch {
             StandardError.print("\(error)")
@@ -58,7 +58,9 @@ struct AuditVerify: AsyncParsableCommand {
             lines.append(
                 found.isSound
                     ? "\(which) are as they were written, the last at \(time); its head is \(found.headNumber)"
-                    : "the log was altered; \(which), up to \(time), were verified before the first fault")
+                    : """
+                    the log was altered; \(which), up to \(time), were verified\(found.fault == nil ? "" : " before the first fault")
+                    """)
             if range.lowerBound > 1 { lines.append("lines before \(range.lowerBound) are in earlier files") }
         } else if found.isSound {
             lines.append("there are no lines")

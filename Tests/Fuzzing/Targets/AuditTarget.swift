@@ -75,7 +75,7 @@ private final class SampleLog: Sendable {
     func isSound(_ path: String) throws -> Bool {
         var verifier = try AuditVerifier(firstKey)
         try verifier.read(path)
-        return verifier.finish().isSound
+        return try verifier.finish().isSound
     }
 
     /// Throws unless lines follow one another in the log as it was written.

@@ -5,8 +5,8 @@ import Settings
 enum CommandSuggestion {
     /// What other programs call a command of this one.
     private static let otherNames = [
-        "start": "serve", "run": "serve", "stop": "drain", "restart": "reload", "status": "health",
-        "check": "check-config",
+        "start": "serve", "run": "serve", "stop": "drain", "restart": "systemctl restart token-cache",
+        "status": "health", "check": "check-config",
         "set": "put", "store": "put", "remove": "delete", "rm": "delete", "ls": "list", "version": "--version",
     ]
 

@@ -1,4 +1,5 @@
 """Backups by the time: each is verified before it counts, earlier ones are rotated, and nothing else is touched."""
+import fcntl
 import json
 import os
 import re
@@ -140,8 +141,16 @@ def test_the_metrics_know_whether_the_backup_and_what_follows_it_have_succeeded(
     assert metric() == 0
     printed(server.data, "backup", "--into", str(folder), "--after", "true")
     assert metric() == 1
+    # What could not even begin, as by a mistake on the command line or beside another backup, is no failed backup.
     refused(server.data, "backup", "--into", str(folder / "none"))
-    assert metric() == 0
+    refused(server.data, "backup", str(folder / "none" / "tokens.db"))
+    locked = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        refused(server.data, "backup", "--into", str(folder))
+    finally:
+        os.close(locked)
+    assert metric() == 1
 
 
 def test_two_backups_into_one_folder_do_not_meet(serve, folder):

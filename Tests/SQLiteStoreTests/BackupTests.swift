@@ -47,18 +47,22 @@ import Testing
 
     @Test("the last backup is remembered with its outcome, and when one succeeded last")
     func records() async throws {
-        try FileManager.default.createDirectory(atPath: folder.path + "/folder", withIntermediateDirectories: true)
         let store = try SQLiteTokenStore(at: data)
         let administrator = SQLiteAdministrator(store)
-        await #expect(throws: StoreError.self) {
-            try await administrator.backUp(to: folder.path + "/folder", isRecorded: true) { _ in }
+        try FileManager.default.createDirectory(atPath: folder.path + "/folder", withIntermediateDirectories: true)
+        // A mistyped path is no failed backup.
+        for path in ["/folder", "/none/backup.db", "/data/keys"] {
+            await #expect(throws: StoreError.self) { try await administrator.backUp(to: folder.path + path) { _ in } }
         }
-        #expect(BackupRecord(in: data)?.isSuccessful == false && BackupRecord(in: data)?.successTime == nil)
+        #expect(BackupRecord(in: data) == nil)
         _ = try await administrator.backUp(to: folder.path + "/backup.db", isRecorded: true) { _ in }
         #expect(BackupRecord(in: data)?.isSuccessful == true && BackupRecord(in: data)?.successTime != nil)
-        await #expect(throws: StoreError.self) {
-            try await administrator.backUp(to: folder.path + "/folder", isRecorded: true) { _ in }
-        }
+        // More than one step of a copy, after which it looks whether it was interrupted.
+        let large = (token: Token(id: [1], info: [UInt8](repeating: 1, count: 3 << 20)), writtenAt: Int64?.none)
+        for outcome in await administrator.store([large], keepsNewer: false) { try outcome.get() }
+        let task = Task { [path = folder.path + "/backup.db"] in try await administrator.backUp(to: path) { _ in } }
+        task.cancel()
+        await #expect(throws: StoreError.self) { try await task.value }
         #expect(BackupRecord(in: data)?.isSuccessful == false && BackupRecord(in: data)?.successTime != nil)
         store.close()
     }

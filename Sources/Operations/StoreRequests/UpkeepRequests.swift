@@ -36,7 +36,7 @@ package struct BackUpStore: StoreRequest {
     package static let name = StoreRequestName.backup
     /// An absolute path, because the server's working directory may be another one.
     package var path: String
-    /// Whether this makes it the last backup; otherwise `RecordBackup` does so later; nil means that it does.
+    /// Whether a success makes it the last backup; otherwise `RecordBackup` does so later; nil means that it does.
     package var isRecorded: Bool?
 
     package func act(_ reply: StoreBackup) -> OperatorAct? {

@@ -14,12 +14,17 @@ extension SQLiteAdministrator {
             throw .refused("another backup is under way; try again when it is done")
         }
         defer { store.state.isBackingUp.store(false, ordering: .releasing) }
+        try refuseForeignFile(path)
+        let temporary = try temporaryPath(for: path)
+        try PrivateFile.create(temporary)
+        // Has no effect once the file has its final name.
+        defer { PrivateFile.discardDatabase(temporary) }
         do throws(StoreError) {
-            let backup = try await write(to: path, progress)
+            let backup = try await write(to: path, by: temporary, progress)
             if isRecorded { recordBackup(isSuccessful: true) }
             return backup
         } catch {
-            if isRecorded { recordBackup(isSuccessful: false) }
+            recordBackup(isSuccessful: false)
             throw error
         }
     }
@@ -36,13 +41,8 @@ extension SQLiteAdministrator {
     }
 
     private func write(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, by temporary: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
-        try refuseForeignFile(path)
-        let temporary = try temporaryPath(for: path)
-        try PrivateFile.create(temporary)
-        // Has no effect once the file has its final name.
-        defer { PrivateFile.discardDatabase(temporary) }
         // Checked only now, because removing what an interrupted backup left has made room.
         try DiskRoom.check(forBackup: try await databaseSize(), at: path, besides: store.path)
         _ = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<Bool> in

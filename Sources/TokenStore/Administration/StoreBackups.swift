@@ -7,7 +7,8 @@ package protocol StoreBackups: Sendable {
     ///
     /// - Parameters:
     ///   - path: An absolute path; this process writes it.
-    ///   - isRecorded: Whether it counts as the last backup; otherwise `recordBackup` is called when more was done with it.
+    ///   - isRecorded: Whether it counts as the last backup if it succeeds; otherwise `recordBackup` is called when more was done
+    ///     with it. One that fails counts, unless it could not even begin: a mistyped path is no failed backup.
     ///   - progress: Counted in bytes.
     func backUp(
         to path: String, isRecorded: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void

@@ -73,46 +73,48 @@ struct BackupCreate: AsyncParsableCommand {
     func run() async throws {
         if let into {
             let folder = URL(filePath: into).standardizedFileURL.path
-            guard let failure = try await recorded({ try await backUp(into: folder, naming: &$0) }) else { return }
+            guard let failure = try await recorded({ try await backUp(into: folder, noting: &$0) }) else { return }
             StandardError.print(
                 "the backup is complete, but earlier ones were not all removed and go on filling the disk: \(failure)")
             throw Self.failedRemoval
         } else if let file {
             let path = URL(filePath: file).standardizedFileURL.path
-            try await recorded { _ in try await backUp(to: path) }
+            try await recorded { try await backUp(to: path, noting: &$0) }
         }
     }
 
     /// The exit status if only earlier backups could not be removed: the backup itself is as good as any.
     private static let failedRemoval = ExitCode(2)
 
-    /// Notes for the metrics whether the backup was written, verified and copied elsewhere.
+    /// Notes for the metrics whether the backup was verified and copied elsewhere.
     ///
-    /// - Parameter body: Sets the path of a backup that gets its name after it was verified.
-    private func recorded<Result>(_ body: (inout String?) async throws -> Result) async throws -> Result {
-        var named: String?
+    /// - Parameter body: Sets the note as soon as the backup is written: what fails before that, the store notes itself.
+    private func recorded<Result>(_ body: (inout RecordBackup?) async throws -> Result) async throws -> Result {
+        var note: RecordBackup?
         do {
-            let result = try await body(&named)
-            await record(RecordBackup(isSuccessful: true, path: named))
+            let result = try await body(&note)
+            note?.isSuccessful = true
+            await record(note)
             return result
         } catch {
-            await record(RecordBackup(isSuccessful: false, path: named))
+            await record(note)
             throw error
         }
     }
 
     /// It reports no error: what keeps the store from being opened has been reported before.
-    private func record(_ request: RecordBackup) async {
-        guard let settings = try? options.configuration.loader().load() else { return }
+    private func record(_ note: RecordBackup?) async {
+        guard let note, let settings = try? options.configuration.loader().load() else { return }
         guard let store = try? StoreAccess.open(settings, for: nil, creates: false, logger: options.logger) else {
             return
         }
         defer { store.close() }
-        _ = try? await store.perform(request)
+        _ = try? await store.perform(note)
     }
 
-    private func backUp(to path: String) async throws {
+    private func backUp(to path: String, noting note: inout RecordBackup?) async throws {
         let written = try await options.perform(BackUpStore(path: path, isRecorded: false), for: .backUp, "Backing up")
+        note = RecordBackup(isSuccessful: false)
         try copyElsewhere(path)
         try options.output.print(
             written, "\(written.path): \(Text.count(written.tokens, "token")), \(Text.bytes(written.bytes))"
@@ -130,17 +132,18 @@ struct BackupCreate: AsyncParsableCommand {
 
     /// - Parameters:
     ///   - folderPath: The folder.
-    ///   - named: Set to the backup's path when it has its name.
+    ///   - note: Set when the backup is written, and its path when it has its name.
     /// - Returns: Why earlier backups could not be removed; nil if they could.
-    private func backUp(into folderPath: String, naming named: inout String?) async throws -> BackupFolder.Failure? {
+    private func backUp(into folderPath: String, noting note: inout RecordBackup?) async throws -> BackupFolder.Failure?
+    {
         let settings = try options.load()
         do {
             // Locked until the end: another process's backup could otherwise remove the file while it is being copied.
             let folder = try StoreAccess.backupFolder(settings, folderPath)
             try folder.removeUnverified()
-            let found = try await writeVerified(settings, at: folder.unverified)
+            let found = try await writeVerified(settings, at: folder.unverified, noting: &note)
             let (time, path) = try folder.accept()
-            named = path
+            note?.path = path
             var fault: (any Error)?
             do {
                 try copyElsewhere(path)
@@ -171,8 +174,11 @@ struct BackupCreate: AsyncParsableCommand {
     }
 
     /// Writes a backup and verifies it.
-    private func writeVerified(_ settings: Settings, at unverified: String) async throws -> BackupVerification {
+    private func writeVerified(
+        _ settings: Settings, at unverified: String, noting note: inout RecordBackup?
+    ) async throws -> BackupVerification {
         _ = try await options.perform(BackUpStore(path: unverified, isRecorded: false), for: .backUp, "Backing up")
+        note = RecordBackup(isSuccessful: false)
         let found = try options.verifyBackup(settings, at: unverified)
         guard found.isSound else {
             let reasons = BackupVerify.findings(found).joined(separator: "; ")

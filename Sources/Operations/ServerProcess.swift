@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import Logging
 package import Server
 package import Settings
 internal import TokenStore
@@ -28,6 +29,10 @@ package struct ServerProcess: Sendable {
         let setup = try ProcessSetup(connectionLimit: settings.connectionLimit, logger: logger)
         let (clients, operators) = try ClientListeners.open(settings, setup.passedSockets) { () throws(StartError) in
             try AdministrationListener.open(settings.admin.listen)
+        }
+        let ignored = loader.ignoredVariables
+        if !ignored.isEmpty {
+            logger.info("not settings, but variables of a Service of Kubernetes: \(ignored.joined(separator: ", "))")
         }
         // A start that is refused over these files leaves no new store and no new key ring behind.
         try Server.examineFiles(settings) { _ in false }

@@ -178,11 +178,33 @@ import Testing
         )
     }
 
-    @Test func `variables that Kubernetes sets for a service of this name are no settings`() throws {
-        let names = [
-            "TOKEN_CACHE_SERVICE_HOST", "TOKEN_CACHE_SERVICE_PORT_HTTP", "TOKEN_CACHE_PORT", "TOKEN_CACHE_PORT_80_TCP",
+    @Test func `variables that Kubernetes makes for Services are no settings`() throws {
+        let names = ["", "ADMIN_", "LISTEN_"].flatMap { service in
+            [
+                "SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "PORT_53_UDP_ADDR",
+                "PORT_80_TCP_PORT", "PORT_80_TCP_PROTO",
+            ].map { "TOKEN_CACHE_" + service + $0 }
+        }
+        let environment = Dictionary(uniqueKeysWithValues: names.map { ($0, "tcp://10.0.0.1:80") })
+        _ = try load(environment: environment)
+        let loader = SettingsLoader(
+            environment: environment.merging(["TOKEN_CACHE_LISTEN": "x", "A_PORT": "tcp://a:1"]) { $1 })
+        #expect(loader.ignoredVariables == names.sorted())
+        // This one somebody has set who supposed a setting.
+        #expect(fault(environment: ["TOKEN_CACHE_PORT": "8080"]).contains("there is no setting TOKEN_CACHE_PORT"))
+    }
+
+    @Test(arguments: [
+        (#""/srv/x""#, "begins with a quotation mark"), ("'/srv/x'", "begins with a quotation mark"),
+        ("${HOME}/x", "has a variable in it"), ("/srv/${NAME}", "has a variable in it"),
+        ("$HOME/x", "has a variable in it"), ("~/x", "has ~ in it"),
+    ])
+    func `a value that a shell would have changed is refused wherever it stands`(value: String, reason: String) {
+        let found = [
+            fault(environment: ["TOKEN_CACHE_DATA_DIRECTORY": value]), fault(flags: ["data_directory": [value]]),
+            fault("data_directory: " + (value.hasPrefix("'") ? "\"\(value)\"" : "'\(value)'")),
         ]
-        _ = try load(environment: Dictionary(uniqueKeysWithValues: names.map { ($0, "tcp://10.0.0.1:80") }))
+        for text in found { #expect(text.contains(reason) && !text.contains("srv")) }
     }
 
     @Test func `a file that is missing or no YAML is named`() {

@@ -43,6 +43,10 @@ package struct SettingsLoader: Sendable {
         var loaded = Loaded()
         for setting in Setting.all {
             guard let found = find(setting, file) else { continue }
+            if let reason = found.values.lazy.compactMap(Self.unexpanded).first {
+                faults.append(.refused(source: found.place, key: found.name, reason: reason))
+                continue
+            }
             let isCountRight = setting.isList || found.values.count == 1
             let isAllowed = isCountRight && setting.apply(found.values, &loaded.settings)
             if let fault = Self.fault(of: found, setting, isAllowed: isAllowed) {
@@ -67,6 +71,20 @@ package struct SettingsLoader: Sendable {
             return .refused(source: found.place, key: found.name, reason: reason)
         }
         return isAllowed ? nil : error(found, setting)
+    }
+
+    /// Why a value was meant for a shell, which would have made another one of it; nil if it was not.
+    ///
+    /// Docker and Kubernetes leave it as it stands in an env file. As a path it would lead to a new, empty folder.
+    private static func unexpanded(_ value: String) -> String? {
+        if value.hasPrefix("\"") || value.hasPrefix("'") {
+            return "begins with a quotation mark, which would be a part of the value; write it without"
+        }
+        if value.hasPrefix("$") || value.contains("${") || value.hasPrefix("~/") {
+            let name = value.hasPrefix("~/") ? "~" : "a variable"
+            return "has \(name) in it, in whose place nothing is put here; write the value itself"
+        }
+        return nil
     }
 
     /// Whether a value can stand in one line of a settings file.
@@ -127,17 +145,30 @@ package struct SettingsLoader: Sendable {
     private var environmentFaults: [SettingsError] {
         let names = Setting.all.map(\.environmentName)
         let known = Set(names)
+        let ignored = Set(ignoredVariables)
         let unknown = environment.keys.sorted().filter {
-            $0.hasPrefix(Setting.environmentPrefix) && !known.contains($0) && !Self.isOfKubernetes($0)
+            $0.hasPrefix(Setting.environmentPrefix) && !known.contains($0) && !ignored.contains($0)
         }
         return unknown.map {
             .unknownKey(source: "environment", key: $0, suggestion: Suggestion.nearest(to: $0, among: names))
         }
     }
 
-    /// Whether Kubernetes or Docker sets the variable for a service named token-cache.
-    private static func isOfKubernetes(_ name: String) -> Bool {
-        name == "TOKEN_CACHE_SERVICE_HOST" || name.hasPrefix("TOKEN_CACHE_SERVICE_PORT")
-            || name == "TOKEN_CACHE_PORT" || name.hasPrefix("TOKEN_CACHE_PORT_")
+    /// Variables with the program's prefix that Kubernetes makes for each Service whose name begins with token-cache, as Docker
+    /// does for links; they are no settings.
+    package var ignoredVariables: [String] {
+        let known = Set(Setting.all.map(\.environmentName))
+        return environment.keys.sorted().filter { name in
+            guard name.hasPrefix(Setting.environmentPrefix), !known.contains(name) else { return false }
+            if name.hasSuffix("_SERVICE_HOST") || name.contains("_SERVICE_PORT") { return true }
+            // As in TOKEN_CACHE_PORT_80_TCP_ADDR.
+            let words = name.split(separator: "_")
+            let hasNumberedPort = words.indices.dropLast(2).contains { index in
+                words[index] == "PORT" && Int(words[index + 1]) != nil
+                    && ["TCP", "UDP", "SCTP"].contains(words[index + 2])
+            }
+            // A number alone is for a setting that somebody supposes.
+            return hasNumberedPort || name.hasSuffix("_PORT") && environment[name]?.contains("://") == true
+        }
     }
 }

@@ -71,10 +71,10 @@ import Testing
         #expect(try KeyRing.random(createdAt: 1).identity() != KeyRing.random(createdAt: 1).identity())
     }
 
-    @Test("comments, blank lines, blanks and the order of lines do not matter")
+    @Test("a byte order mark, comments, blank lines, blanks and the order of lines do not matter")
     func leniency() throws {
         let ring = try #require(
-            try write("\n# a\n 2\t7  \(Self.key)\r\n1 6 \(Self.key)\n\nindex \(Self.key)").load())
+            try write("\u{feff}# a\n\n 2\t7  \(Self.key)\r\n1 6 \(Self.key)\n\nindex \(Self.key)").load())
         #expect(ring.keys.map(\.number) == [1, 2])
         #expect(ring.newest.createdAt == 7)
         let digits = try #require(String(bytes: KeyRingText.bytes(of: ring), encoding: .utf8))

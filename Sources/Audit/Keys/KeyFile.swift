@@ -16,7 +16,8 @@ enum KeyFile {
             guard !status.isOpenToOthers else { throw SystemError(call: modeCall, code: Int32(status.mode & 0o777)) }
             var bytes = try BlockingIO.read(from: file.number, limit: sizeLimit)
             defer { SecretKey.wipe(&bytes) }
-            return bytes.split(separator: UInt8(ascii: "\n")).map(Array.init).filter { $0.first != UInt8(ascii: "#") }
+            let lines = bytes.withoutByteOrderMark.split(separator: UInt8(ascii: "\n"))
+            return lines.map(Array.init).filter { $0.first != UInt8(ascii: "#") }
         } catch {
             if error.code == ENOENT && error.call == "open" { return nil }
             if error.call == modeCall { throw .keyFileMode(path: path, mode: UInt32(error.code)) }

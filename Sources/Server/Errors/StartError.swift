@@ -99,9 +99,21 @@ package enum StartError: Error, CustomStringConvertible {
         case .accessLog(let path, let error):
             """
             the file "\(path)" of access_log_file cannot be opened: \(error.reason)\
-            \(error.fileAdvice(otherwise: "its folder has to exist, and the server's user needs write access to it"))
+            \(error.fileAdvice(otherwise: Self.accessLogAdvice(path)))
             """
         case .system(let reason): "the server cannot be set up: \(reason)"
+        }
+    }
+
+    private static func accessLogAdvice(_ path: String) -> String {
+        // Where systemd passes output on to the journal, these lead to sockets, which nobody can open.
+        if ["/dev/stdout", "/dev/stderr"].contains(path) || path.hasPrefix("/proc/self/fd/") {
+            return "leave access_log_file empty: that is standard output, also where the journal reads it"
+        }
+        return switch FileStatus(path)?.kind {
+        case .socket: "it is a socket; name a file, or leave the setting empty for standard output"
+        case .pipe: "it is a pipe; start its reader first, and give the server's user write access"
+        default: "its folder has to exist, and the server's user needs write access to it"
         }
     }
 

@@ -18,3 +18,10 @@ package enum TextFile {
         return try? BlockingIO.read(from: descriptor.number, limit: count)
     }
 }
+
+extension [UInt8] {
+    /// The bytes of a text without the mark with which some editors begin UTF-8.
+    package var withoutByteOrderMark: ArraySlice<UInt8> {
+        starts(with: [0xef, 0xbb, 0xbf]) ? dropFirst(3) : self[...]
+    }
+}

@@ -1,4 +1,5 @@
 internal import Cryptography
+internal import System
 
 /// The file format of a key ring: one key a line, numbers in decimal, keys in hexadecimal, `#` begins a comment.
 ///
@@ -61,7 +62,7 @@ enum KeyRingText {
         var index: SecretKey?
         var keys: [KeyRing.NumberedKey] = []
         var number = 0
-        for line in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false) {
+        for line in bytes.withoutByteOrderMark.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false) {
             number += 1
             let words = line.split { $0 == 0x20 || $0 == 0x09 || $0 == 0x0d }
             guard let first = words.first, first.first != UInt8(ascii: "#") else { continue }

@@ -79,7 +79,7 @@ import Testing
                 expected[key.bytes] = value
             } else {
                 let removed = try writer.remove([key])
-                #expect(removed == (expected.removeValue(forKey: key.bytes) == nil ? 0 : 1))
+                #expect(removed == [expected.removeValue(forKey: key.bytes) != nil])
             }
             #expect(try rows(writer.connection) == expected)
             #expect(writer.tokenCount == expected.count)
@@ -94,7 +94,7 @@ import Testing
         let outcomes = try writer.commit((keys + [other]).map { row($0, 1, on: writer.connection) })
         #expect(outcomes.map { (try? $0.get()) != nil } == [Bool](repeating: true, count: 15) + [false, true])
         #expect(writer.tokenCount == 16)
-        #expect(try writer.remove([keys[3]]) == 1)
+        #expect(try writer.remove([keys[3]]) == [true])
         #expect((try? writer.commit([row(keys[15], 2, on: writer.connection)])[0].get()) != nil)
     }
 
@@ -128,7 +128,7 @@ import Testing
         #expect(try await handle.get("id3") == "new")
         let administrator = SQLiteAdministrator(store)
         #expect(try await administrator.statistics().tokens == 40)
-        #expect(try await administrator.remove([Array("id4".utf8)]) == 1)
+        #expect(try await administrator.remove([Array("id4".utf8)]) == [true])
         #expect(try await handle.get("id4") == nil)
         try await handle.put("again", under: "id4")
         #expect(try await handle.get("id4") == "again")

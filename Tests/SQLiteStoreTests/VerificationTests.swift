@@ -27,7 +27,7 @@ import Testing
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         #expect(try await !administrator.verify { _ in }.isSound)
-        #expect(try await administrator.remove((0..<3).map { Array("id\($0)".utf8) }) == 3)
+        #expect(try await administrator.remove((0..<3).map { Array("id\($0)".utf8) }) == [true, true, true])
         #expect(try await administrator.statistics().tokens == max(0, count - 3))
         #expect(try await administrator.info("id4") == "info4")
     }

@@ -45,7 +45,7 @@ struct MemoryAdministrator: StoreAdministrator {
         return outcomes.withLock { $0 }
     }
 
-    func remove(_ ids: [[UInt8]]) -> Int {
+    func remove(_ ids: [[UInt8]]) -> [Bool] {
         store.remove(ids)
     }
 

@@ -56,8 +56,8 @@ package final class MemoryDisk: Sendable {
         }
     }
 
-    func remove(_ ids: [[UInt8]]) -> Int {
-        contents.withLock { contents in ids.count { contents.rows.removeValue(forKey: $0) != nil } }
+    func remove(_ ids: [[UInt8]]) -> [Bool] {
+        contents.withLock { contents in ids.map { contents.rows.removeValue(forKey: $0) != nil } }
     }
 
     /// Rows in the order of their ids.

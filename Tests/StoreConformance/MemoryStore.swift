@@ -115,7 +115,7 @@ package final class MemoryStore: TokenStore {
     }
 
     /// Removes a token without telling anybody; whether there was one.
-    func removeRow(_ id: [UInt8]) -> Bool { disk.remove([id]) > 0 }
+    func removeRow(_ id: [UInt8]) -> Bool { disk.remove([id]) == [true] }
 
     // MARK: - Sessions
 
@@ -158,7 +158,7 @@ package final class MemoryStore: TokenStore {
         disk.sessions { $1.user == user && $1.expiresAt > MemoryRow.now }.map(\.session)
     }
 
-    func remove(_ ids: [[UInt8]]) -> Int {
+    func remove(_ ids: [[UInt8]]) -> [Bool] {
         let observer = state.withLock(\.observer)
         observer?.willWrite(ids)
         defer { observer?.didWrite(ids) }

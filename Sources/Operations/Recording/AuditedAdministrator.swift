@@ -58,17 +58,16 @@ struct AuditedAdministrator: StoreAdministrator {
         return outcomes
     }
 
-    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
+    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] {
         try trail.permit(.remove)
-        let removed: Int
+        let removed: [Bool]
         do throws(StoreError) {
             removed = try await base.remove(ids)
         } catch {
             try? trail.record(ids.map { .init(.remove, OperatorTrail.outcome(of: error), user: $0) })
             throw error
         }
-        // Of several ids, the store does not say which ones were there.
-        try trail.record(ids.map { .init(.remove, removed == 0 ? .notFound : .ok, user: $0) })
+        try trail.record(zip(ids, removed).map { .init(.remove, $1 ? .ok : .notFound, user: $0) })
         return removed
     }
 

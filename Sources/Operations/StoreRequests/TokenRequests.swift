@@ -124,7 +124,7 @@ package struct RemoveTokens: StoreRequest {
     ) async throws(StoreError) -> Reply {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
-        return Reply(removed: try await administrator.remove(stored))
+        return Reply(removed: try await administrator.remove(stored).count { $0 })
     }
 }
 

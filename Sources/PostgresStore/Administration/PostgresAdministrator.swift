@@ -123,16 +123,18 @@ package struct PostgresAdministrator: StoreAdministrator {
         return parts
     }
 
-    package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
-        let keys = Array(Set(try keys(of: ids)))
-        var count = 0
+    package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] {
+        let all = try keys(of: ids)
+        let keys = Array(Set(all))
+        var removed: Set<[UInt8]> = []
         for start in stride(from: 0, to: keys.count, by: Self.removedKeys) {
             let part = Array(keys[start..<min(start + Self.removedKeys, keys.count)])
-            count += try await sessions.onThread { () throws(StoreError) in
+            let found = try await sessions.onThread { () throws(StoreError) in
                 try TokenRemoval(part, state).carryOut(sessions)
             }
+            removed.formUnion(found)
         }
-        return count
+        return all.map { removed.remove($0) != nil }
     }
 
     /// Keys whose tokens are removed in one transaction.

@@ -20,8 +20,8 @@ struct TokenRemoval: Sendable {
     ///
     /// Blocks its thread until they are gone.
     ///
-    /// - Returns: How many there were.
-    func carryOut(_ sessions: PrimarySessions) throws(StoreError) -> Int {
+    /// - Returns: The keys that had one.
+    func carryOut(_ sessions: PrimarySessions) throws(StoreError) -> Set<[UInt8]> {
         try repeated(sessions) { (session, deadline, version) throws(PostgresError) in
             try TokenRows(session, until: deadline).remove(keys, version, at: Int64(time(nil)))
         }
@@ -44,23 +44,23 @@ struct TokenRemoval: Sendable {
             if !isSealed, removed.newer == nil { try tokens.delete(keys) }
             return removed
         }
-        return Erasure(hadToken: tokens > 0, sessions: ended)
+        return Erasure(hadToken: !tokens.isEmpty, sessions: ended)
     }
 
     private func repeated(
         _ sessions: PrimarySessions,
         _ remove: (BlockingSession, MonotonicTime, TokenVersion) throws(PostgresError) -> (
-            count: Int, newer: TokenVersion?
+            removed: Set<[UInt8]>, newer: TokenVersion?
         )
-    ) throws(StoreError) -> Int {
-        var count = 0
+    ) throws(StoreError) -> Set<[UInt8]> {
+        var found: Set<[UInt8]> = []
         for _ in 0..<Self.rounds {
             let version = state.versions.next()
-            var former: Int?
+            var former: Set<[UInt8]>?
             let (removed, newer) = try sessions.perform(within: PostgresAdministrator.stepTime, repeats: true) {
                 (session, deadline) throws(PostgresError) in
                 let before =
-                    if let former { former } else { try TokenRows(session, until: deadline).count(of: keys) }
+                    if let former { former } else { try TokenRows(session, until: deadline).present(of: keys) }
                 defer { former = before }
                 let (removed, newer) = try session.transaction(until: deadline) { () throws(PostgresError) in
                     try remove(session, deadline, version)
@@ -68,8 +68,8 @@ struct TokenRemoval: Sendable {
                 // A first attempt may have removed them without the outcome having come.
                 return (former == nil ? removed : before, newer)
             }
-            count += removed
-            guard let newer else { return count }
+            found.formUnion(removed)
+            guard let newer else { return found }
             // A token that another server has written, whose clock is ahead.
             state.versions.note(newer)
         }

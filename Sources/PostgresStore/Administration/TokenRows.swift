@@ -171,23 +171,22 @@ struct TokenRows {
     ///   - keys: Of the rows.
     ///   - version: That of the removal.
     ///   - now: In seconds since 1970.
-    /// - Returns: How many tokens were removed, and the latest version of those that are newer than the removal; nil if there
+    /// - Returns: The keys of the tokens that were removed, and the latest version of those that are newer than the removal; nil if there
     ///   are none.
     func remove(
         _ keys: [[UInt8]], _ version: TokenVersion, at now: Int64
-    ) throws(PostgresError) -> (count: Int, newer: TokenVersion?) {
+    ) throws(PostgresError) -> (removed: Set<[UInt8]>, newer: TokenVersion?) {
         var parameters = Parameters()
         parameters.append(keys)
         let byKeys = parameters
         parameters.append(version.rawValue)
         parameters.append(now)
-        let count = try session.run(
+        let removed = try self.keys(
             """
             UPDATE token SET value = NULL, version = $2::bigint, written_at = $3::bigint, expires_at = NULL,
                 key_number = \(Statement.tombstoneKeyNumber)
-            WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL AND version < $2::bigint
-            """, parameters, until: deadline
-        ) { (result) throws(PostgresError) in result.changedCount }
+            WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL AND version < $2::bigint RETURNING key
+            """, parameters)
         try session.run(
             """
             INSERT INTO token (\(Self.columns))
@@ -199,7 +198,7 @@ struct TokenRows {
             "SELECT max(version) FROM token WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL", byKeys,
             until: deadline
         ) { (result) throws(PostgresError) in result.optionalInteger(0, 0).map { TokenVersion(rawValue: $0) } }
-        return (count, newer)
+        return (removed, newer)
     }
 
     /// Replaces the values of rows, which another key has sealed, unless a later write has; in a transaction of the caller's.
@@ -230,12 +229,18 @@ struct TokenRows {
         try session.run("DELETE FROM token WHERE key = ANY ($1::bytea[])", parameters, until: deadline)
     }
 
-    /// How many of some keys have a token.
-    func count(of keys: [[UInt8]]) throws(PostgresError) -> Int {
+    /// Those of some keys that have a token.
+    func present(of keys: [[UInt8]]) throws(PostgresError) -> Set<[UInt8]> {
         var parameters = Parameters()
         parameters.append(keys)
-        return try integer(
-            "SELECT count(*) FROM token WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL", parameters)
+        return try self.keys(
+            "SELECT key FROM token WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL", parameters)
+    }
+
+    private func keys(_ sql: String, _ parameters: Parameters) throws(PostgresError) -> Set<[UInt8]> {
+        try session.run(sql, parameters, until: deadline) { (result) throws(PostgresError) in
+            Set((0..<result.rowCount).map { result.bytes($0, 0) })
+        }
     }
 }
 #endif

@@ -107,7 +107,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         }
     }
 
-    package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int {
+    package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] {
         let sealing = store.state.sealing
         let outcome = try await store.writerThread.perform(writing: ids) { (writer) throws(SQLiteError) in
             var keys: [RowKey] = []
@@ -120,13 +120,13 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
                     keys.append(key)
                 }
             } catch {
-                return Result<Int, SealingError>.failure(error)
+                return Result<[Bool], SealingError>.failure(error)
             }
             return .success(try writer.remove(keys))
         }
-        let removed: Int
+        let removed: [Bool]
         switch outcome {
-        case .success(let count): removed = count
+        case .success(let found): removed = found
         case .failure(let error): throw .sealing(error)
         }
         // Readers release the WAL within a turn; otherwise the maintenance truncates it later.

@@ -159,12 +159,11 @@ final class WriterConnection {
 
     /// Removes the rows of some keys.
     ///
-    /// - Returns: How many rows were removed.
-    func remove(_ keys: [RowKey]) throws(SQLiteError) -> Int {
+    /// - Returns: For each key whether there was one.
+    func remove(_ keys: [RowKey]) throws(SQLiteError) -> [Bool] {
         try transaction { () throws(SQLiteError) in
-            var removed = 0
-            for key in keys where try table.remove(key) { removed += 1 }
-            noteRemoved(removed)
+            let removed = try keys.map { (key) throws(SQLiteError) in try table.remove(key) }
+            noteRemoved(removed.count { $0 })
             return removed
         }
     }

@@ -29,8 +29,8 @@ package protocol StoreAdministrator: Sendable {
 
     /// Removes tokens, and what the store's files still hold of them.
     ///
-    /// - Returns: How many there were.
-    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> Int
+    /// - Returns: For each id whether there was one.
+    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool]
 
     /// Reads some tokens, in an order that says nothing of them.
     ///

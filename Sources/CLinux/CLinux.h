@@ -26,6 +26,9 @@ int statx(int directory, const char *restrict path, int flags, unsigned int mask
 // Also only with _GNU_SOURCE. Returns 0 or -1.
 int unshare(int flags);
 
+// Also only with _GNU_SOURCE. The semaphore is a sem_t, the time a struct timespec. Returns 0 or -1.
+int sem_clockwait(void *restrict semaphore, int clock, const void *restrict time);
+
 // Declared here because Swift's Glibc module lacks sys/mount.h (mount(2)). Returns 0 or -1.
 int mount(const char *source, const char *target, const char *type, unsigned long flags, const void *data);
 

@@ -24,4 +24,15 @@ import Testing
         #expect(MonotonicTime.now >= before)
         #expect(SystemUptime.seconds > 0)
     }
+
+    @Test func `a semaphore counts its signals, and a wait for another one ends`() {
+        let semaphore = Semaphore(value: 1)
+        semaphore.wait()
+        semaphore.signal()
+        #expect(semaphore.wait(atMost: .seconds(3_600)))
+        let began = MonotonicTime.now
+        #expect(!semaphore.wait(atMost: .milliseconds(20)))
+        #expect(!semaphore.wait(atMost: .seconds(-1)))
+        #expect((MonotonicTime.now - began).count >= 20_000_000)
+    }
 }

@@ -39,7 +39,7 @@ final class PrimarySessions: Sendable {
     private let observe: @Sendable (HostFacts, DurabilityRules) -> Void
     private let state = Mutex(State())
     /// How many sessions may be in use at the same time; further calls wait for one.
-    private let room = DispatchSemaphore(value: 2)
+    private let room = Semaphore(value: 2)
     /// Threads for callers whose own must not block.
     private let threads = DispatchQueue(label: "database administration", attributes: .concurrent)
 
@@ -210,8 +210,7 @@ final class PrimarySessions: Sendable {
     // MARK: - Sessions
 
     private func enter(until deadline: MonotonicTime) throws(StoreError) {
-        let left = Int(clamping: (deadline - .now).count)
-        if room.wait(timeout: .now() + .nanoseconds(left)) == .success { return }
+        if room.wait(atMost: .nanoseconds((deadline - .now).count)) { return }
         throw .unavailable(
             StoreFault("other work on the database has not left a connection free in time; try again", mayRetry: true))
     }

@@ -1,6 +1,5 @@
 #if PostgreSQL
 internal import Cryptography
-internal import Dispatch
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -16,11 +15,11 @@ final class RequestTrials: Sendable {
     private let state: PostgresState
     private let isStopped = Atomic<Bool>(false)
     private let isStarted = Atomic<Bool>(false)
-    private let wake = DispatchSemaphore(value: 0)
-    private let finished = DispatchSemaphore(value: 0)
+    private let wake = Semaphore()
+    private let finished = Semaphore()
 
     /// The time between two looks, and so between two trials at least.
-    private static let pause = DispatchTimeInterval.seconds(1)
+    private static let pause = Duration.seconds(1)
     private static let limit = Duration.seconds(4)
     /// The length of the value that is tried, in bytes: more than what is left free in the pages of a table.
     private static let size = 64 << 10
@@ -35,7 +34,7 @@ final class RequestTrials: Sendable {
         NamedThread.startWhenPossible("pg-trials") { [self] in
             while !isStopped.load(ordering: .acquiring) {
                 for areWrites in [true, false] where state.needsTrial(ofWrites: areWrites) { attempt(areWrites) }
-                _ = wake.wait(timeout: .now() + Self.pause)
+                wake.wait(atMost: Self.pause)
             }
             finished.signal()
         }
@@ -46,7 +45,7 @@ final class RequestTrials: Sendable {
         guard isStarted.load(ordering: .acquiring) else { return }
         isStopped.store(true, ordering: .releasing)
         wake.signal()
-        _ = finished.wait(timeout: .now() + .seconds(2))
+        finished.wait(atMost: .seconds(2))
     }
 
     private func attempt(_ isWrite: Bool) {

@@ -1,5 +1,4 @@
 #if PostgreSQL
-internal import Dispatch
 internal import Glibc
 internal import Synchronization
 internal import System
@@ -40,9 +39,9 @@ final class ServerRegistry: Sendable {
     private let said = OnceEach()
     private let isStarted = Atomic<Bool>(false)
     private let isStopped = Atomic<Bool>(false)
-    private let finished = DispatchSemaphore(value: 0)
+    private let finished = Semaphore()
     /// One beat at a time.
-    private let turn = DispatchSemaphore(value: 1)
+    private let turn = Semaphore(value: 1)
     private let memory: Mutex<Memory>
 
     private struct Memory {
@@ -102,7 +101,7 @@ final class ServerRegistry: Sendable {
         guard isStarted.load(ordering: .acquiring) else { return }
         isStopped.store(true, ordering: .releasing)
         alarm.ring()
-        _ = finished.wait(timeout: .now() + .seconds(3))
+        finished.wait(atMost: .seconds(3))
     }
 
     /// Does what is due; returns how long to wait until the next round.
@@ -331,7 +330,7 @@ final class ServerRegistry: Sendable {
     }
 
     /// One grant at a time.
-    private let turnOfGrants = DispatchSemaphore(value: 1)
+    private let turnOfGrants = Semaphore(value: 1)
 
     /// Gives back what is left of the granted numbers, and removes the row.
     private func leave() {

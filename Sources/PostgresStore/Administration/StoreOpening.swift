@@ -1,5 +1,4 @@
 #if PostgreSQL
-internal import Dispatch
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -19,7 +18,7 @@ final class StoreOpening: Sendable {
     private let said = OnceEach()
     private let isStopped = Atomic<Bool>(false)
     private let isStarted = Atomic<Bool>(false)
-    private let finished = DispatchSemaphore(value: 0)
+    private let finished = Semaphore()
 
     /// How long a step may take, the search for the primary included: of a command, which fails then, and of a server, which then
     /// begins to listen, and tries again.
@@ -71,7 +70,7 @@ final class StoreOpening: Sendable {
             var (error, lastLine) = (error, lastLine)
             while !isStopped.load(ordering: .acquiring) {
                 let pause = error.mayRetry ? Self.pauses.database : Self.pauses.operator
-                _ = wake.wait(timeout: .now() + .milliseconds(Int(Int64.random(in: pause / 2...pause))))
+                wake.wait(atMost: .milliseconds(Int64.random(in: pause / 2...pause)))
                 guard !isStopped.load(ordering: .acquiring) else { break }
                 do throws(StoreOpenError) {
                     try open()
@@ -86,14 +85,14 @@ final class StoreOpening: Sendable {
         }
     }
 
-    private let wake = DispatchSemaphore(value: 0)
+    private let wake = Semaphore()
 
     /// Gives up; waits for that, though not for a database that does not answer.
     func stop() {
         isStopped.store(true, ordering: .releasing)
         sessions.close()
         wake.signal()
-        if isStarted.load(ordering: .acquiring) { _ = finished.wait(timeout: .now() + .seconds(4)) }
+        if isStarted.load(ordering: .acquiring) { finished.wait(atMost: .seconds(4)) }
     }
 
     private func tell(_ error: StoreOpenError, isFirst: Bool, _ lastLine: inout MonotonicTime) {

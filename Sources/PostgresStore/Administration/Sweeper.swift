@@ -1,5 +1,4 @@
 #if PostgreSQL
-internal import Dispatch
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -17,8 +16,8 @@ final class Sweeper: Sendable {
     private let holder: [UInt8]
     private let isStopped = Atomic<Bool>(false)
     /// Signalled to end a wait early.
-    private let alarm = DispatchSemaphore(value: 0)
-    private let finished = DispatchSemaphore(value: 0)
+    private let alarm = Semaphore()
+    private let finished = Semaphore()
 
     struct Times: Sendable {
         /// The time between two looks at the lease.
@@ -72,11 +71,11 @@ final class Sweeper: Sendable {
     func stop() {
         isStopped.store(true, ordering: .releasing)
         alarm.signal()
-        _ = finished.wait(timeout: .now() + .seconds(2))
+        finished.wait(atMost: .seconds(2))
     }
 
     private func wait(_ time: Duration) {
-        _ = alarm.wait(timeout: .now() + .nanoseconds(Int(clamping: Nanoseconds(time).count)))
+        alarm.wait(atMost: time)
     }
 
     // MARK: - The thread

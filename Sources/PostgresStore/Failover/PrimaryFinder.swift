@@ -1,5 +1,4 @@
 #if PostgreSQL
-internal import Dispatch
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -49,7 +48,7 @@ final class PrimaryFinder: Sendable {
     private let dial: @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
     private let state: PostgresState
     private let events = Mutex<[Event]>([])
-    private let arrival = DispatchSemaphore(value: 0)
+    private let arrival = Semaphore()
 
     /// - Parameters:
     ///   - target: The hosts.
@@ -92,7 +91,7 @@ final class PrimaryFinder: Sendable {
     private func run() {
         var work = Work(search: PrimarySearch(hosts: target.hosts.count))
         while true {
-            _ = arrival.wait(timeout: work.orders.isEmpty ? .distantFuture : .now() + .milliseconds(25))
+            if work.orders.isEmpty { arrival.wait() } else { arrival.wait(atMost: .milliseconds(25)) }
             let arrived = events.withLock { events in
                 defer { events = [] }
                 return events

@@ -1,4 +1,3 @@
-internal import Dispatch
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -17,8 +16,8 @@ final class Preloader: Sendable {
     private let report: @Sendable (StoreEvent) -> Void
     private let isStopping = Atomic<Bool>(false)
     /// Signalled once, to stop.
-    private let stopping = DispatchSemaphore(value: 0)
-    private let finished = DispatchSemaphore(value: 0)
+    private let stopping = Semaphore()
+    private let finished = Semaphore()
 
     /// Bytes of one read; SQLite's file system takes no more than 128 KiB.
     private static let pieceLength = 64 << 10
@@ -83,6 +82,6 @@ final class Preloader: Sendable {
     }
 
     private func pause(_ duration: Duration) {
-        _ = stopping.wait(timeout: .now() + .nanoseconds(Int(clamping: Nanoseconds(duration).count)))
+        stopping.wait(atMost: duration)
     }
 }

@@ -40,8 +40,8 @@ final class WriterThread: Sendable {
     /// Runs the check for a stalled disk, which the writer's thread cannot make while it waits for that disk.
     private let stallQueue = DispatchQueue(label: "stalled writes")
     /// Signalled when the queue stops being empty or is closed.
-    private let available = DispatchSemaphore(value: 0)
-    private let finished = DispatchSemaphore(value: 0)
+    private let available = Semaphore()
+    private let finished = Semaphore()
     private let state: StoreState
     private let report: @Sendable (StoreEvent) -> Void
 
@@ -199,7 +199,7 @@ final class WriterThread: Sendable {
     }
 
     private func wait(until moment: ContinuousClock.Instant) {
-        _ = available.wait(timeout: .now() + .nanoseconds(Int(clamping: Nanoseconds(moment - .now).count)))
+        available.wait(atMost: moment - .now)
     }
 
     /// Takes all batches and one job from the queue; tells whether nothing else waits, and whether nothing else will

@@ -1,4 +1,3 @@
-internal import Dispatch
 internal import EventLoop
 internal import Glibc
 internal import Synchronization
@@ -67,8 +66,8 @@ final class LineWriter: Sendable {
     private static let limit = 4 << 20
 
     private let state: Mutex<State>
-    private let available = DispatchSemaphore(value: 0)
-    private let finished = DispatchSemaphore(value: 0)
+    private let available = Semaphore()
+    private let finished = Semaphore()
     /// Reports lost lines.
     private let failures: RateLimitedLog
 
@@ -116,7 +115,7 @@ final class LineWriter: Sendable {
         }
         guard isRunning else { return }
         available.signal()
-        _ = finished.wait(timeout: .now() + 1)
+        finished.wait(atMost: .seconds(1))
     }
 
     private func start() {

@@ -101,9 +101,10 @@ import Testing
         let handle = try await ConformanceHandle.open(store)
         let tokens = (0..<10).map { (id: id($0), value: Array("value \($0)".utf8)) }
         for outcome in try await handle.putAll(tokens) { _ = try outcome.get() }
-        // Written by a server whose clock is a second ahead.
+        // Written by a server whose clock is an hour ahead.
         try database.sql(
-            "UPDATE token SET version = version + (1000000::bigint << \(VersionClock.processBits)) WHERE key = 'id 4'")
+            "UPDATE token SET version = version + (3600000000::bigint << \(VersionClock.processBits)) WHERE key = 'id 4'"
+        )
         let later = try #require(try await handle.version(of: id(4)))
         let earlier = try #require(try await handle.version(of: id(3)))
         let second = try PostgresTokenStore(database, isSealed: false)

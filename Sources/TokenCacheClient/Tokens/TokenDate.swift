@@ -8,7 +8,8 @@ internal import Foundation
 /// seconds; no fraction, or one of up to nine digits; the decimal digits of any script; invisible format characters; a
 /// 12-hour clock with its marker, as in `10:30:33.123 PM+0100`; years of the Buddhist calendar.
 ///
-/// As on the server, every date is Gregorian, also before 1582, and every minute has 60 seconds.
+/// As on the server, every date is Gregorian, also before 1582, and every minute has 60 seconds; and one before 2004, when there
+/// was no Facebook, is that of another calendar and no date, except the SDK's distant past.
 enum TokenDate {
     /// The instant; nil if the text is no date in one of these forms.
     static func parse(_ text: String) -> Date? {
@@ -36,6 +37,9 @@ enum TokenDate {
 
     /// 0001-01-01T00:00:00Z; `Date.distantPast` is two days earlier, as Foundation counts in the Julian calendar there.
     static let earliest: TimeInterval = -62_135_596_800
+    /// The SDK's distant past is earlier, depending on the device's zone and calendar.
+    static let startOfYear3 = Date(timeIntervalSince1970: earliest + 2 * 365 * 86_400)
+    static let startOf2004 = Date(timeIntervalSince1970: 1_072_915_200)
     private static let startOf2443: TimeInterval = 14_926_464_000
     /// 9999-12-31T23:59:59Z.
     private static let latest: TimeInterval = 253_402_300_799

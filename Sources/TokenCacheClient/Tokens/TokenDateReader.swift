@@ -20,7 +20,8 @@ struct TokenDateReader {
         guard let days = GregorianDay.daysSince1970(year: Self.gregorian(year), month: month, day: day),
             let offset = zoneOffset(), position == scalars.count
         else { return nil }
-        return Date(timeIntervalSince1970: TimeInterval(days * 86_400 + time.seconds - offset) + time.fraction)
+        let date = Date(timeIntervalSince1970: TimeInterval(days * 86_400 + time.seconds - offset) + time.fraction)
+        return date >= TokenDate.startOf2004 || date < TokenDate.startOfYear3 ? date : nil
     }
 
     // MARK: - Healing

@@ -77,7 +77,7 @@ extension TokenInformation {
         default: throw .unreadable("its token is not a string")
         }
         expirationDate = takeDate(.expirationDate, missing: .distantFuture)
-        if let read = expirationDate, !Self.isPlausible(expiration: read) {
+        if let read = expirationDate, read > .distantFuture {
             expirationDate = nil
             rest[Key.expirationDate.name] = members[Key.expirationDate.name]
         }
@@ -95,19 +95,12 @@ extension TokenInformation {
         others = rest
     }
 
-    /// Devices with a calendar of their own years, such as the Japanese one, write dates that look like ancient ones.
-    private static func isPlausible(expiration: Date) -> Bool {
-        expiration == .distantPast || expiration.timeIntervalSince1970 >= 0 && expiration <= .distantFuture
-    }
-
     /// The SDK's distant dates are recognized by their years, as the calendars of devices count ancient days differently.
     private static func date(_ value: Value) -> Date? {
         guard let date = value.string.flatMap(TokenDate.parse) else { return nil }
-        if date < firstOfYear3 { return .distantPast }
+        if date < TokenDate.startOfYear3 { return .distantPast }
         return abs(date.timeIntervalSince(.distantFuture)) <= 86_400 ? .distantFuture : date
     }
-
-    private static let firstOfYear3 = Date(timeIntervalSince1970: TokenDate.earliest + 2 * 365 * 86_400)
 
     private static func strings(_ value: Value) -> Set<String>? {
         guard case .array(let elements) = value else { return nil }

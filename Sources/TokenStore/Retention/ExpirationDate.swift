@@ -5,6 +5,9 @@
 ///   time zones, the SDK's distant past among them (`0001-12-31T16:07:02.000-075258` in Los Angeles).
 /// - A space stands for the zone's plus sign, as form decoding turns one into the other.
 /// - Every date is Gregorian, also before 1582, and every minute has 60 seconds.
+///
+/// A date before 2004, when there was no Facebook, is that of another calendar: a device writes the years of its own, such as
+/// 1448, 1405 or 0009. When it is cannot be known, so it is no date. Only the SDK's distant past is one.
 package enum ExpirationDate {
     /// Seconds since 1970 without the fraction; nil if the text is not such a date.
     package static func seconds(_ text: Span<UInt8>) -> Int64? {
@@ -16,8 +19,13 @@ package enum ExpirationDate {
             let days = daysSince1970(year: year, month: month, day: day),
             let offset = zoneOffset(text, at: endOfFraction(text, at: 19))
         else { return nil }
-        return days * 86_400 + time - offset
+        let seconds = days * 86_400 + time - offset
+        return seconds >= startOf2004 || seconds < startOfYear3 ? seconds : nil
     }
+
+    private static let startOf2004: Int64 = 1_072_915_200
+    /// The SDK's distant past is in the years 0 to 2, depending on the device's zone and calendar.
+    private static let startOfYear3: Int64 = -62_072_524_800
 
     /// Seconds since midnight of `hh:mm:ss`.
     private static func timeOfDay(_ text: Span<UInt8>, at start: Int) -> Int64? {

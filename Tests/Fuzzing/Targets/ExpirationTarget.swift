@@ -58,7 +58,9 @@ extension FuzzTarget {
         let past = year + 400 - 1
         let days = past * 365 + past / 4 - past / 100 + past / 400 - 146_097 - 719_162
         let inYear = (1..<month).reduce(0) { $0 + daysInMonth(year, $1) } + day - 1
-        return Int64((days + inYear) * 86_400 + hour * 3_600 + minute * 60 + second - zone)
+        let seconds = Int64((days + inYear) * 86_400 + hour * 3_600 + minute * 60 + second - zone)
+        // Between the SDK's distant past and 2004 are the years of other calendars.
+        return (-62_072_524_800..<1_072_915_200).contains(seconds) ? nil : seconds
     }
 
     private static func daysInMonth(_ year: Int, _ month: Int) -> Int {

@@ -128,6 +128,7 @@ class Outcome:
     body: bytes | None = None
     challenge: str | None = None
     tagged: bool = False
+    is_failure: bool = False
 
     def check(self, response, place=""):
         assert response.status == self.status, f"{place}: {response}"
@@ -140,7 +141,7 @@ class Outcome:
         if self.tagged:
             tag = response.headers["etag"]
             assert tag[0] == tag[-1] == '"' and len(tag) > 2, f"{place}: a strong tag in {response}"
-        assert ("retry-after" in response.headers) == (self.status == 429), f"{place}: {response}"
+        assert ("retry-after" in response.headers) == (self.status == 429 or self.is_failure), f"{place}: {response}"
 
 
 def found_by(user):

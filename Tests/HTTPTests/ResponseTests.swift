@@ -70,6 +70,8 @@ import Testing
         response = Response(status: .tooManyRequests, body: [])
         response.extras = Response.Extras(retryAfter: 17)
         #expect(encoded(response).contains("\r\nRetry-After: 17\r\n"))
+        response.status = .ok
+        #expect(encoded(response).contains("\r\nRetry-After: 17\r\nContent-Length: 0\r\n"))
         response = Response(status: .methodNotAllowed, body: [])
         #expect(encoded(response).contains("\r\nAllow: GET, HEAD, POST\r\n"))
         response.extras = Response.Extras(allowedMethods: "DELETE")

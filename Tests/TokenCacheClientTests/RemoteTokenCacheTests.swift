@@ -143,6 +143,8 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
             (404, .refused(status: 404, code: "50002")), (204, .refused(status: 204, code: "50002")),
             (500, .refused(status: 500, code: "50002")), (429, .unavailable(status: 429, retryAfter: .seconds(7))),
             (503, .unavailable(status: 503, retryAfter: .seconds(7))),
+            // As for an id without a token, if that had no Retry-After.
+            (200, .unavailable(status: 200, retryAfter: .seconds(7))),
         ]
         for (status, error) in expected {
             let cache = try remote(

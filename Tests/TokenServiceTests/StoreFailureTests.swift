@@ -48,6 +48,34 @@ import TokenStore
         #expect(UInt64(seconds) * 1_000_000_000 + waited >= 1_200 * 1_000_000_000)
     }
 
+    @Test(arguments: ["GET", "POST"])
+    func `an answer says when to come again if the server fails, and only then`(method: String) throws {
+        for failure: StoreError? in [nil, .closed, .overloaded(.buffers), .read(StoreFault("damaged"))] {
+            let handle = MemoryStoreHandle()
+            handle.failure = failure
+            let service = TokenService(settings: .init(), handle: handle, answers: nil, report: { _, _ in })
+            var reader = RequestReader(limits: RequestLimits())
+            _ = reader.makeRoom()
+            reader.bytes.append(
+                contentsOf: Array("\(method) /token?unique_id=a&token_info=b HTTP/1.1\r\nHost: a\r\n\r\n".utf8))
+            guard case .request = reader.next() else { throw StoreError.closed }
+            let response: Response? =
+                switch service.answer(to: reader.request, in: reader.requestBytes) {
+                case .now(let response): response
+                case .later(let pending): pending.answer
+                case .inPieces: nil
+                }
+            #expect(response?.status == .ok)
+            #expect(response?.isFailure == (failure != nil))
+            #expect((response?.extras?.retryAfter ?? 0 > 0) == (failure != nil))
+        }
+        for place: AccessFailure.Place in [.parameter, .field] {
+            let isWrite = method == "POST"
+            #expect(AccessFailure.unrecorded.response(in: place, isWrite: isWrite).isFailure == (place == .parameter))
+            #expect(!AccessFailure.unknown.response(in: place, isWrite: isWrite).isFailure)
+        }
+    }
+
     @Test
     func `an outage says nothing of the token's version`() {
         let service = TokenService(
@@ -55,5 +83,16 @@ import TokenStore
         let failed = service.readFailed(.closed, .none)
         #expect(Preconditions(match: .any).applied(to: failed).status == .ok)
         #expect(Preconditions(match: .any).applied(to: Response(.notFound)).status == .preconditionFailed)
+    }
+}
+
+/// Takes an answer that comes at once.
+extension PendingAnswer {
+    fileprivate var answer: Response? {
+        if case .now(let response)? = begin(for: Nobody()) { response } else { nil }
+    }
+
+    private final class Nobody: AnswerTaker {
+        func take(_ answer: Answer) {}
     }
 }

@@ -16,26 +16,25 @@ package struct Response: Sendable {
         /// What is missing for an answer other than this one.
         package let challenge: Challenge?
         /// Seconds after which the client may try again; nil if that would not help.
+        ///
+        /// With status 200 it is the sign of a failure: the body says the same as that nothing is stored.
         package let retryAfter: Int?
         /// The methods that the resource has, for a response with status 405; nil for those of the contract.
         package let allowedMethods: StaticString?
-        /// Whether the store has failed: the body of a GET's answer says the same as that nothing is stored.
-        package let isStoreFailure: Bool
 
         package init(
             location: [UInt8]? = nil, challenge: Challenge? = nil, retryAfter: Int? = nil,
-            allowedMethods: StaticString? = nil, isStoreFailure: Bool = false
+            allowedMethods: StaticString? = nil
         ) {
             self.location = location
             self.challenge = challenge
             self.retryAfter = retryAfter
             self.allowedMethods = allowedMethods
-            self.isStoreFailure = isStoreFailure
         }
     }
 
-    /// Whether it is the answer to a request that the store has failed to do.
-    package var isStoreFailure: Bool { extras?.isStoreFailure ?? false }
+    /// Whether it is an answer of the contract to a request that the server has failed to do.
+    package var isFailure: Bool { status == .ok && extras?.retryAfter != nil }
 
     /// The number of the version that the answer shows, for ETag, which is not negative; -1 for none.
     private var versionOrNone: Int64

@@ -69,7 +69,9 @@ package final class ResponseEncoder: Sendable {
     package func encode(
         _ response: borrowing Response, _ traits: Traits, requestID: RequestID = .none, into output: inout [UInt8]
     ) {
-        if response.status == .ok && !traits.omitsBody && !traits.closes && !traits.isOldVersion {
+        if response.status == .ok && response.extras == nil && !traits.omitsBody && !traits.closes
+            && !traits.isOldVersion
+        {
             if traits.isSecure {
                 usualSecure.append(requestID, to: &output)
             } else {

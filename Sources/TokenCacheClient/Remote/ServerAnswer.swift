@@ -38,6 +38,8 @@ enum ServerAnswer {
             guard let code = members["errorCode"]?.string else {
                 throw .unexpectedAnswer(status: 200, "it has no errorCode")
             }
+            // The server has failed. Otherwise the body says the same: with 50002, that nothing is stored.
+            if let wait = Self.retryAfter(response) { throw .unavailable(status: 200, retryAfter: wait) }
             guard code == Self.notFound, isFetch else { throw .refused(status: 200, code: code) }
             self = .nothing
             return

@@ -30,7 +30,7 @@ public enum TokenCacheError: Error, Sendable, Hashable {
     case unauthorized
     /// The credential does not stand for this user (403).
     case forbidden
-    /// The server asks to come back later (429, 503), and did not change its mind before the deadline.
+    /// The server asks to come back later (429, 503, or 200 if its store fails), and did not change its mind before the deadline.
     case unavailable(status: Int, retryAfter: Duration?)
     /// The server has refused the request; with the code of its answer, such as 50001 or 30001.
     case refused(status: Int, code: String)
@@ -69,7 +69,7 @@ extension TokenCacheError: CustomStringConvertible, LocalizedError {
         case .unauthorized: "the session is unknown, expired or revoked (401); get a new one from your server"
         case .forbidden: "the session does not stand for this user (403)"
         case .unavailable(let status, let retryAfter):
-            "the server is busy (\(status))" + (retryAfter.map { " and asks to wait for \($0)" } ?? "")
+            "the server cannot do it now (\(status))" + (retryAfter.map { " and asks to wait for \($0)" } ?? "")
         case .refused(let status, let code): "the server has refused the request with code \(code) (\(status))"
         case .conflict(let current):
             current == nil ? "another device has cleared the token" : "another device has stored a token"

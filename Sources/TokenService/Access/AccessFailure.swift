@@ -58,7 +58,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
             var response = Response(isWrite ? .writeFailed : .notFound)
             response.code = .denied
             return response
-        case (.unrecorded, .parameter): return Response(isWrite ? .writeFailed : .notFound)
+        case (.unrecorded, .parameter): return .failure(isWrite: isWrite)
         case (.missing, .field):
             return Response(.unauthorized, "A credential is missing.", challenge: .missing)
         case (.malformed, .field), (.unknown, .field), (.expired, .field), (.invalidToken, .field):

@@ -80,7 +80,7 @@ package final class AuditTrail {
 
     private static func outcome(of answer: Answer) -> AuditEvent.Outcome {
         guard case .now(let response) = answer else { return .ok }
-        if response.isStoreFailure { return .failed }
+        if response.isFailure { return .failed }
         switch response.status {
         case .ok:
             switch response.code {

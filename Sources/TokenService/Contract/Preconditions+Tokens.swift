@@ -19,7 +19,7 @@ extension Preconditions {
     ///
     /// They count for a request that would succeed (section 13.2.1): a refusal stays what it is.
     func applied(to response: Response) -> Response {
-        guard response.status == .ok, response.code == .none || response.code == .notFound, !response.isStoreFailure
+        guard response.status == .ok, response.code == .none || response.code == .notFound, !response.isFailure
         else { return response }
         if let match {
             let holds =

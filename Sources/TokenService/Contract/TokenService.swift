@@ -297,14 +297,12 @@ package final class TokenService {
     /// Reports a failed read and returns its answer.
     func readFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
         report(error, requestID)
-        var response = Response(.notFound)
-        response.extras = Response.Extras(isStoreFailure: true)
-        return response
+        return .failure(isWrite: false)
     }
 
     /// Reports a failed write and returns its answer.
     func writeFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
         report(error, requestID)
-        return Response(.writeFailed)
+        return .failure(isWrite: true)
     }
 }

@@ -60,7 +60,7 @@ package final class RequestRouter {
     /// Counts a GET that finds nothing.
     private func limited(_ answer: Answer, by guardian: AccessGuard, from address: IPAddress?) -> Answer {
         answer.then { answer in
-            guard case .now(let response) = answer, response.code == .notFound, !response.isStoreFailure else {
+            guard case .now(let response) = answer, response.code == .notFound, !response.isFailure else {
                 return answer
             }
             return guardian.limit(address).map(Answer.now) ?? answer

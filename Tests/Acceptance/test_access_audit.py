@@ -1,4 +1,5 @@
 """What the audit log says of requests, and what clients are answered when it cannot be written."""
+import contextlib
 import json
 import signal
 
@@ -10,6 +11,7 @@ from access import (
 from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
 from http_client import Connection, exchange
 from server_process import run, until
+from test_waiting_writes import SCARCE_BUFFERS, use_up_buffers
 
 
 @pytest.fixture(name="start")
@@ -119,8 +121,8 @@ def test_what_cannot_be_recorded_is_not_answered(start, tmp_path):
     with Connection(server.address) as connection:
         unavailable.check(connection.exchange(fetch(bearer(session))))
         unavailable.check(connection.exchange(store("lost", bearer(session))))
-        Outcome(200, NOT_FOUND).check(connection.exchange(fetch(unique_id=session)))
-        Outcome(200, WRITE_FAILED).check(connection.exchange(store("lost", unique_id=session)))
+        Outcome(200, NOT_FOUND, is_failure=True).check(connection.exchange(fetch(unique_id=session)))
+        Outcome(200, WRITE_FAILED, is_failure=True).check(connection.exchange(store("lost", unique_id=session)))
         for method, path, body in (("GET", "/v1/users/anna/token", None), ("POST", "/v1/sessions", {"user": "anna"}),
                                    ("PUT", "/v1/users/anna/token", {"token_info": "lost"}), ("DELETE", "/v1/users/anna", None),
                                    ("GET", "/v1/users/anna/sessions", None)):
@@ -192,3 +194,15 @@ def test_without_the_requirement_requests_go_on_and_the_gap_is_recorded(start, t
     done = run("audit", "verify", str(tmp_path / "audit.ndjson.1"), str(log), "--key", str(tmp_path / "first.key"))
     lost = [json.loads(line).get("lost_events", 0) for line in log.read_text().splitlines()]
     assert sum(lost) > 0, (done.stdout, log.read_text()[:2000])
+
+
+def test_without_room_for_more_a_read_is_answered_as_the_log_says(start):
+    server, api, log = start(SCARCE_BUFFERS)
+    session = api.session("anna")
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(Connection(server.address))
+        assert reader.exchange(store("x" * 2000, unique_id=session)).body == STORED
+        use_up_buffers(server, stack)
+        # The second one from memory.
+        assert [reader.exchange(fetch(unique_id=session)).body for _ in range(2)] == [found("x" * 2000)] * 2
+    assert [event["outcome"] for event in events(log) if event["action"] == "read_token"] == ["ok", "ok"]

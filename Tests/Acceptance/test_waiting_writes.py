@@ -201,15 +201,23 @@ def test_slow_heads_count_as_what_waits(serve):
     assert exchange(server.address, get("nobody")).body == NOT_FOUND
 
 
+SCARCE_BUFFERS = {"loops": 1, "limits": {"buffers": "4 MiB"}}
+
+
+def use_up_buffers(server, stack):
+    """Opens connections with slow heads, which the stack closes."""
+    for _ in range(400):
+        client = stack.enter_context(Connection(server.address))
+        client.send_while_possible(b"GET /token?unique_id=a HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 14_000)
+    check_http_error(client.receive(), 503)
+
+
 @pytest.fixture
 def scarce_buffers(serve):
     """A server whose limits.buffers is used up by slow heads."""
     with contextlib.ExitStack() as stack:
-        server = serve({"loops": 1, "limits": {"buffers": "4 MiB"}})
-        for _ in range(400):
-            client = stack.enter_context(Connection(server.address))
-            client.send_while_possible(b"GET /token?unique_id=a HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 14_000)
-        check_http_error(client.receive(), 503)
+        server = serve(SCARCE_BUFFERS)
+        use_up_buffers(server, stack)
         yield server
 
 
@@ -228,7 +236,9 @@ def test_requests_behind_a_write_count_as_what_waits(scarce_buffers):
     with Connection(scarce_buffers.address) as client:
         assert client.exchange(post("a", "1")).body == STORED
         client.send(post("a", "2") + get("a"))
-        assert [client.receive().body for _ in range(2)] == [WRITE_FAILED, found("1")]
+        answers = [client.receive() for _ in range(2)]
+        assert [answer.body for answer in answers] == [WRITE_FAILED, found("1")]
+        assert ["retry-after" in answer.headers for answer in answers] == [True, False]
         # The answers before it were sent.
         client.send(get("nobody") + post("a", "2"))
         assert [client.receive().body for _ in range(2)] == [NOT_FOUND, STORED]

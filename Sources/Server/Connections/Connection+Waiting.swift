@@ -71,7 +71,9 @@ extension Connection {
         // The buffers go back to the pool at once, unless they hold further requests, unsent answers or a large body, which is
         // dropped below.
         let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
-        guard account(for: answer.bytes + (keepsBuffers ? waitingBytes : 0), on: worker) else { return false }
+        let bytes = answer.bytes + (keepsBuffers ? waitingBytes : 0)
+        // An answer that holds nothing needs no room.
+        guard account(for: bytes, on: worker) || answer.bytes == 0 else { return false }
         if !hasDroppedRequest {
             if settings.accessLog != nil { pendingEntry = logEntry() }
             reader.finishRequest()

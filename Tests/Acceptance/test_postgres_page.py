@@ -9,7 +9,6 @@ from postgres_store import NamedDatabase, PostgresStore
 from registers import Load
 from server_process import until
 from test_page import figure, opened, status
-from test_page_charts import ragged_rows
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 
@@ -79,7 +78,6 @@ def test_the_page_shows_the_database_and_its_failover(databases, server, page, t
         "POST, until the database has it", "To the database and back", "Waiting for the database"]
     # What a store on this machine has.
     assert not {"Shares of GET", "Commit to the disk", "Tokens stored"} & set(panels(page))
-    assert ragged_rows(page) == []
     rows = shown(page)
     assert (rows["primary"], rows["software"].partition(" ")[0]) == (f"{old.address}:{old.port}", "PostgreSQL")
     assert (rows["connections, of wanted"], rows["waiting, of at most"]) == ("4 of 4", "0 of 10,000")

@@ -140,4 +140,4 @@ def test_the_warning_about_other_machines_knows_of_keys(serve, tmp_path):
     for admin, fragment in (({}, "set admin.read to key"),
                             ({"keys_file": str(file), "read": "key"}, "in plain HTTP")):
         server = serve({"admin": {"listen": "0.0.0.0:0", **admin}})
-        assert fragment in server.log() and "admin.listen" in server.log()
+        until(lambda fragment=fragment, server=server: fragment in server.log() and "admin.listen" in server.log())

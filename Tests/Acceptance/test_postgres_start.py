@@ -109,6 +109,7 @@ def test_what_is_wrong_with_a_database_that_comes_later_is_said_and_can_be_mende
     database.start()
     until(lambda: text in reasons(server))
     assert answers(server) == (WRITE_FAILED, NOT_FOUND)
+    until(lambda: UNUSABLE in server.log())
     *unreachable, line = troubles(server)
     assert all(earlier.startswith(UNREACHABLE) for earlier in unreachable)
     assert line.startswith(UNUSABLE) and text in line

@@ -127,9 +127,8 @@ def test_more_connections_than_there_can_be_are_warned_of(serve):
     server = serve({"limits": {"connections": 100}}, descriptors=256)
     assert "limit of open files" not in server.log()
     assert "limit of open files" not in reload(server, limits={"connections": 150})
-    log = reload(server, limits={"connections": 1000})
-    assert "limits.connections from 150 to 1000" in log
-    assert "the limit of open files, 256, is too low for limits.connections, 1000" in log
+    assert "limits.connections from 150 to 1000" in reload(server, limits={"connections": 1000})
+    until(lambda: "the limit of open files, 256, is too low for limits.connections, 1000" in server.log())
     # Once is enough.
     assert "limit of open files" not in reload(server, log_level="debug")
 
@@ -347,4 +346,5 @@ def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
     (server.folder / "token-cache.yaml").write_text(json.dumps(original))
     reload(server)
     assert server.stop() == 0
-    assert server.log().count("SIGHUP received") > 40
+    # Signals that come before the previous one is served are one.
+    assert server.log().count("SIGHUP received") > 5

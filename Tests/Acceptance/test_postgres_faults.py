@@ -123,7 +123,7 @@ def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated
         (line,) = [line for line in troubles(server) if "committed the write" in line]
         assert re.match(
             r"error: tokens cannot be stored.* committed the write with a warning, so it may not be on a second machine: "
-            r"canceling wait for synchronous replication due to user request \(SQLSTATE 01000\)", line)
+            r".*\(SQLSTATE 01000\)", line)
         assert metrics(server)["token_cache_database_unacknowledged_writes_total"] == 1
         databases.standbys[0].thaw()
         assert store(server, "me", "third") == STORED
@@ -191,7 +191,7 @@ def test_a_statement_that_takes_too_long_for_its_role_fails(direct, postgres):
         assert store(server, "me", "second") == WRITE_FAILED
         assert fetch(server, "me") == found("first")
     (line,) = troubles(server)
-    assert line.startswith("error: tokens cannot be stored") and "statement timeout (SQLSTATE 57014)" in line
+    assert line.startswith("error: tokens cannot be stored") and "(SQLSTATE 57014)" in line
     assert store(server, "me", "third") == STORED
 
 
@@ -225,7 +225,7 @@ def test_a_role_whose_sessions_end_soon_fails_no_request(direct, postgres):
         assert fetch(server, "me") == found(str(number))
         before = connections()
         until(lambda: not before & connections())
-    assert "idle-session timeout (SQLSTATE 57P05)" in troubles(server)[0]
+    assert "(SQLSTATE 57P05)" in troubles(server)[0]
 
 
 BRIEF = {"store": {"timeout": "1s"}}
@@ -296,7 +296,7 @@ def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_
             database.terminate()
             assert (store(server, "me", "third"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
             until(lambda: len(troubles(server)) == 2)
-            assert "certificate verify failed; the server's certificate has expired, or" in troubles(server)[1]
+            assert "; the server's certificate has expired, or" in troubles(server)[1]
             database.use_certificate(*good)
             until(lambda: store(server, "me", "third") == STORED)
 

@@ -33,7 +33,8 @@ def test_a_database_without_tables_is_told_how_it_gets_them(postgres_binary, pos
     assert found(findings, "ok", "is the primary: PostgreSQL ")
     assert found(findings, "ok", "agrees with this machine's")
     assert found(findings, "problem", "has no tables of token-cache", "token-cache migrate")
-    assert len([finding for finding in findings if finding[0] != "ok"]) == 1
+    # PostgreSQL's versions come to their ends.
+    assert len([finding for finding in findings if finding[0] != "ok" and "does not support" not in finding[1]]) == 1
     assert not (tmp_path / "data").exists()
 
 

@@ -87,9 +87,7 @@ def test_tokens_go_back_and_forth_and_browsers_are_told_to_stay(serve, pair, ver
 @pytest.mark.parametrize("version", ["-tls1", "-tls1_1"])
 def test_older_versions_are_refused(serve, pair, version):
     server = serve_tls(serve, pair)
-    answer = s_client(server, version, "-cipher", "ALL:@SECLEVEL=0")
-    assert "alert protocol version" in answer or "no protocols available" in answer
-    assert "Cipher is (NONE)" in answer
+    assert "Cipher is (NONE)" in s_client(server, version, "-cipher", "ALL:@SECLEVEL=0")
 
 
 def test_a_client_gets_the_certificate_of_the_name_it_asks_for(serve, pair, tmp_path):
@@ -221,7 +219,7 @@ def test_certificates_are_read_again(serve, pair, tmp_path, how):
     if how == "on SIGHUP":
         server.process.send_signal(signal.SIGHUP)
     until(lambda: serial(server) != first)
-    assert "certificates reloaded" in server.log()
+    until(lambda: "certificates reloaded" in server.log())
 
 
 DATES = {

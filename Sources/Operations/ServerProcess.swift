@@ -12,9 +12,6 @@ package struct ServerProcess: Sendable {
     /// Locked until the process ends, even if the store keeps its data elsewhere.
     private let directory: DataDirectory
 
-    /// The longest time between two events of a store's conversion, while its last pages are written to the disk.
-    private static let conversionPause = Duration.seconds(600)
-
     /// Binds the listeners and opens the store; connections are not accepted before `run`.
     ///
     /// - Parameters:
@@ -37,14 +34,7 @@ package struct ServerProcess: Sendable {
         // A start that is refused over these files leaves no new store and no new key ring behind.
         try Server.examineFiles(settings) { _ in false }
         // After the addresses: starting a second server by mistake fails before it creates a store.
-        let (store, directory) = try StoreSelection.open(settings, waitsForDatabase: true, logger: logger) {
-            [notifier = setup.notifier] event in
-            switch event {
-            case .converting: notifier.send(.starting(within: Self.conversionPause), .status("converting the store"))
-            case .converted: notifier.send(.starting(within: Self.conversionPause), .status("\(event)"))
-            default: break
-            }
-        }
+        let (store, directory) = try StoreSelection.open(settings, waitsForDatabase: true, logger: logger)
         let control = ControlSocket.open(directory: directory.path, logger)
         server = try Server(settings, from: loader, log: log, setup, clients, store)
         administration = OperatorAccess(server, version: version, operators, control, logger)

@@ -113,11 +113,9 @@ package enum StoreSelection {
     ///   - settings: Name the folder and the key ring.
     ///   - waitsForDatabase: Whether the store is opened although its database cannot be reached, as a server does.
     ///   - logger: Receives the store's events.
-    ///   - observe: Receives the events as well.
     /// - Returns: The store, and the folder, which stays locked as long as it is referenced or until the store is closed.
     static func open(
-        _ settings: Settings, waitsForDatabase: Bool, logger: Logger,
-        observe: @escaping @Sendable (StoreEvent) -> Void
+        _ settings: Settings, waitsForDatabase: Bool, logger: Logger
     ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
         let (provider, directory): (any StoreProvider, DataDirectory)
         do throws(StoreOpenError) {
@@ -127,7 +125,7 @@ package enum StoreSelection {
         } catch {
             throw .store(error)
         }
-        return (try open(provider, in: directory, logger, observe), directory)
+        return (try open(provider, in: directory, logger), directory)
     }
 
     /// Opens the store in this process, in a folder that the caller has locked unless the store may be shared.
@@ -140,7 +138,7 @@ package enum StoreSelection {
         } catch {
             throw .store(error)
         }
-        return try open(provider, in: directory, logger) { _ in }
+        return try open(provider, in: directory, logger)
     }
 
     private static func checkedProvider(
@@ -152,13 +150,11 @@ package enum StoreSelection {
     }
 
     private static func open(
-        _ provider: any StoreProvider, in directory: DataDirectory, _ logger: Logger,
-        _ observe: @escaping @Sendable (StoreEvent) -> Void
+        _ provider: any StoreProvider, in directory: DataDirectory, _ logger: Logger
     ) throws(StartError) -> any TokenStore {
         do throws(StoreOpenError) {
             return try provider.open(in: directory) { event in
                 logger.log(level: event.severity.level, "\(event)")
-                observe(event)
             }
         } catch {
             throw .store(error)

@@ -47,10 +47,8 @@ package struct PostgresStoreProvider: StoreProvider {
     ) throws(StoreOpenError) -> PostgresTokenStore {
         let target = try target()
         let alarm = Alarm()
-        let seals = SealCounts { _ in alarm.ring() }
         // Until the store is open, nothing is stored or looked for with this key.
-        let sealing = Sealing(
-            .clear(index: try random { () throws(CryptographyError) in try .random() }), seals: seals)
+        let sealing = Sealing(.clear(index: try random { () throws(CryptographyError) in try .random() }))
         let (versions, id) = try identity()
         let state = PostgresState(
             sealing: sealing, versions: versions, hosts: target.hosts.map(\.description), options: options,

@@ -6,14 +6,13 @@ package import TokenStore
 extension PostgresTokenStore {
     package var metrics: StoreMetrics {
         let counted = state.metrics
-        let keys = state.sealing.ring?.keys ?? []
         return StoreMetrics(
             writes: counted.writes.load(ordering: .relaxed),
             queuedBytes: state.waitingBytes.load(ordering: .relaxed), queueLimit: state.queueLimit,
             commitTime: counted.roundTrip(.write), groupSize: counted.groupSize,
             expired: counted.expired.load(ordering: .relaxed),
             isExpiryHeld: counted.isExpiryHeld.load(ordering: .relaxed),
-            keySeals: keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) },
+            sealingKey: state.sealing.ring?.active.number,
             unreadableReads: counted.unreadableReads.load(ordering: .relaxed), remote: remote)
     }
 

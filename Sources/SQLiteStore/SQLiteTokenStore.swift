@@ -43,7 +43,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         let opener = StoreOpener(directory: directory.path, database: path, options: options, report: report)
         let opened = try opener.open()
         state = StoreState(
-            sealing: Sealing(opened.keys, seals: opener.seals), retention: options.retention,
+            sealing: Sealing(opened.keys), retention: options.retention,
             missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
         )
         let database = RecoveringDatabase(
@@ -136,7 +136,6 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
 extension SQLiteTokenStore {
     package var metrics: StoreMetrics {
         let counted = state.metrics
-        let keys = state.sealing.ring?.keys ?? []
         return StoreMetrics(
             writes: counted.writes.value, tokens: counted.tokens.value, sessions: counted.sessions.value,
             queuedBytes: writerThread.admission.waitingBytes, queueLimit: writerThread.admission.byteLimit,
@@ -144,7 +143,7 @@ extension SQLiteTokenStore {
             groupSize: counted.groupSize.reading, expired: counted.expired.value,
             isExpiryHeld: counted.expiryHeld.value != 0, databaseBytes: FileStatus.size(of: path),
             walBytes: FileStatus.size(of: path + "-wal"),
-            keySeals: keys.map { ($0.number, state.sealing.seals.count(of: $0.number).value) },
+            sealingKey: state.sealing.ring?.active.number,
             missingKeys: state.missingKeys, unreadableReads: state.unreadableCount.load(ordering: .relaxed),
             lastBackup: state.lastBackup.withLock(\.self)
         )

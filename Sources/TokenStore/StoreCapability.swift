@@ -22,7 +22,7 @@ package enum StoreCapability: CaseIterable, Sendable {
             "this store cannot be verified by token-cache; use the tools of its database, for PostgreSQL pg_amcheck"
         case .migration:
             """
-            this store needs no migration: a start converts a database of an earlier version. For a PostgreSQL database set \
+            this store needs no migration. For a PostgreSQL database set \
             store.url, or name it with --url
             """
         case .preloading:

@@ -23,8 +23,8 @@ package struct StoreMetrics: Sendable {
     package var isExpiryHeld: Bool
     package var databaseBytes: Int?
     package var walBytes: Int?
-    /// How often each key of the ring has sealed, the newest last; empty in the clear.
-    package var keySeals: [(keyNumber: Int, seals: Int64)]
+    /// The number of the key that seals; nil in the clear.
+    package var sealingKey: Int?
     /// Numbers of keys that the ring lacks although rows are sealed with them, as far as the start has seen; a store on
     /// other machines counts them in `remote` instead.
     package var missingKeys: [Int]
@@ -40,7 +40,7 @@ package struct StoreMetrics: Sendable {
         queueLimit: Int? = nil, commitTime: Histogram.Reading? = nil,
         syncTime: Histogram.Reading? = nil, groupSize: Histogram.Reading? = nil, expired: UInt64 = 0,
         isExpiryHeld: Bool = false, databaseBytes: Int? = nil, walBytes: Int? = nil,
-        keySeals: [(keyNumber: Int, seals: Int64)] = [], missingKeys: [Int] = [], unreadableReads: Int = 0,
+        sealingKey: Int? = nil, missingKeys: [Int] = [], unreadableReads: Int = 0,
         lastBackup: BackupRecord? = nil, remote: RemoteStoreMetrics? = nil
     ) {
         self.writes = writes
@@ -55,7 +55,7 @@ package struct StoreMetrics: Sendable {
         self.isExpiryHeld = isExpiryHeld
         self.databaseBytes = databaseBytes
         self.walBytes = walBytes
-        self.keySeals = keySeals
+        self.sealingKey = sealingKey
         self.missingKeys = missingKeys
         self.unreadableReads = unreadableReads
         self.lastBackup = lastBackup

@@ -17,7 +17,7 @@ from server_process import until
 FILES = {"keys", "tokens.db", "tokens.db-wal", "tokens.db-shm", "control.sock", "erased", "lock", "tokens.db.lock"}
 # The user whose token an operator removes.
 REMOVED = "id1"
-KEY = re.compile(r"(\d+) \d+ [0-9a-f]{64}( binds-times)?")
+KEY = re.compile(r"(\d+) \d+ [0-9a-f]{64}")
 
 
 def replied(world, point, path, request=None):
@@ -68,7 +68,7 @@ def rekey(world, point):
     replied(world, point, "/store/keys/add")
     replied(world, point, "/store/rekey")
     for key in keys(world, point):
-        if not key["is_newest"] and not key["seals"]:
+        if not key["is_newest"]:
             replied(world, point, "/store/keys/retire", {"number": key["number"]})
 
 

@@ -1,4 +1,4 @@
-"""Servers that live for one fault each: of their start, the upgrade of their store, or their stop."""
+"""Servers that live for one fault each: of their start or their stop."""
 import contextlib
 import errno
 import itertools
@@ -7,15 +7,12 @@ import shutil
 import subprocess
 from types import SimpleNamespace
 
-import earlier_form
 from contract import NOT_FOUND, STORED, found
 from failing_audits import AuditLog, is_half_line
 from failing_calls import IMPOSSIBLE, NOT_REACHED, STRUCK, FailingCalls
 from failing_worlds import SETTINGS, has_run_out_of_memory, is_failing_sync
 from http_client import Connection, ProtocolError, exchange, get, lines, post
 from server_process import Server, until
-from store_files import opened
-from test_conversion import CHANGES_TO_VERSION_3
 
 # Says what is wrong and what to do, or gives the system's or SQLite's reason.
 MESSAGE = re.compile(r"token-cache: .+(;|\(|: )")
@@ -68,20 +65,14 @@ class Lives:
         self.log.age_key()
 
     def _make_template(self):
-        """A data folder with tokens, partly in the WAL: what a crash, or the version before, has left."""
+        """A data folder with tokens, partly in the WAL: what a crash has left."""
         server = Server(self.folder / "first", {**self.settings, "audit": self.log.settings}, data=self.template)
         with Connection(server.address) as connection:
             for number in range(20):
                 value = f"value{number}" + "x" * number * 50
                 assert connection.exchange(post(f"id{number}", value)).body == STORED
                 self.expected[f"id{number}"] = value
-        if self.phase != "upgrade":
-            server.kill()
-            return
-        assert server.stop() == 0
-        with opened(self.template) as database:
-            earlier_form.set_back(database, self.template / "keys")
-            database.executescript(CHANGES_TO_VERSION_3)
+        server.kill()
 
     def _start(self, room, is_failing):
         environment = self.calls.environment if is_failing else None

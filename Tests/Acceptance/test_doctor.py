@@ -26,7 +26,7 @@ def test_a_stopped_server_has_no_problem_and_stays_as_it_is(stopped):
     before = state_of(stopped.folder)
     report = of(stopped)
     assert problems(report) == [] and state_of(stopped.folder) == before
-    assert "1 token in " in said(report, "Store") and "schema 5" in said(report, "Store")
+    assert "1 token in " in said(report, "Store") and "schema 6" in said(report, "Store")
     assert re.search(r"1 key, number 1, fingerprint [0-9a-f]{16}$", said(report, "Key ring"))
     assert "no server uses the data folder" in said(report, "Server")
 

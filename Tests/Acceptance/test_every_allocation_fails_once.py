@@ -18,7 +18,7 @@ LONG_FACTOR = 15
 
 
 # The same of starts, which make ten thousands of allocations, and of stops.
-PLAIN_LIVES = {"create": 4, "start": 4, "upgrade": 4, "stop": 3}
+PLAIN_LIVES = {"create": 4, "start": 4, "stop": 3}
 
 
 def sampled(phase, count, number, is_long):

@@ -1,4 +1,4 @@
-"""Each system call of a start, of an upgrade and of a stop fails, is shortened or delayed once.
+"""Each system call of a start and of a stop fails, is shortened or delayed once.
 
 A start then serves, or says why it does not; the next one without the fault serves in any case, with everything that was
 acknowledged. A failing test prints a line for each fault, which `--fault` repeats alone.
@@ -12,7 +12,7 @@ from failing_lives import Lives
 from failing_services import InheritingLives
 
 # How many faults of each phase the plain run tries.
-PLAIN = {"create": 30, "start": 40, "upgrade": 30, "inherit": 30, "stop": 20}
+PLAIN = {"create": 30, "start": 40, "inherit": 30, "stop": 20}
 # The others are phases of `Lives`.
 OWN_LIVES = {"inherit": InheritingLives}
 LANES = 2

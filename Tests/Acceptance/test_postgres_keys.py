@@ -74,7 +74,7 @@ def test_a_new_key_seals_when_all_servers_have_it_and_the_old_one_goes(start, po
     # Each server says for as long as a request may take that rows may be under way that the old key has sealed.
     until(lambda: run("keys", "retire", "1", "--config", str(first.folder / "token-cache.yaml")).returncode == 0, 60, 0.5)
     assert len(printed(first, "keys", "list").splitlines()) == 1
-    assert postgres.sql("SELECT key_number FROM seal") == [("2",)]
+    assert postgres.sql("SELECT number FROM sealing_key") == [("2",)]
     shutil.copy(first.data / "keys", second.data / "keys")
     until(lambda: len(printed(second, "keys", "list").splitlines()) == 1)
     assert answered(second, "old") == found("token of old")

@@ -154,8 +154,6 @@ def test_a_running_server_is_registered_and_leaves_nothing_behind(postgres, migr
     assert rows == [("1", "1*", "16")]
     assert server.stop() == 0
     assert postgres.sql("SELECT name FROM server") == []
-    # Numbers of seals that were not used are not lost.
-    assert postgres.sql("SELECT seals FROM seal") == [("0",)]
 
 
 def test_servers_that_are_stopped_while_they_connect_end_well(postgres, migrate, serve, tmp_path):
@@ -195,19 +193,3 @@ def test_the_contraction_waits_for_servers_of_an_earlier_version(postgres, migra
         "the tables have schema 1, as this version needs", "running servers of an earlier version: db-old (0.0, schema 0)"]
     assert postgres.sql("DELETE FROM server") == []
     assert migrate("--contract") == "the tables have schema 1, as this version needs\n"
-
-
-def test_writes_fail_while_no_seals_are_granted_and_go_on_afterwards(postgres, migrate, serve):
-    migrate()
-    server = serve(settings(postgres.url()))
-    assert served(server)
-    assert server.stop() == 0
-    limit = 1 << 32
-    postgres.sql(f"UPDATE seal SET seals = {limit}")
-    server = serve(settings(postgres.url()), data=server.data)
-    name = fresh_id()
-    assert exchange(server.address, post(name, "token")).body == WRITE_FAILED
-    assert f"key 1 has sealed {limit} times" in server.log()
-    done = run("keys", "add", "--config", str(server.folder / "token-cache.yaml"))
-    assert done.returncode == 0, done
-    assert exchange(server.address, post(name, "token")).body == STORED

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
+from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, run, until
 from small_disk import SmallDisk
@@ -279,48 +279,6 @@ def test_sealing_can_be_off_from_the_start_only(serve):
     server.stop()
     message = refused(server.data, "stats", environment={"TOKEN_CACHE_SEALING_ENABLED": "off"})
     assert "is sealed, and sealing is off" in message
-
-
-LIMIT = 1 << 32
-
-
-def test_seals_are_counted_and_refused_at_the_limit_until_there_is_a_new_key(serve):
-    server = serve(ADMINISTRATION)
-    for number in range(3):
-        assert exchange(server.address, post("me", f"{number}")).body == STORED
-    assert "has sealed 3 times" in printed(server.data, "keys", "list")
-    assert metrics(server)['token_cache_store_key_seals{key="1",newest="yes"}'] == 3
-    server.stop()
-    assert "has sealed" not in command(server.data, "doctor").stdout
-    with opened(server.data) as database:
-        database.execute("UPDATE seal SET seals = ?", [LIMIT // 4])
-    assert f"warning  key 1 has sealed {LIMIT // 4} times, of at most {LIMIT}" in command(server.data, "doctor").stdout
-    with opened(server.data) as database:
-        database.execute("UPDATE seal SET seals = ?", [LIMIT - 1])
-    server = serve(ADMINISTRATION, data=server.data)
-    until(lambda: "key 1 has sealed 4294967295 times of the 4294967296 that are allowed" in server.log())
-    assert exchange(server.address, post("me", "3")).body == STORED
-    assert exchange(server.address, post("me", "4")).body == WRITE_FAILED
-    assert exchange(server.address, get("me")).body == found("3")
-    until(lambda: "make a new one with token-cache keys add" in server.log())
-    assert f"key 1 has sealed {LIMIT} times, of at most {LIMIT}" in command(server.data, "doctor").stdout
-    assert json.loads(printed(server.data, "keys", "list", "--json"))["keys"][0]["seals"] == LIMIT
-    printed(server.data, "keys", "add")
-    assert exchange(server.address, post("me", "5")).body == STORED
-    assert metrics(server)['token_cache_store_key_seals{key="2",newest="yes"}'] == 1
-    printed(server.data, "keys", "retire", "1")
-    assert "has sealed" not in command(server.data, "doctor").stdout
-
-
-def test_a_count_that_was_put_back_is_noticed(serve):
-    server = serve()
-    for number in range(5):
-        assert exchange(server.address, post(f"id{number}", "x")).body == STORED
-    server.stop()
-    with opened(server.data) as database:
-        database.execute("UPDATE seal SET seals = 3")
-    done = command(server.data, "verify")
-    assert done.returncode == 1 and "2 rows were sealed later than the store has counted" in done.stdout
 
 
 def test_a_former_value_does_not_open_with_the_times_of_the_later_one(serve):

@@ -185,13 +185,10 @@ def test_ids_that_are_not_there_are_told_by_themselves(serve):
     assert (told["not_found"], told["errors"]) == (2, 1)
 
 
-def test_the_key_in_use_and_its_seals_are_told(serve):
+def test_the_key_in_use_is_told(serve):
     server = serve(ADMINISTRATION)
     assert metrics(server)["token_cache_store_sealing_key"] == 1
     exchange(server.address, post("a", "b"))
     assert run("keys", "add", "--data-directory", server.data).returncode == 0
     exchange(server.address, post("b", "c"))
-    after = metrics(server)
-    assert after["token_cache_store_sealing_key"] == 2
-    assert after['token_cache_store_key_seals{key="1",newest="no"}'] >= 1
-    assert after['token_cache_store_key_seals{key="2",newest="yes"}'] >= 1
+    assert metrics(server)["token_cache_store_sealing_key"] == 2

@@ -78,7 +78,7 @@ class SealedStore(Store):
         ring, written_at = KeyRing(self.data / "keys"), int(time.time())
 
         def sealed(number: int) -> bytes:
-            return ring.sealed((ID_FORMAT % number).encode(), NUMBERED_INFO.encode(), number, written_at, None)[1]
+            return ring.sealed((ID_FORMAT % number).encode(), NUMBERED_INFO.encode(), written_at, None)[1]
 
         def key(number: int) -> bytes:
             return ring.key((ID_FORMAT % number).encode())
@@ -89,15 +89,12 @@ class SealedStore(Store):
             self.number_slots(connection, lambda number: stores.slot_of(key(number)))
             connection.execute(
                 """
-                INSERT INTO token (slot, key, written_at, expires_at, key_number, value)
-                SELECT slot + row_number() OVER (PARTITION BY slot ORDER BY number) - 1, key(number), ?1, NULL, ?2, sealed(number)
+                INSERT INTO token (slot, key, written_at, expires_at, key_number, version, value)
+                SELECT slot + row_number() OVER (PARTITION BY slot ORDER BY number) - 1, key(number), ?1, NULL, ?2, 0, sealed(number)
                 FROM numbered
                 """,
                 (written_at, ring.number),
             )
-            connection.execute(
-                "INSERT INTO seal VALUES (?1, ?2) ON CONFLICT (key_number) DO UPDATE SET seals = excluded.seals",
-                (ring.number, self.count))
         self.making_seconds = time.monotonic() - begin
 
 

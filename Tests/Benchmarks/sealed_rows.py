@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from postgres_server import PostgresServer
@@ -24,7 +25,7 @@ LIFE_SECONDS = 60 * 86_400
 # each write would be tried, examined and repeated.
 VERSION_BITS = 10
 # Bytes of a sealed value besides the id and the token info, as in `TokenSealer`.
-OVERHEAD = 35
+OVERHEAD = 42
 
 
 class KeyRing:
@@ -35,22 +36,29 @@ class KeyRing:
         keys = {words[0]: words[1:] for words in lines}
         self.index = bytes.fromhex(keys["index"][0])
         self.number = 1
-        self.cipher = AESGCM(bytes.fromhex(keys["1"][1]))
+        self.blocks = Cipher(algorithms.AES256(bytes.fromhex(keys["1"][1])), modes.ECB()).encryptor()
+        doubled = int.from_bytes(self.blocks.update(bytes(16)), "big") << 1
+        self.subkey = doubled ^ (doubled >> 128) * (1 << 128 | 0x87)
 
     def key(self, unique_id: bytes) -> bytes:
         """The key of a row, as in `RowCoder`."""
         return hmac.digest(self.index, unique_id, "sha256")
 
     def sealed(
-        self, unique_id: bytes, info: bytes, number: int, written_at: int, expires_at: int | None
+        self, unique_id: bytes, info: bytes, written_at: int, expires_at: int | None
     ) -> tuple[bytes, bytes]:
         """The key and the value of a row, as in `RowCoder` and `TokenSealer`."""
         key = self.key(unique_id)
-        nonce, seal = os.urandom(12), struct.pack(">I", number)
+        nonce = os.urandom(24)
         expiration = (0, 0) if expires_at is None else (1, expires_at)
-        associated = struct.pack(">BI4sqBq", 2, self.number, seal, written_at, *expiration) + key
+        associated = struct.pack(">IqBq", self.number, written_at, *expiration) + key
         text = struct.pack(">H", len(unique_id)) + unique_id + info
-        return key, b"\2" + seal + nonce + self.cipher.encrypt(nonce, text, associated)
+        return key, nonce + self.cipher(nonce[:12]).encrypt(nonce[12:], text, associated)
+
+    def cipher(self, nonce: bytes) -> AESGCM:
+        """AES-GCM under the key that XAES-256-GCM derives from the first half of a nonce, as in `TokenCipher`."""
+        inputs = (int.from_bytes(bytes([0, counter, ord("X"), 0]) + nonce, "big") for counter in (1, 2))
+        return AESGCM(self.blocks.update(b"".join((one ^ self.subkey).to_bytes(16, "big") for one in inputs)))
 
 
 def row(key: bytes, written_at: int, expires_at: int, key_number: int, value: bytes) -> bytes:
@@ -86,7 +94,7 @@ def load(server: PostgresServer, database: str, rows: Iterable[bytes]) -> None:
 def sealed_rows(ring: KeyRing, count: int, info: bytes) -> Iterator[bytes]:
     """The rows of numbered tokens, which a server with this ring can read."""
     for number, (written_at, expires_at) in enumerate(times(count)):
-        key, value = ring.sealed((ID_FORMAT % number).encode(), info, number, written_at, expires_at)
+        key, value = ring.sealed((ID_FORMAT % number).encode(), info, written_at, expires_at)
         yield row(key, written_at, expires_at, ring.number, value)
 
 

@@ -86,9 +86,9 @@ class Store(TokenCache):
             self.number_slots(connection, lambda number: first_slot(slot_key, ID_FORMAT % number))
             connection.execute(
                 """
-                INSERT INTO token (slot, key, written_at, expires_at, key_number, value)
+                INSERT INTO token (slot, key, written_at, expires_at, key_number, version, value)
                 SELECT slot + row_number() OVER (PARTITION BY slot ORDER BY number) - 1, CAST(printf(?1, number) AS BLOB),
-                unixepoch(), NULL, 0, CAST(?2 AS BLOB) FROM numbered
+                unixepoch(), NULL, 0, 0, CAST(?2 AS BLOB) FROM numbered
                 """,
                 (ID_FORMAT, NUMBERED_INFO),
             )

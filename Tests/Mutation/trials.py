@@ -24,7 +24,7 @@ ACCEPTANCE = {
     "TokenStore": ["durability", "key_files", "store_commands", "sealing", "admin_keys", "admin_key_changes", "admin_tokens",
                    "transfer", "access_erasure", "backup_restore"],
     "SQLiteStore": ["durability", "store_commands", "damaged_log", "waiting_writes", "vanishing_store", "crash_ledger",
-                    "conversion", "transfer", "access_erasure", "sealing", "backup_restore"],
+                    "transfer", "access_erasure", "sealing", "backup_restore"],
 }
 STAGES = ["module", "all modules", "acceptance"]
 

@@ -22,7 +22,7 @@ struct InspectionTests {
         answer.standbys = [HostInspection.Standby(name: "db2", isSynchronous: true, bytesBehind: 0)]
         answer.tables = .success(
             StoreRow(schemaVersion: 1, oldestSchema: 1, keyRing: [UInt8](repeating: 1, count: 32), isSealed: true))
-        answer.seals = [1: 5]
+        answer.keyNumbers = [1]
         change(&answer)
         return HostInspection(name: "db1:5432", outcome: .success(answer))
     }
@@ -62,7 +62,7 @@ struct InspectionTests {
         #expect(texts.contains("db1:5432 is the primary: PostgreSQL 15.18, timeline 3"))
         #expect(texts.contains("db2:5432 is a standby: PostgreSQL 15.18, 4 KiB behind the primary"))
         #expect(inspection.findings.allSatisfy { $0.advice.isEmpty })
-        #expect(inspection.sealing == .init(keyRing: "0101010101010101", seals: [1: 5]))
+        #expect(inspection.sealing == .init(keyRing: "0101010101010101", keyNumbers: [1]))
     }
 
     @Test func `a database that no server has used yet has no key ring`() {

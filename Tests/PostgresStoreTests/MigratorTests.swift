@@ -12,8 +12,8 @@ import Testing
             Migration(version: 2, expansion: { _ in ["ALTER TABLE session ADD COLUMN IF NOT EXISTS device bytea"] }),
             Migration(
                 version: 3,
-                expansion: { _ in ["ALTER TABLE seal ADD COLUMN IF NOT EXISTS count bigint"] },
-                contraction: { _ in ["ALTER TABLE seal DROP COLUMN IF EXISTS seals"] }),
+                expansion: { _ in ["ALTER TABLE sealing_key ADD COLUMN IF NOT EXISTS count bigint"] },
+                contraction: { _ in ["ALTER TABLE sealing_key DROP COLUMN IF EXISTS number"] }),
         ]
     private static let time: Int64 = 1_800_000_000
 
@@ -103,11 +103,11 @@ import Testing
                 Migration(
                     version: 2,
                     expansion: { _ in
-                        ["ALTER TABLE seal ADD COLUMN half bigint", "ALTER TABLE nothing ADD COLUMN a int"]
+                        ["ALTER TABLE sealing_key ADD COLUMN half bigint", "ALTER TABLE nothing ADD COLUMN a int"]
                     })
             ]
         #expect(throws: SchemaFault.self) { try migrator(database, failing).expand() }
-        #expect(try columns(database, of: "seal") == ["key_number", "seals"])
+        #expect(try columns(database, of: "sealing_key") == ["number"])
         #expect(try versions(database) == [["1", "1"]])
     }
 
@@ -120,20 +120,20 @@ import Testing
         let newer = try migrator(database, Self.later)
         try newer.expand()
         #expect(try versions(database) == [["3", "2"]])
-        #expect(try columns(database, of: "seal") == ["key_number", "seals", "count"])
+        #expect(try columns(database, of: "sealing_key") == ["number", "count"])
         #expect(SchemaCheck.fault(of: try #require(try newer.row()), known: 2) == nil)
         #expect(try newer.uncontracted() == [3])
         #expect(try newer.servers(before: 3).map(\.name) == ["old"])
 
         #expect(throws: SchemaFault.self) { try newer.contract() }
         #expect(try versions(database) == [["3", "2"]])
-        #expect(try columns(database, of: "seal") == ["key_number", "seals", "count"])
+        #expect(try columns(database, of: "sealing_key") == ["number", "count"])
 
         // The server was upgraded.
         try register("old", schema: 3, seenAt: Self.time - 5, database)
         try newer.contract()
         #expect(try versions(database) == [["3", "3"]])
-        #expect(try columns(database, of: "seal") == ["key_number", "count"])
+        #expect(try columns(database, of: "sealing_key") == ["count"])
         #expect(try newer.uncontracted().isEmpty)
         #expect(
             SchemaCheck.fault(of: try #require(try newer.row()), known: 2) == .newer(found: 3, oldest: 3, known: 2))
@@ -169,7 +169,7 @@ import Testing
     @Test func `a new database gets the new form only`() throws {
         let database = try TestDatabase(isEmpty: true)
         try migrator(database, Self.later).expand()
-        #expect(try columns(database, of: "seal") == ["key_number", "count"])
+        #expect(try columns(database, of: "sealing_key") == ["count"])
         #expect(try versions(database) == [["3", "3"]])
     }
 

@@ -7,7 +7,7 @@ import Testing
 @testable import PostgresStore
 @testable import TokenStore
 
-/// Keys that several servers share, and the numbers of their seals.
+/// Keys that several servers share.
 @Suite struct SharedKeyTests {
     @Test func `the only server seals with a new key at once`() async throws {
         let server = try TestServer(try TestDatabase())
@@ -201,73 +201,15 @@ import Testing
         }
         second.store.close()
         try await first.keys.retireKey(numbered: 1)
-        // One that starts with an old copy of the ring gets no numbers of the retired key.
+        // One that starts with an old copy of the ring does not seal with the retired key.
         let third = try TestServer(database, "c", folder: old)
         #expect(third.said("key 1 was retired"))
-        await #expect(throws: StoreError.sealing(.ungranted(keyNumber: 1))) {
+        await #expect(throws: StoreError.sealing(.retired(keyNumber: 1))) {
             try await third.put("token", under: "id")
         }
         first.store.close()
         third.store.close()
     }
-
-    // MARK: - Numbers of seals
-
-    @Test func `no two servers make seals of the same number, and what is left is given back`() async throws {
-        let database = try TestDatabase()
-        let first = try TestServer(database)
-        let second = try TestServer(database, "b", folder: try first.copyOfRing())
-        #expect(try database.number("SELECT seals FROM seal") == 2 * SealCounts.step)
-        for number in 0..<3 {
-            try await first.put("token", under: "a\(number)")
-            try await second.put("token", under: "b\(number)")
-        }
-        // Bytes two to five of a value.
-        let numbers = try database.sql("SELECT encode(substr(value, 2, 4), 'hex') FROM token ORDER BY 1")
-        #expect(
-            numbers.compactMap { $0[0] } == ["00000000", "00000001", "00000002", "00010000", "00010001", "00010002"])
-        second.store.close()
-        #expect(try database.number("SELECT seals FROM seal") == SealCounts.step + 3)
-        // The first one's block is not the last, so it stays used.
-        first.store.close()
-        #expect(try database.number("SELECT seals FROM seal") == SealCounts.step + 3)
-        let third = try TestServer(database, "c", folder: first.folder)
-        try await third.put("token", under: "c")
-        third.store.close()
-        #expect(try database.number("SELECT seals FROM seal") == SealCounts.step + 4)
-    }
-
-    @Test func `more numbers come when half of them are used`() async throws {
-        let database = try TestDatabase()
-        let server = try TestServer(database)
-        let count = try #require(try sealing(server).activeCount)
-        for _ in 0...SealCounts.step / 2 { _ = try count.take() }
-        try await eventually { try database.number("SELECT seals FROM seal") == 2 * SealCounts.step }
-        for _ in 0..<SealCounts.step { _ = try count.take() }
-        server.store.close()
-    }
-
-    @Test func `a key that has sealed as often as it may seals no more, and is told of before`() async throws {
-        let database = try TestDatabase()
-        let server = try TestServer(database)
-        server.store.close()
-        try database.sql("UPDATE seal SET seals = \(SealCounts.concern)")
-        let concerned = try TestServer(database, folder: server.folder)
-        try await eventually {
-            concerned.events.all.contains(.manySeals(keyNumber: 1, count: SealCounts.concern + SealCounts.step))
-                || concerned.events.all.contains(.manySeals(keyNumber: 1, count: SealCounts.concern))
-        }
-        concerned.store.close()
-        try database.sql("UPDATE seal SET seals = \(SealCounts.limit)")
-        let exhausted = try TestServer(database, folder: server.folder)
-        await #expect(throws: StoreError.sealing(.exhausted(keyNumber: 1))) { try await exhausted.put("a", under: "b") }
-        // Another key helps.
-        #expect(try await exhausted.keys.addKey().isNewest)
-        try await exhausted.put("a", under: "b")
-        exhausted.store.close()
-    }
-
-    private func sealing(_ server: TestServer) throws -> Sealing { server.store.state.sealing }
 
     // MARK: - The registry
 

@@ -51,23 +51,6 @@ import Testing
         return bytes
     }
 
-    @Test("a damaged head of an earlier database's WAL is noticed, though its pages have another size")
-    func earlierHead() throws {
-        let path = folder.path + "/earlier.db"
-        let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
-        try connection.execute("PRAGMA page_size = \(PageSize.ofEarlier)")
-        #expect(try connection.text("PRAGMA journal_mode = WAL") == "wal")
-        try Schema.create(connection)
-        for _ in 0..<5 { try connection.execute("UPDATE store SET tokens = tokens + 1") }
-        let bytes = [UInt8](try Data(contentsOf: URL(filePath: path + "-wal")))
-        #expect(try damage(bytes) == nil)
-        for offset in 0..<32 {
-            var flipped = bytes
-            flipped[offset] ^= 0x10
-            #expect(try damage(flipped)?.frame == 0, "\(offset)")
-        }
-    }
-
     @Test("a whole WAL, one that ends anywhere, and none at all are not damaged")
     func tornTails() throws {
         #expect(try WALExaminer.damage(of: folder.path + "/none") == nil)

@@ -106,8 +106,8 @@ import Testing
         try connection.execute(
             """
             UPDATE token SET slot = slot + \(count);
-            INSERT INTO token (slot, key, written_at, key_number, value)
-            SELECT slot - \(count), randomblob(32), 1, 0, x'00' FROM token;
+            INSERT INTO token (slot, key, written_at, key_number, version, value)
+            SELECT slot - \(count), randomblob(32), 1, 0, 0, x'00' FROM token;
             UPDATE store SET tokens = (SELECT count(*) FROM token)
             """
         )

@@ -82,12 +82,16 @@ import Testing
         #expect(try Data(contentsOf: file) == text)
     }
 
-    @Test("a database of a later version is not touched")
-    func newer() throws {
+    @Test("a database of another version is not touched", arguments: [1, 5, 99])
+    func otherVersion(_ version: Int) throws {
         try open().close()
-        try edit("PRAGMA user_version = 99")
+        try edit("PRAGMA user_version = \(version)")
         let path = "\(folder.path)/data/tokens.db"
-        #expect(throws: SQLiteOpenError.newer(path: path, version: 99, supported: Schema.version)) { try open() }
+        let before = try Data(contentsOf: URL(filePath: path))
+        #expect(throws: SQLiteOpenError.otherVersion(path: path, version: version, supported: Schema.version)) {
+            try open()
+        }
+        #expect(try Data(contentsOf: URL(filePath: path)) == before)
     }
 
     @Test("a database of another program is not touched")

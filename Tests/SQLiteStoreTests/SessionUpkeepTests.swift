@@ -8,9 +8,11 @@ import TokenStore
 @testable import SQLiteStore
 
 /// What happens to sessions and erased users beside what clients do.
-@Suite struct SessionUpkeepTests: EarlierVersionSuite {
-    let folder: TemporaryDirectory
-    let events = Events()
+@Suite struct SessionUpkeepTests {
+    private let folder: TemporaryDirectory
+    private let events = Events()
+    private var data: String { folder.path + "/data" }
+    private var path: String { data + "/tokens.db" }
 
     init() throws {
         folder = try TemporaryDirectory()
@@ -264,30 +266,6 @@ import TokenStore
             }
             #expect(try await handle.find("secret of anna")?.user == Array("anna".utf8))
         }
-    }
-
-    @Test("a store of version 4 gets versions and sessions, and its tokens version 0")
-    func upgrade() async throws {
-        var store = try open()
-        var handle = try await ConformanceHandle.open(store)
-        for id in ["a", "b"] { try await handle.put(String(repeating: id, count: 20_000), under: id) }
-        store.close()
-        try setBackToFourthVersion()
-        store = try open()
-        defer { store.close() }
-        handle = try await ConformanceHandle.open(store)
-        let zero = TokenVersion(rawValue: 0)
-        #expect(try await handle.version(of: "a") == zero)
-        guard case .longer = try await handle.fetch(Array("a".utf8), upTo: 1_000) else {
-            Issue.record("a long token was read")
-            return
-        }
-        let version = try await handle.put("1", under: "a", if: .oneOf([zero]))
-        #expect(version > zero)
-        #expect(try await handle.version(of: "a") == version)
-        #expect(try await handle.get("b") == String(repeating: "b", count: 20_000))
-        try await handle.begin("secret", of: "a")
-        #expect(try await handle.find("secret") != nil)
     }
 
     @Test("versions go on beyond the stored limit after a crash")

@@ -69,7 +69,6 @@ import Testing
         #expect(
             try await target.sessions(of: Array("anna".utf8))
                 == SQLiteAdministrator(from).sessions(of: Array("anna".utf8)))
-        try await target.raise(try await SQLiteAdministrator(from).facts().seals)
         #expect(try await target.verify { _ in }.isSound)
     }
 

@@ -158,7 +158,6 @@ import Testing
         "messages are those of sd_notify(3)",
         arguments: [
             (ServiceNotifier.Message.ready, "READY=1"),
-            (.starting(within: .seconds(2)), "EXTEND_TIMEOUT_USEC=2000000"),
             (.reloading(since: MonotonicTime(nanoseconds: 5_000_999)), "RELOADING=1\nMONOTONIC_USEC=5000"),
             (.stopping(within: .milliseconds(1_500)), "STOPPING=1\nEXTEND_TIMEOUT_USEC=1500000"),
             (.status("a\nREADY=1"), "STATUS=a READY=1"),

@@ -38,7 +38,6 @@ package struct StoreCopy: Sendable {
         if case .running = target { throw StoreAccess.Failure(Self.usedFolder) }
         let isUsed = !to.servers.isEmpty
         if isUsed && removesOthers { throw StoreAccess.Failure(Self.usedDatabase(to.servers)) }
-        try await raiseSeals(from)
         var summary = CopySummary(isTargetUsed: isUsed)
         try await copy(.tokens, &summary.tokens, from.tokens, .copying, progress)
         // A session that the target's servers have ended meanwhile would count again: nothing is left of those.
@@ -49,8 +48,6 @@ package struct StoreCopy: Sendable {
             try await findOthers(.tokens, &summary.tokens, to.tokens, removes: removesOthers, progress)
             try await findOthers(.sessions, &summary.sessions, to.tokens, removes: removesOthers, progress)
         }
-        // The source may have gone on sealing.
-        try await raiseSeals(try await source.perform(ReadTransferFacts()))
         if case .running = source { summary.isSourceUsed = true }
         if !from.servers.isEmpty { summary.isSourceUsed = true }
         return summary
@@ -60,10 +57,6 @@ package struct StoreCopy: Sendable {
     package func close() {
         source.close()
         target.close()
-    }
-
-    private func raiseSeals(_ facts: TransferFacts) async throws(StoreAccess.Failure) {
-        if facts.isSealed { _ = try await target.perform(RaiseSeals(facts.seals)) }
     }
 
     // MARK: - What the stores must have in common

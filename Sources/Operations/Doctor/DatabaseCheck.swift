@@ -53,7 +53,7 @@ struct DatabaseCheck {
         case (true, true): break
         }
         guard let numbers else { return [] }
-        let missing = sealing.seals.keys.filter { !numbers.contains($0) }.sorted()
+        let missing = sealing.keyNumbers.filter { !numbers.contains($0) }.sorted()
         return missing.map { number in
             .problem(
                 Self.ringTopic, "key \(number) is missing, with which tokens in the database are sealed",
@@ -61,7 +61,4 @@ struct DatabaseCheck {
             )
         }
     }
-
-    /// How often a key may have sealed on all servers.
-    func seals(of number: Int) -> Int64 { inspection.sealing?.seals[number] ?? 0 }
 }

@@ -73,7 +73,6 @@ struct StoreCheck {
         let numbers = isSealed ? (try? KeyRingExamination.examine(file))?.numbers : nil
         return check.findings + ring(file, permissions, of: check.keyRing, hasStore: check.keyRing != nil)
             + check.keyFindings(isSealed: isSealed, numbers: numbers)
-            + (numbers?.last.map { Self.seals(of: $0, check.seals(of: $0)) } ?? [])
     }
 
     // MARK: - Running
@@ -106,8 +105,6 @@ struct StoreCheck {
             let keys = reply.keys
             findings += (reply.missing ?? []).map(Self.missing)
             findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(keys.map(\.number)))"))
-            findings += Self.unbound(keys.filter { !$0.bindsTimes }.map(\.number))
-            findings += keys.filter(\.isNewest).flatMap { Self.seals(of: $0.number, $0.seals) }
         } catch {
             findings.append(
                 .problem(Self.topic, "the server did not report on its store", "try again, or read the server's log"))
@@ -150,9 +147,6 @@ struct StoreCheck {
         let ring = try? KeyRingExamination.examine(file)
         if let ring, ring.fingerprint == found.keyRing {
             findings += found.keyNumbers.filter { !ring.numbers.contains($0) }.sorted().map(Self.missing)
-        }
-        if let newest = ring?.numbers.last {
-            findings += Self.seals(of: newest, found.seals[newest] ?? 0)
         }
         return findings
     }
@@ -214,7 +208,6 @@ struct StoreCheck {
                 return [.problem(Self.ringTopic, KeyRingError.ofAnotherStore(path: file.path))]
             }
             return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.numbers)), fingerprint \(ring.fingerprint)")]
-                + Self.unbound(ring.unbound)
         } catch {
             let isHidden = unsafe access(file.path, R_OK) != 0 && errno == EACCES
             return [isHidden ? refusal(Self.ringTopic, file.path) : .problem(Self.ringTopic, error)]
@@ -238,21 +231,8 @@ struct StoreCheck {
         let wal =
             found.walBytes > 0
             ? "; not counting a WAL of \(found.walBytes) bytes, which the next start moves into the database" : ""
-        let current = found.currentSchemaVersion
-        let conversion = schema < current ? ", which the next start converts to \(current)" : ""
         let tokens = "\(found.tokens) \(found.tokens == 1 ? "token" : "tokens")"
-        return "\(tokens) in \(found.databaseBytes) bytes, schema \(schema)\(conversion)\(wal)"
-    }
-
-    /// Reports the newest key if it has sealed so often that it should be replaced.
-    private static func seals(of number: Int, _ count: Int64) -> [Finding] {
-        let limit = SealingKey.sealLimit
-        guard count >= SealingKey.sealConcern else { return [] }
-        let (text, advice) = (
-            "key \(number) has sealed \(count) times, of at most \(limit)",
-            "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"
-        )
-        return [count < limit ? .warning(ringTopic, text, advice) : .problem(ringTopic, text, advice)]
+        return "\(tokens) in \(found.databaseBytes) bytes, schema \(schema)\(wal)"
     }
 
     /// Reports a key that rows are sealed with and the ring lacks.
@@ -261,17 +241,6 @@ struct StoreCheck {
             ringTopic, "tokens are sealed with key \(number), which the key ring does not have",
             "put the key ring of that time back (sealing.key_ring), and restart the server"
         )
-    }
-
-    /// Warns about keys of earlier versions, whose rows are not bound to their times.
-    private static func unbound(_ numbers: [Int]) -> [Finding] {
-        numbers.map { number in
-            .warning(
-                ringTopic,
-                "key \(number) is of an earlier version: the times of rows that it sealed can be changed unnoticed",
-                "token-cache keys add, then token-cache rekey and token-cache keys retire \(number)"
-            )
-        }
     }
 
     private static func keys(_ numbers: [Int]) -> String {

@@ -210,19 +210,10 @@ struct MetricsReport {
     }
 
     private mutating func writeSealing(_ metrics: StoreMetrics) {
-        let seals = "token_cache_store_key_seals"
-        text.begin(seals, .gauge, "How often each key has sealed a token; the limit is 4294967296.")
-        let counts = metrics.keySeals
-        for (number, count) in counts {
-            text.add(
-                seals, ["key": "\(number)", "newest": number == counts.last?.keyNumber ? "yes" : "no"],
-                UInt64(max(0, count))
-            )
-        }
-        if let newest = counts.last?.keyNumber {
+        if let number = metrics.sealingKey {
             text.single(
                 "token_cache_store_sealing_key", .gauge, "Number of the key that seals tokens now.",
-                UInt64(max(0, newest)))
+                UInt64(max(0, number)))
         }
         text.single(
             "token_cache_store_unreadable_reads_total", .counter,

@@ -48,6 +48,4 @@ struct AuditedTransfer: StoreTransfer {
             try await base.remove(places, from: table)
         }
     }
-
-    func raise(_ seals: [Int: Int64]) async throws(StoreError) { try await base.raise(seals) }
 }

@@ -48,7 +48,6 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
     case copyPlaces = "copy/places"
     case copyMissing = "copy/missing"
     case copyRemove = "copy/remove"
-    case copySeals = "copy/seals"
 
     /// The request of this name.
     package var type: any StoreRequest.Type {
@@ -77,7 +76,6 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
         case .copyPlaces: ReadPlaces.self
         case .copyMissing: FindMissingRows.self
         case .copyRemove: RemoveRows.self
-        case .copySeals: RaiseSeals.self
         }
     }
 }

@@ -143,25 +143,6 @@ package struct RemoveRows: StoreRequest {
     }
 }
 
-/// Counts what keys have sealed in another store.
-package struct RaiseSeals: StoreRequest {
-    package static let name = StoreRequestName.copySeals
-    package var seals: [Int: Int64]
-
-    package struct Reply: Codable, Sendable {}
-
-    package init(_ seals: [Int: Int64]) {
-        self.seals = seals
-    }
-
-    package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
-        try await administrator.existingTransfer.raise(seals)
-        return Reply()
-    }
-}
-
 extension StoreAdministrator {
     fileprivate var existingTransfer: any StoreTransfer {
         get throws(StoreError) {

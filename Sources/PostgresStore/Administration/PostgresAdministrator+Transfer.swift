@@ -12,7 +12,7 @@ extension PostgresAdministrator: StoreTransfer {
         }
         let now = Int64(time(nil))
         return try TransferFacts(
-            state.sealing, seals: try await sealCounts(), tokens: try await statistics().tokens,
+            state.sealing, tokens: try await statistics().tokens,
             servers: servers.filter { $0.id != processID && $0.isRunning(at: now) }.map(\.name))
     }
 
@@ -94,27 +94,6 @@ extension PostgresAdministrator: StoreTransfer {
             (session, deadline) throws(PostgresError) in
             try session.transaction(until: deadline) { () throws(PostgresError) in
                 try RowPlaces(table, session, until: deadline).remove(places)
-            }
-        }
-    }
-
-    package func raise(_ seals: [Int: Int64]) async throws(StoreError) {
-        // The store names only keys that have sealed and are not retired.
-        let ring = state.sealing.ring
-        let seals = seals.filter { $0.value > 0 && ring?.numberedKey($0.key) != nil }
-        try await sessions.performOnThread(within: Self.stepTime, repeats: true) {
-            (session, deadline) throws(PostgresError) in
-            try session.transaction(until: deadline) { () throws(PostgresError) in
-                for (number, count) in seals {
-                    var parameters = Parameters()
-                    parameters.append(Int64(number))
-                    parameters.append(count)
-                    try session.run(
-                        """
-                        INSERT INTO seal (key_number, seals) VALUES ($1::bigint, $2::bigint)
-                        ON CONFLICT (key_number) DO UPDATE SET seals = excluded.seals WHERE seal.seals < excluded.seals
-                        """, parameters, until: deadline)
-                }
             }
         }
     }

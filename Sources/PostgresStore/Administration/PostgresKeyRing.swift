@@ -45,7 +45,6 @@ struct PostgresKeyRing: KeyRingAdministrator {
         let active = ring.ring.active.number
         return SealingKey(
             number: key.number, createdAt: key.createdAt, isNewest: key.number == active,
-            seals: registry.seals(of: key.number), bindsTimes: key.bindsTimes,
             missingOn: key.number > active ? registry.servers(lacking: key.number) : nil)
     }
 
@@ -62,12 +61,12 @@ struct PostgresKeyRing: KeyRingAdministrator {
             try registry.beat()
             try ring.refuseToRetire(number)
             try refuseIfSealing(number)
-            // From here on no server is granted seals of it.
-            let seals = try writing { (session, deadline) throws(PostgresError) in
-                let rows = SealRows(session, until: deadline)
-                let seals = try rows.all()[number]
+            // From here on no server begins to seal with it.
+            let wasNamed = try writing { (session, deadline) throws(PostgresError) in
+                let rows = SealingKeyRows(session, until: deadline)
+                let wasNamed = try rows.all().contains(number)
                 try rows.remove(number)
-                return seals
+                return wasNamed
             }
             do throws(StoreError) {
                 // One may have started meanwhile with an old copy of the ring.
@@ -76,9 +75,9 @@ struct PostgresKeyRing: KeyRingAdministrator {
                 try refuseIfUsed(number)
                 try ring.retireKey(number)
             } catch {
-                if let seals {
+                if wasNamed {
                     try writing { (session, deadline) throws(PostgresError) in
-                        try SealRows(session, until: deadline).restore(number, seals)
+                        try SealingKeyRows(session, until: deadline).add([number])
                     }
                 }
                 throw error
@@ -171,7 +170,6 @@ struct PostgresKeyRing: KeyRingAdministrator {
             (session, deadline) throws(PostgresError) in
             try TokenRows(session, until: deadline).page(after: key, limit: Self.pageCount)
         }
-        try registry.prepareSeals(rows.count)
         var step = Step(next: isLast ? nil : rows.last?.key, seen: rows.count)
         var coder = RowCoder(state.sealing)
         var sealed: [StoredToken] = []
@@ -193,21 +191,17 @@ struct PostgresKeyRing: KeyRingAdministrator {
         return step
     }
 
-    /// Without numbers of seals every row would fail.
+    /// Every row would fail for the same reason, unless the row itself does not open.
     private func throwUnlessUnreadable(_ error: SealingError) throws(StoreError) {
         switch error {
-        case .ungranted, .exhausted, .library: throw .sealing(error)
+        case .retired, .library: throw .sealing(error)
         case .missingKey, .tampered, .malformed, .misplaced: break
         }
     }
 
     /// The row sealed with the key that seals; nil if it is that already.
     private static func sealedAgain(_ row: StoredToken, _ coder: inout RowCoder) throws(SealingError) -> StoredToken? {
-        guard let value = row.value else { return nil }
-        let isCurrent = try coder.isCurrent(keyNumber: row.keyNumber) { () throws(SealingError) in
-            try TokenSealer.number(of: value.span)
-        }
-        guard !isCurrent else { return nil }
+        guard row.value != nil, try coder.activeKeyNumber() != row.keyNumber else { return nil }
         let token = try row.token(&coder)
         let new = try coder.row(of: token, row.times)
         return StoredToken(
@@ -219,7 +213,6 @@ struct PostgresKeyRing: KeyRingAdministrator {
             (session, deadline) throws(PostgresError) in
             try SessionRows(session, until: deadline).page(after: key, limit: Self.pageCount)
         }
-        try registry.prepareSeals(rows.count)
         var step = Step(next: rows.count < Self.pageCount ? nil : rows.last?.key, seen: rows.count)
         var coder = RowCoder(state.sealing)
         var sealed: [(row: SessionRow, former: Int)] = []

@@ -4,8 +4,7 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// This process among all that use the database: its row in the table `server`, the numbers of seals that it has been granted,
-/// and which key seals.
+/// This process among all that use the database: its row in the table `server`, and which key seals.
 ///
 /// Every few seconds it writes its row, with the keys that it has, and reads those of the others. The newest key that all running
 /// servers have seals, so that none of them gets a token to read that it cannot open. In its row a key is marked as long as
@@ -61,7 +60,7 @@ final class ServerRegistry: Sendable {
     ///   - sessions: Used one at a time.
     ///   - state: Has the keys, from `enter` on.
     ///   - keyRing: Nil in the clear.
-    ///   - alarm: Rings when numbers of seals are needed.
+    ///   - alarm: Ends the thread's wait.
     ///   - times: Shorter ones for tests.
     init(
         id: [UInt8], _ options: PostgresOptions, _ sessions: PrimarySessions, _ state: PostgresState,
@@ -76,11 +75,10 @@ final class ServerRegistry: Sendable {
 
     // MARK: - The thread
 
-    /// Registers this process and has the first seals granted, when the store's keys are known; before `start`.
+    /// Registers this process when the store's keys are known; before `start`.
     func enter() throws(StoreError) {
         if let ring = keyRing?.ring { memory.withLock { $0.sealing[ring.active.number] = .some(nil) } }
         try beat()
-        try grantSeals()
     }
 
     /// Begins, on a thread of its own.
@@ -96,7 +94,7 @@ final class ServerRegistry: Sendable {
         }
     }
 
-    /// Ends it; gives back what it has, and waits for that, though not for a database that does not answer.
+    /// Ends it; removes the row, and waits for that, though not for a database that does not answer.
     func stop() {
         guard isStarted.load(ordering: .acquiring) else { return }
         isStopped.store(true, ordering: .releasing)
@@ -107,9 +105,7 @@ final class ServerRegistry: Sendable {
     /// Does what is due; returns how long to wait until the next round.
     private func run() -> Duration {
         do throws(StoreError) {
-            // First, as nothing may be sealed before this process is registered.
             if memory.withLock(\.nextBeat) <= .now { try beat() }
-            try grantSeals()
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
             if !error.mayRetry {
@@ -117,7 +113,7 @@ final class ServerRegistry: Sendable {
                     .warning,
                     "this server cannot register in the database, and so not take part in changes of keys: \(error)")
             }
-            // Numbers of seals may be waited for; what an operator has to mend takes its time.
+            // What an operator has to mend takes its time.
             return .milliseconds(Int64.random(in: error.mayRetry ? 100...300 : 500...1_500))
         }
         let next = memory.withLock(\.nextBeat)
@@ -133,7 +129,9 @@ final class ServerRegistry: Sendable {
     /// What a beat has read.
     private struct Reading: Sendable {
         var servers: [RegisteredServer]
-        var seals: [Int: Int64]
+        var keyNumbers: Set<Int>
+        /// Whether the key that seals may do so.
+        var isAdmitted: Bool
         var store: StoreRow?
     }
 
@@ -143,14 +141,18 @@ final class ServerRegistry: Sendable {
         defer { turn.signal() }
         keyRing?.refresh(named: memory.withLock(\.named))
         let began = MonotonicTime.now
-        let row = row(began)
+        let (row, active) = (row(began), keyRing?.ring.active.number)
         // Asked again each time, as settings change while a connection is open.
         let reading = try sessions.perform(within: times.step, asks: true, repeats: true) {
             (session, deadline) throws(PostgresError) in
             try row.write(to: session, until: deadline)
+            // After the row that says that this process seals with it: until then it can be retired.
+            let isAdmitted = try active.map { (number) throws(PostgresError) in
+                try SealingKeyRows(session, until: deadline).admit(number)
+            }
             return Reading(
                 servers: try RegisteredServer.all(from: session, until: deadline),
-                seals: try SealRows(session, until: deadline).all(),
+                keyNumbers: try SealingKeyRows(session, until: deadline).all(), isAdmitted: isAdmitted ?? true,
                 store: try StoreRow.read(from: session, until: deadline))
         }
         let forgotten = memory.withLock { memory in
@@ -158,7 +160,7 @@ final class ServerRegistry: Sendable {
             memory.watch.look(at: reading.servers, now)
             let others = reading.servers.filter { $0.id != id }
             memory.others = others.filter { memory.watch.isRunning($0, now) }
-            memory.named = Set(reading.seals.keys)
+            memory.named = reading.keyNumbers
             memory.nextBeat = began + Nanoseconds(times.beat)
             return others.filter {
                 (memory.watch.unchanged($0, now)?.count ?? 0) >= Nanoseconds(times.forgetting).count
@@ -209,15 +211,12 @@ final class ServerRegistry: Sendable {
             return
         }
         if store.keyRing != (try? ring.identity()) { sayOnce(.fault, Self.changedRing) }
-        let missingKeys = reading.seals.keys.count { ring.numberedKey($0) == nil }
-        state.metrics.missingKeys.store(missingKeys, ordering: .relaxed)
-        for (number, seals) in reading.seals {
-            state.sealing.seals.count(of: number).raise(to: seals)
-            if ring.numberedKey(number) == nil { sayOnce(.warning, missing(number)) }
-            if number == ring.active.number, seals >= SealCounts.concern, said.isNew("many seals of key \(number)") {
-                state.report(.manySeals(keyNumber: number, count: seals))
-            }
-        }
+        let missing = reading.keyNumbers.filter { ring.numberedKey($0) == nil }
+        state.metrics.missingKeys.store(missing.count, ordering: .relaxed)
+        for number in missing { sayOnce(.warning, text(ofMissing: number)) }
+        let retired = reading.isAdmitted ? 0 : ring.active.number
+        state.sealing.retiring.store(retired, ordering: .releasing)
+        if retired != 0 { sayOnce(.fault, "\(SealingError.retired(keyNumber: retired))") }
     }
 
     private static let changedRing = """
@@ -225,7 +224,7 @@ final class ServerRegistry: Sendable {
         restore the database or the key ring
         """
 
-    private func missing(_ number: Int) -> String {
+    private func text(ofMissing number: Int) -> String {
         """
         the key ring \(keyRing?.file.path ?? "") lacks key \(number), with which tokens of the store are sealed; they cannot be read \
         here (50002), and the others are served. Copy the key ring from a server that has it; this one takes it over without \
@@ -256,9 +255,6 @@ final class ServerRegistry: Sendable {
         }
     }
 
-    /// How often a key has sealed on all servers, as far as this one knows.
-    func seals(of keyNumber: Int) -> Int64 { state.sealing.seals.count(of: keyNumber).value }
-
     /// Has the newest key seal that all running servers have.
     private func activateKey() throws(StoreError) {
         guard let keyRing else { return }
@@ -272,8 +268,11 @@ final class ServerRegistry: Sendable {
                     .note, "key \(key.number) seals as soon as all running servers have it; these have not: \(names)")
                 continue
             }
-            // Before it seals, so that no write has to wait for numbers.
-            guard try grantSeals(of: key.number) else { continue }
+            let isAdmitted = try sessions.perform(within: times.step, repeats: true) {
+                (session, deadline) throws(PostgresError) in
+                try SealingKeyRows(session, until: deadline).admit(key.number)
+            }
+            guard isAdmitted else { continue }
             let former = ring.active.number
             keyRing.activate(key.number)
             memory.withLock { memory in
@@ -284,65 +283,8 @@ final class ServerRegistry: Sendable {
         }
     }
 
-    // MARK: - Numbers of seals
-
-    /// Has more numbers granted for the key that seals, if it needs them.
-    private func grantSeals() throws(StoreError) {
-        guard let ring = keyRing?.ring else { return }
-        _ = try grantSeals(of: ring.active.number)
-    }
-
-    /// Waits until a number of seals can be made without a further grant.
-    ///
-    /// - Parameter count: Not more than a third of a block.
-    func prepareSeals(_ count: Int) throws(StoreError) {
-        guard let granted = state.sealing.activeCount?.granted, granted.left < count else { return }
-        try grantSeals()
-    }
-
-    /// - Returns: Whether the key has numbers now.
-    private func grantSeals(of keyNumber: Int) throws(StoreError) -> Bool {
-        turnOfGrants.wait()
-        defer { turnOfGrants.signal() }
-        let count = state.sealing.seals.count(of: keyNumber)
-        guard let granted = count.granted, granted.needsBlock else { return true }
-        let reservation = try sessions.perform(within: times.step, repeats: true) {
-            (session, deadline) throws(PostgresError) in
-            try SealRows(session, until: deadline).reserve(keyNumber)
-        }
-        switch reservation {
-        case .block(let number):
-            granted.grant(after: number)
-            count.raise(to: number + SealCounts.step)
-            return true
-        case .exhausted:
-            count.raise(to: SealCounts.limit)
-            return false
-        case .retired:
-            sayOnce(
-                .fault,
-                """
-                key \(keyNumber) was retired, and the key ring \(keyRing?.file.path ?? "") has no later one, so nothing can be \
-                stored; copy the key ring from a server that has it
-                """)
-            return false
-        }
-    }
-
-    /// One grant at a time.
-    private let turnOfGrants = Semaphore(value: 1)
-
-    /// Gives back what is left of the granted numbers, and removes the row.
+    /// Removes the row.
     private func leave() {
-        let rests = state.sealing.seals.all.flatMap { count in
-            (count.granted?.takeRest() ?? []).map { (count.keyNumber, $0) }
-        }
-        // The last first, as each is given back only if nothing was granted after it. What fails stays granted to nobody.
-        for (keyNumber, rest) in rests.reversed() {
-            try? sessions.perform(within: .seconds(1), repeats: false) { (session, deadline) throws(PostgresError) in
-                try SealRows(session, until: deadline).giveBack(keyNumber, rest)
-            }
-        }
         try? sessions.perform(within: .seconds(1), repeats: true) { (session, deadline) throws(PostgresError) in
             try RegisteredServer.remove(id, from: session, until: deadline)
         }

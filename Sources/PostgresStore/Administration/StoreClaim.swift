@@ -58,10 +58,10 @@ struct StoreClaim: Sendable {
         let (named, others) = try Self.asking(sessions, .reading, within: limit) {
             (session, deadline) throws(PostgresError) in
             let servers = try RegisteredServer.all(from: session, until: deadline)
-            return (try SealRows(session, until: deadline).all(), servers.filter { $0.isRunning(at: now) })
+            return (try SealingKeyRows(session, until: deadline).all(), servers.filter { $0.isRunning(at: now) })
         }
         let numbers = ring.keys.map(\.number)
-        return numbers.last { named[$0] != nil }
+        return numbers.last { named.contains($0) }
             ?? numbers.last { number in others.allSatisfy { $0.keyNumbers.contains(number) } } ?? ring.newest.number
     }
 

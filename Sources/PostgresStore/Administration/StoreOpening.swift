@@ -51,7 +51,7 @@ final class StoreOpening: Sendable {
         }
         sessions.close()
         state.noteClaimed()
-        // So that the first writes have numbers of seals; the registry's thread goes on trying.
+        // If it fails, the registry's thread goes on trying.
         try? registry.enter()
         registry.start()
         state.noteOpened()

@@ -24,8 +24,8 @@ struct HostInspection: Sendable {
         /// Of the primary.
         var tables: Result<StoreRow, SchemaFault>?
         var servers: [RegisteredServer] = []
-        /// How often keys may have sealed, by their numbers.
-        var seals: [Int: Int64] = [:]
+        /// The numbers of the keys that rows may be sealed with.
+        var keyNumbers: Set<Int> = []
     }
 
     /// A standby as the primary sees it.
@@ -127,7 +127,7 @@ private struct Questions {
         answer.tables = tables
         guard case .success = tables else { return }
         answer.servers = try RegisteredServer.all(from: session, until: deadline)
-        answer.seals = try SealRows(session, until: deadline).all()
+        answer.keyNumbers = try SealingKeyRows(session, until: deadline).all()
     }
 }
 #endif

@@ -32,7 +32,7 @@ struct InspectionRules: Sendable {
             + judgeRole(primary) + judgePooler(primary) + judgeTables(primary)
         if case .success(let row)? = primary.tables, row.isDecided {
             inspection.sealing = StoreInspection.Sealing(
-                keyRing: row.keyRing.map(KeyRingExamination.fingerprint), seals: primary.seals)
+                keyRing: row.keyRing.map(KeyRingExamination.fingerprint), keyNumbers: primary.keyNumbers)
         }
         return inspection
     }

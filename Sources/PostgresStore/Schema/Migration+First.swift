@@ -33,8 +33,8 @@ extension Migration {
                 created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
                 key_number bigint NOT NULL, user_value bytea NOT NULL)
             """,
-            // How many seals the servers have taken for themselves, by the number of the key.
-            "CREATE TABLE IF NOT EXISTS seal (key_number bigint PRIMARY KEY, seals bigint NOT NULL)",
+            // The keys that rows may be sealed with.
+            "CREATE TABLE IF NOT EXISTS sealing_key (number bigint PRIMARY KEY)",
             // The running servers.
             """
             CREATE TABLE IF NOT EXISTS server (
@@ -84,7 +84,9 @@ extension Migration {
     /// Citus: rows go to the nodes by their keys; the small tables are on each of them.
     private static let distribution =
         ["token", "session"].map { "SELECT create_distributed_table('\($0)', 'key')" + unlessDistributed($0) }
-        + ["seal", "server", "lease", "store"].map { "SELECT create_reference_table('\($0)')" + unlessDistributed($0) }
+        + ["sealing_key", "server", "lease", "store"].map {
+            "SELECT create_reference_table('\($0)')" + unlessDistributed($0)
+        }
 
     private static func unlessDistributed(_ table: String) -> String {
         " WHERE NOT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = '\(table)'::regclass)"

@@ -10,7 +10,7 @@ enum TablePrivileges {
         ("token", changing),
         ("session", changing),
         // DELETE for a key that is retired.
-        ("seal", changing),
+        ("sealing_key", ["SELECT", "INSERT", "DELETE"]),
         ("server", changing),
         ("lease", ["SELECT", "INSERT", "UPDATE"]),
         ("store", ["SELECT", "UPDATE"]),

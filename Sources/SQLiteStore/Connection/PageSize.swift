@@ -7,9 +7,6 @@ enum PageSize {
     /// 1 KiB write still less for short tokens, but cost more processor time for long ones, which span several pages.
     static let ofNew = 2_048
 
-    /// The page size of databases of earlier versions, which keep it until they are copied row by row.
-    static let ofEarlier = 4_096
-
     /// The smallest that SQLite allows (sqlite.org/fileformat2.html, section 1.3.2).
     static let least = 512
 

@@ -19,10 +19,8 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     case emptied(path: String)
     /// The file is an SQLite database, but not one of this program.
     case foreign(path: String)
-    /// The file was written by a later version of this program.
-    case newer(path: String, version: Int, supported: Int)
-    /// The file was written by an earlier version, and cannot be made one of this version; it stays as it is.
-    case conversion(path: String, reason: String)
+    /// Another version of this program made the file; it stays as it is.
+    case otherVersion(path: String, version: Int, supported: Int)
     /// The key ring cannot be used, or is not the right one.
     case keyRing(KeyRingError)
     /// The settings ask for sealing, and the store has tokens in the clear.
@@ -74,15 +72,11 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             """
         case .foreign(let path):
             "\(path) is a database of another program; name another directory with --data-directory"
-        case .newer(let path, let version, let supported):
+        case .otherVersion(let path, let version, let supported):
             """
-            \(path) has schema version \(version), and this program knows versions up to \(supported); \
-            run the version of token-cache that wrote it, or a later one
-            """
-        case .conversion(let path, let reason):
-            """
-            \(path) was written by an earlier version and cannot be converted to the form of this one, which takes as much \
-            room again beside it (\(reason)); it is as it was. Mend that and try again, or run the earlier version
+            \(path) has schema version \(version), and this version of token-cache reads and writes version \(supported) only; \
+            nothing was changed. Run the version that made it, or take its tokens over: token-cache export with that version, \
+            token-cache import with this one
             """
         case .keyRing(let error): "\(error)"
         case .notSealed, .sealed, .missing: "\(shared)"

@@ -23,8 +23,7 @@ struct DatabaseFile {
     /// The suffixes of files beside the database that exist only while it is replaced or its WAL is copied.
     static let temporarySuffixes =
         ["-wal" + DatabaseFileName.newWALSuffix, "-wal" + DamagedWALCopies.partialSuffix, rowsSuffix]
-        // A restore that is interrupted while it converts a backup of an earlier version leaves `.new.new`.
-        + [".new", ".new.new"].flatMap { name in ["", "-wal", "-shm", "-journal"].map { name + $0 } }
+        + ["", "-wal", "-shm", "-journal"].map { ".new" + $0 }
 
     /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.
     ///

@@ -35,15 +35,10 @@ extension OfflineSQLiteStore {
         do throws(SQLiteError) {
             // After a fault the whole copy is discarded.
             try target.writer.connection.prepareForBulkWriting()
-            // In the clear they are kept for the next time that the store is sealed with this ring.
-            try Schema.raiseSeals(try Schema.seals(of: source.writer.connection), in: target.writer.connection)
             try Schema.raiseVersionLimit(
                 try Schema.versionLimit(of: source.writer.connection), in: target.writer.connection)
             // The new database remembers when the clock was last right. Otherwise it would trust a clock that is wrong now.
             if let look = source.writer.lastClockLook { try target.writer.saveClockLook(look) }
-            if isSealed {
-                target.writer.seals.load(try Schema.seals(of: target.writer.connection), of: target.keys.index)
-            }
         } catch {
             throw .write(StoreFault(error))
         }
@@ -81,7 +76,7 @@ extension OfflineSQLiteStore {
                 ofDatabase: FileStatus.size(of: database.path), at: database.rows, isSecret: !isSealed,
                 batchBytes: batchBytes)
         }
-        var coder = RowCoder(Sealing(target.keys, seals: target.writer.seals))
+        var coder = RowCoder(Sealing(target.keys))
         // Half of the work is to read the rows, the other half to write them.
         func showRead(_ read: StoreProgress) { progress(StoreProgress(done: read.done / 2, total: total)) }
         try forEachRow(
@@ -98,7 +93,7 @@ extension OfflineSQLiteStore {
             written += rows.count
             progress(StoreProgress(done: min(total, (total + written) / 2), total: total))
         }
-        try Self.writing { () throws(SQLiteError) in try target.writer.storeCounts() }
+        try Self.writing { () throws(SQLiteError) in try target.writer.storeVersion() }
     }
 
     /// The row of a token in the new database.

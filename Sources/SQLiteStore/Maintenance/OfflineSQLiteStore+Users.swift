@@ -56,7 +56,7 @@ extension OfflineSQLiteStore {
         var unreadable: SealingError?
         do throws(SQLiteError) {
             let former = try source.writer.sessions(Sealing(source.keys))
-            let new = try target.writer.sessions(Sealing(target.keys, seals: target.writer.seals))
+            let new = try target.writer.sessions(Sealing(target.keys))
             try Self.forEachStep(of: former) { (rows) throws(SQLiteError) in
                 try target.writer.transaction { () throws(SQLiteError) in
                     for row in rows {
@@ -69,7 +69,7 @@ extension OfflineSQLiteStore {
                     }
                 }
             }
-            try target.writer.storeCounts()
+            try target.writer.storeVersion()
         } catch {
             throw .write(StoreFault(error))
         }

@@ -43,7 +43,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         try PrivateFile.copy(path, to: database.new)
         let left = try check(path, keepsSessions: keepsSessions, progress)
         let former = formerCounts()
-        if let former { try keep(former) }
+        if let former { try keep(former.versionLimit) }
         try PrivateFile.synchronize(database.new)
         try keepDamagedWAL()
         try database.replace(mayBeDamaged: true)
@@ -53,43 +53,29 @@ package final class OfflineSQLiteStore: OfflineStore {
             keyNumbers: options.isSealed ? left.keyNumbers.sorted() : nil, replacedTokens: former?.tokens)
     }
 
-    /// What a restore tells of the store that it replaces, or takes over from it.
-    private struct FormerCounts {
-        let tokens: Int
-        let versionLimit: Int64
-        let seals: [Int: Int64]
-        /// Identifies the key ring that the keys of `seals` belong to.
-        let ring: String
-    }
-
-    /// The counts of the store that is there before the restore; nil if there is none, or if it cannot be read.
-    private func formerCounts() -> FormerCounts? {
+    /// The tokens of the store that is there before the restore, and the limit of their versions; nil if there is none, or if it
+    /// cannot be read.
+    private func formerCounts() -> (tokens: Int, versionLimit: Int64)? {
         guard FileStatus.size(of: database.path) > 0 else { return nil }
         // The WAL may hold newer counts than the database. If the WAL cannot be read, those of the database have to do.
         return counts(.readOnly) ?? counts(.immutable)
     }
 
-    private func counts(_ mode: SQLiteConnection.Mode) -> FormerCounts? {
+    private func counts(_ mode: SQLiteConnection.Mode) -> (tokens: Int, versionLimit: Int64)? {
         guard let former = try? SQLiteConnection(path: database.path, mode: mode),
             let tokens = try? former.integer("SELECT tokens FROM store"),
-            let seals = try? Schema.seals(of: former),
-            let ring = try? former.text("SELECT hex(key_ring) FROM store")
+            let versionLimit = try? Schema.versionLimit(of: former)
         else { return nil }
-        // A store of an earlier version has given no versions.
-        let versionLimit = (try? Schema.versionLimit(of: former)) ?? 0
         // A manipulated file may hold any number of tokens.
-        return FormerCounts(tokens: max(0, tokens), versionLimit: versionLimit, seals: seals, ring: ring)
+        return (max(0, tokens), versionLimit)
     }
 
-    /// Raises the limit of the backup's versions to that of the replaced store, and its counts of seals, if the same keys
-    /// have sealed both.
-    private func keep(_ former: FormerCounts) throws(StoreError) {
+    /// Raises the limit of the backup's versions to that of the replaced store.
+    private func keep(_ versionLimit: Int64) throws(StoreError) {
         do throws(SQLiteError) {
             let copy = try SQLiteConnection(path: database.new, mode: .readWrite)
             try copy.giveUpSafety()
-            try Schema.raiseVersionLimit(former.versionLimit, in: copy)
-            guard try copy.text("SELECT hex(key_ring) FROM store") == former.ring else { return }
-            try Schema.raiseSeals(former.seals, in: copy)
+            try Schema.raiseVersionLimit(versionLimit, in: copy)
         } catch {
             throw .write(StoreFault(error))
         }
@@ -134,16 +120,9 @@ package final class OfflineSQLiteStore: OfflineStore {
         let opened: StoreOpener.Opened
         do throws(SQLiteOpenError) {
             // Reported under the path that the operator knows, here and below.
-            let opener = StoreOpener(directory: directory.path, database: database.new, options: options) {
-                [report] event in
-                switch event {
-                case .converting: report(.converting(path: path))
-                // The backup itself stays as it is.
-                case .upgraded: break
-                default: report(event)
-                }
-            }
-            opened = try opener.openCopy()
+            opened = try StoreOpener(
+                directory: directory.path, database: database.new, options: options, report: report
+            ).openCopy()
         } catch {
             throw refusal(of: path, error)
         }

@@ -5,10 +5,7 @@ package import TokenStore
 
 extension SQLiteAdministrator {
     private func key(_ key: KeyRing.NumberedKey, of ring: KeyRing) -> SealingKey {
-        SealingKey(
-            number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.active.number,
-            seals: store.state.sealing.seals.count(of: key.number).value, bindsTimes: key.bindsTimes
-        )
+        SealingKey(number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.active.number)
     }
 
     package func keys() throws(StoreError) -> [SealingKey] {
@@ -127,10 +124,6 @@ extension SQLiteAdministrator {
         var slot: Int64? = .min
         while let start = slot {
             let sealing = store.state.sealing
-            // Otherwise every row would fail.
-            if let count = sealing.activeCount, count.isExhausted {
-                throw .sealing(.exhausted(keyNumber: count.keyNumber))
-            }
             let step = try await store.writerThread.perform { (writer) throws(SQLiteError) in
                 var coder = RowCoder(sealing)
                 return try writer.rekey(after: start, count: Self.rekeyingStep, &coder)

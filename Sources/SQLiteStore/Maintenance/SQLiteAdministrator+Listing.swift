@@ -24,10 +24,6 @@ extension SQLiteAdministrator {
         let key: [UInt8]
         let times: RowTimes
         let token: Result<Token, SealingError>
-        /// The key that sealed it; 0 in the clear.
-        let keyNumber: Int
-        /// The number of its seal; nil in the clear, and for a row of the earlier form.
-        let sealNumber: Int64?
     }
 
     /// Opens some rows, in the order of their slots.
@@ -49,28 +45,18 @@ extension SQLiteAdministrator {
             while try select.step() {
                 if rows.count == limit || bytes >= WriterConnection.stepBytes { return (rows, false) }
                 let row = StoredRow(select)
-                var sealNumber: Int64?
                 let token: Result<Token, SealingError>
                 do throws(SealingError) {
                     token = .success(
                         try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
                             bytes += value.count
-                            let token = try row.token(of: value, &coder)
-                            if row.keyNumber > 0 {
-                                sealNumber = try TokenSealer.number(of: value).map { Int64($0) + 1 }
-                            }
-                            return token
+                            return try row.token(of: value, &coder)
                         }
                     )
                 } catch {
                     token = .failure(error)
                 }
-                rows.append(
-                    OpenedRow(
-                        slot: row.slot, key: row.key, times: row.times, token: token, keyNumber: row.keyNumber,
-                        sealNumber: sealNumber
-                    )
-                )
+                rows.append(OpenedRow(slot: row.slot, key: row.key, times: row.times, token: token))
             }
             return (rows, true)
         }

@@ -7,11 +7,7 @@ extension SQLiteAdministrator: StoreTransfer {
     package nonisolated var transfer: (any StoreTransfer)? { self }
 
     package func facts() async throws(StoreError) -> TransferFacts {
-        let sealing = store.state.sealing
-        // Counted before they are sealed, so not behind any row.
-        var seals: [Int: Int64] = [:]
-        for key in sealing.ring?.keys ?? [] { seals[key.number] = sealing.seals.count(of: key.number).value }
-        return try TransferFacts(sealing, seals: seals, tokens: try await statistics().tokens, servers: [])
+        try TransferFacts(store.state.sealing, tokens: try await statistics().tokens, servers: [])
     }
 
     // MARK: - Reading
@@ -176,14 +172,5 @@ extension SQLiteAdministrator: StoreTransfer {
         // Answers that are remembered name ids, which only the removed rows have told.
         store.state.observer?.didChangeEverything()
         return removed
-    }
-
-    package func raise(_ seals: [Int: Int64]) async throws(StoreError) {
-        let keys = store.state.sealing.keys
-        let counts = store.state.sealing.seals
-        try await store.writerThread.perform { (writer) throws(SQLiteError) in
-            try writer.transaction { () throws(SQLiteError) in try Schema.raiseSeals(seals, in: writer.connection) }
-            counts.load(seals, of: keys.index)
-        }
     }
 }

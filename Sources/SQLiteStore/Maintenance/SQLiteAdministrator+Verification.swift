@@ -14,24 +14,13 @@ extension SQLiteAdministrator {
         result.damages = try await structuralDamages()
         // Before the first valid slot, to find misplaced rows.
         var slot = Int64.min
-        var uncounted = 0
         var duplicates = DuplicateTokens()
         while true {
             let (rows, isLast) = try rows(after: slot, limit: Self.verificationBatch)
             for row in rows {
                 result.tokens += 1
                 duplicates.look(at: (row.slot, row.key))
-                switch row.token {
-                case .failure(let error): result.unreadable["\(error)", default: 0] += 1
-                case .success where row.keyNumber == 0: break
-                case .success:
-                    guard let number = row.sealNumber else {
-                        result.unbound += 1
-                        continue
-                    }
-                    // Read after the row, so the count is not behind any written row.
-                    if number > store.state.sealing.seals.count(of: row.keyNumber).value { uncounted += 1 }
-                }
+                if case .failure(let error) = row.token { result.unreadable["\(error)", default: 0] += 1 }
             }
             progress(StoreProgress(done: min(result.tokens, total), total: total))
             guard !isLast, let last = rows.last else { break }
@@ -41,14 +30,6 @@ extension SQLiteAdministrator {
         }
         for (reason, count) in try await unreadableSessions() { result.unreadable[reason, default: 0] += count }
         if let damage = duplicates.damage { result.damages.append(damage) }
-        if uncounted > 0 {
-            result.damages.append(
-                """
-                \(uncounted) \(uncounted == 1 ? "row was" : "rows were") sealed later than the store has counted: a part of \
-                the store was replaced by one of another time
-                """
-            )
-        }
         // The count is comparable only if the store did not change meanwhile.
         let after = try await statistics().tokens
         if after == total && result.tokens != total { result.wrongCount = total }

@@ -27,7 +27,6 @@ package struct SQLiteBackupVerifier: BackupVerifier {
                 try SQLiteConnection(path: path, mode: .immutable)
             }
             let version = try Schema.check(connection, path: path)
-            guard version >= Schema.firstInPlace else { throw .conversion(path: path, reason: "schema \(version)") }
             var found = BackupVerification(
                 path: path, bytes: FileStatus.size(of: path), schemaVersion: version)
             found.damages = try Schema.opening(path) { () throws(SQLiteError) in try connection.structuralDamages() }
@@ -36,7 +35,7 @@ package struct SQLiteBackupVerifier: BackupVerifier {
             var options = StoreOptions(keyRing: keyRing)
             options.isSealed = isSealed
             let fault = try Schema.opening(path) { () throws(SQLiteError) in
-                try SchemaTrial.fault(of: connection, version: version, options)
+                try SchemaTrial.fault(of: connection, options)
             }
             if let fault {
                 found.damages.append(fault)
@@ -45,7 +44,7 @@ package struct SQLiteBackupVerifier: BackupVerifier {
             guard let keys = try keys(of: connection, path) else { return found }
             try Schema.opening(path) { () throws(SQLiteError) in
                 try openRows(of: connection, Sealing(keys), &found, progress)
-                if version >= Schema.firstWithSessions { try openSessions(of: connection, Sealing(keys), &found) }
+                try openSessions(of: connection, Sealing(keys), &found)
             }
             return found
         } catch {
@@ -84,9 +83,8 @@ package struct SQLiteBackupVerifier: BackupVerifier {
         var coder = RowCoder(sealing)
         var duplicates = DuplicateTokens()
         let total = try connection.integer("SELECT tokens FROM store")
-        let columns = StoredRow.columns(ofSchema: found.schemaVersion)
         connection.readsChildrenAhead = true
-        let select = try SQLiteStatement("SELECT \(columns) FROM token NOT INDEXED", on: connection)
+        let select = try SQLiteStatement("SELECT \(StoredRow.columns) FROM token NOT INDEXED", on: connection)
         while try select.step() {
             let row = StoredRow(select)
             found.tokens += 1
@@ -128,13 +126,6 @@ package struct SQLiteBackupVerifier: BackupVerifier {
         case .notADatabase(_, let error): .refused("\(path) is damaged: \(error)")
         case .database(_, let error): .refused("\(path) cannot be read: \(error)")
         case .foreign: BackupFile.isNone(path)
-        case .conversion:
-            .refused(
-                """
-                \(path) was written by an early version, and is converted when it is restored: to verify it, restore it into a \
-                folder of its own, with --data-directory and the key ring in sealing.key_ring
-                """
-            )
         default: .refused("\(error)")
         }
     }

@@ -40,7 +40,7 @@ package struct SQLiteExaminer: StoreExaminer {
         } catch {
             throw .directory(.link(error))
         }
-        var found = StoreExamination(currentSchemaVersion: Schema.version)
+        var found = StoreExamination()
         do throws(SystemError) {
             found.databaseBytes = try FileStatus.read(path).size
         } catch {
@@ -63,7 +63,7 @@ package struct SQLiteExaminer: StoreExaminer {
         }
         let version = try Schema.check(connection, path: path)
         if version > 0 { found.schemaVersion = version }
-        guard version > 1 else { return found }
+        guard version > 0 else { return found }
         try Schema.opening(path) { () throws(SQLiteError) in
             let select = try SQLiteStatement("SELECT key_ring, tokens FROM store", on: connection)
             guard try select.step() else { return }
@@ -72,10 +72,7 @@ package struct SQLiteExaminer: StoreExaminer {
             guard !identity.isEmpty else { return }
             found.keyRing = KeyRingExamination.fingerprint(identity)
             // Damaged rows are for `verify` to find.
-            let numbers = try? KeyNumbers.read(
-                connection, rows: KeyNumbers.rowsForOperator, hasSessions: version >= Schema.firstWithSessions)
-            found.keyNumbers = numbers ?? []
-            if version == Schema.version { found.seals = try Schema.seals(of: connection) }
+            found.keyNumbers = (try? KeyNumbers.read(connection, rows: KeyNumbers.rowsForOperator)) ?? []
         }
         return found
     }

@@ -4,22 +4,20 @@ internal import TokenStore
 ///
 /// Reading all rows is not enough. In a database that is opened for reading only, SQLite ignores CHECK constraints, damaged ones
 /// included (`sqlite3AddCheckConstraint` in its `build.c`). And some columns are used only by a store that writes. So empty copies of
-/// the tables are created in memory, where they are upgraded and opened as after a restore.
+/// the tables are created in memory, and opened there as after a restore.
 enum SchemaTrial {
     /// Why the store could not be opened with these tables; nil if it could.
     ///
     /// - Parameters:
     ///   - connection: To the database, whose structure is sound.
-    ///   - version: Of its schema, from `Schema.firstInPlace` on.
     ///   - options: Those of the store.
     static func fault(
-        of connection: SQLiteConnection, version: Int, _ options: StoreOptions
+        of connection: SQLiteConnection, _ options: StoreOptions
     ) throws(SQLiteError) -> String? {
         let definitions = try definitions(of: connection)
         do throws(SQLiteError) {
             let memory = try SQLiteConnection(path: ":memory:", mode: .readWriteCreate)
             for definition in definitions { try SQLiteStatement(definition, on: memory).run() }
-            if version < Schema.version { try Schema.upgrade(memory, from: version) }
             try memory.execute(Schema.firstRow)
             let writer = try WriterConnection(memory, options: options)
             _ = try writer.sessions(Sealing(.clear(index: try Schema.slotKey(of: memory))))
@@ -35,7 +33,7 @@ enum SchemaTrial {
     private static func definitions(of connection: SQLiteConnection) throws(SQLiteError) -> [String] {
         let select = try SQLiteStatement(
             """
-            SELECT sql FROM sqlite_schema WHERE tbl_name IN ('token', 'store', 'seal', 'session') AND sql IS NOT NULL
+            SELECT sql FROM sqlite_schema WHERE tbl_name IN ('token', 'store', 'session') AND sql IS NOT NULL
             AND type IN ('table', 'index') ORDER BY type DESC
             """,
             on: connection

@@ -29,12 +29,9 @@ final class TokenReader {
         try connection.execute("PRAGMA cache_size = -24576")
         begin = try SQLiteStatement("BEGIN", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
-        // Where it lies behind the value, as in a store of an earlier version, reading it would read all of a long value.
-        let version =
-            try Schema.versionIsBehindValue(connection) ? "CASE WHEN length(value) <= ?3 THEN version END" : "version"
         select = try SQLiteStatement(
             """
-            SELECT CASE WHEN length(value) <= ?3 THEN value END, key_number, written_at, expires_at, \(version)
+            SELECT CASE WHEN length(value) <= ?3 THEN value END, key_number, written_at, expires_at, version
             FROM token WHERE \(RowSlots.condition("?2")) AND key = ?1
             """,
             on: connection

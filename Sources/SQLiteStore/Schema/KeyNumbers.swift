@@ -2,8 +2,7 @@ internal import TokenStore
 
 /// The numbers of the keys that rows are sealed with, as far as a look at the first rows shows.
 ///
-/// No index has them, so looking at every row would take as long as reading the whole database, and the table `seal` also
-/// has keys that were retired. The first tokens are a random sample, because a keyed hash chooses their slots; the same
+/// No index has them, so looking at every row would take as long as reading the whole database. The first tokens are a random sample, because a keyed hash chooses their slots; the same
 /// holds for sessions. So a key that has sealed every token is always found, and one that has sealed a fifth of them is
 /// missed by a look at 32 rows in one case of a thousand. `token-cache verify` looks at all rows.
 enum KeyNumbers {
@@ -13,14 +12,11 @@ enum KeyNumbers {
     static let rowsForOperator = 100_000
 
     /// - Parameters:
-    ///   - connection: A sealed database, in which rows have key numbers: not one of version 1.
+    ///   - connection: A sealed database.
     ///   - limit: How many tokens, and how many sessions, are looked at.
-    ///   - hasSessions: Whether there is a table of sessions.
-    static func read(
-        _ connection: SQLiteConnection, rows limit: Int, hasSessions: Bool = true
-    ) throws(SQLiteError) -> Set<Int> {
+    static func read(_ connection: SQLiteConnection, rows limit: Int) throws(SQLiteError) -> Set<Int> {
         var numbers: Set<Int> = []
-        for table in hasSessions ? ["token", "session"] : ["token"] {
+        for table in ["token", "session"] {
             // Without the inner query, LIMIT would count numbers instead of rows.
             let select = try SQLiteStatement(
                 "SELECT DISTINCT key_number FROM (SELECT key_number FROM \(table) LIMIT \(limit))", on: connection)

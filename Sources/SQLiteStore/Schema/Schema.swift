@@ -14,12 +14,10 @@ enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63
 
-    /// The version of the tables, in `PRAGMA user_version`.
+    /// The version of the tables and of their rows, in `PRAGMA user_version`.
     ///
-    /// In version 1 the table of tokens had neither `expires_at` nor `key_number` and there was no other; up to version 2 its
-    /// primary key was `key`, and there was no `slot_key`; up to version 3 there was no `looked_at` and no table `seal`; up to version 4
-    /// there were no versions of tokens and no table `session`.
-    static let version = firstInPlace + additions.count
+    /// Versions 1 to 5 were never released.
+    static let version = 6
 
     private static let tables = """
         CREATE TABLE token (
@@ -28,7 +26,7 @@ enum Schema {
             written_at INTEGER NOT NULL,
             expires_at INTEGER,
             key_number INTEGER NOT NULL,
-            version INTEGER NOT NULL DEFAULT 0,
+            version INTEGER NOT NULL,
             value BLOB NOT NULL
         ) STRICT;
         CREATE TABLE store (
@@ -40,7 +38,6 @@ enum Schema {
             version_limit INTEGER NOT NULL,
             sessions INTEGER NOT NULL
         ) STRICT;
-        \(sealTable);
         \(sessionTable);
         \(firstRow)
         """
@@ -50,9 +47,6 @@ enum Schema {
         INSERT INTO store (one, key_ring, tokens, slot_key, looked_at, version_limit, sessions)
         VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER), 0, 0)
         """
-
-    /// Upper bounds of the keys' counts of seals; see SealCounts.
-    private static let sealTable = "CREATE TABLE seal (key_number INTEGER PRIMARY KEY, seals INTEGER NOT NULL) STRICT"
 
     /// The sessions of users, see SessionRow.
     ///
@@ -79,7 +73,7 @@ enum Schema {
 
     /// Checks that a database is one of this program, and returns its version: 0 for a new one.
     ///
-    /// Only reads, so a database of another program or of a later version stays as it is.
+    /// Only reads, so a database of another program or of another version stays as it is.
     static func check(_ connection: SQLiteConnection, path: String) throws(SQLiteOpenError) -> Int {
         let (found, application, isEmpty) = try opening(path) { () throws(SQLiteError) in
             (
@@ -91,7 +85,9 @@ enum Schema {
         guard application == applicationID || (application == 0 && found == 0 && isEmpty) else {
             throw .foreign(path: path)
         }
-        guard found <= version else { throw .newer(path: path, version: found, supported: version) }
+        guard found == 0 || found == version else {
+            throw .otherVersion(path: path, version: found, supported: version)
+        }
         return found
     }
 
@@ -109,46 +105,6 @@ enum Schema {
         )
     }
 
-    /// The first version that is upgraded in place; earlier ones are copied, see `SchemaConversion`.
-    static let firstInPlace = 3
-
-    /// The first version in which tokens have versions, and there are sessions.
-    static let firstWithSessions = 5
-
-    /// The SQL that makes each version, from `firstInPlace` on, the next one: one more entry is one more version.
-    private static let additions = [
-        "ALTER TABLE store ADD COLUMN looked_at INTEGER; \(sealTable)",
-        """
-        ALTER TABLE token ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE store ADD COLUMN version_limit INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE store ADD COLUMN sessions INTEGER NOT NULL DEFAULT 0;
-        \(sessionTable)
-        """,
-    ]
-
-    /// Makes an earlier version, from `firstInPlace` on, this one.
-    ///
-    /// No row is touched, so this takes a moment whatever the store's size.
-    static func upgrade(_ connection: SQLiteConnection, from earlier: Int) throws(SQLiteError) {
-        do throws(SQLiteError) {
-            try connection.execute("BEGIN IMMEDIATE")
-            for addition in additions[(earlier - firstInPlace)...] { try connection.execute(addition) }
-            try connection.execute("PRAGMA user_version = \(version); COMMIT")
-        } catch {
-            // SQLite has already rolled back after some errors.
-            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
-            throw error
-        }
-    }
-
-    /// Enables a database to release free pages one by one.
-    static func enableRelease(_ connection: SQLiteConnection) throws(SQLiteError) {
-        // A database with tables needs a VACUUM; this is tried again at each start until it has succeeded.
-        guard try connection.integer("PRAGMA auto_vacuum") != 2 else { return }
-        try connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        try connection.execute("VACUUM")
-    }
-
     /// The key that distributes the rows of a store in the clear over the slots.
     static func slotKey(of connection: SQLiteConnection) throws(SQLiteError) -> SecretKey {
         let select = try SQLiteStatement("SELECT slot_key FROM store", on: connection)
@@ -157,35 +113,6 @@ enum Schema {
         let key = select.blob(at: 0)
         guard key.count == SecretKey.length else { throw .damaged("the slot key does not have 32 bytes") }
         return SecretKey(key.span)
-    }
-
-    /// Upper bounds of the counts of seals by key number, from 0 to `SealCounts.limit`.
-    static func seals(of connection: SQLiteConnection) throws(SQLiteError) -> [Int: Int64] {
-        let select = try SQLiteStatement("SELECT key_number, seals FROM seal", on: connection)
-        var seals: [Int: Int64] = [:]
-        // A manipulated file may hold any number.
-        while try select.step() {
-            seals[select.integer(at: 0)] = min(max(0, Int64(select.integer(at: 1))), SealCounts.limit)
-        }
-        return seals
-    }
-
-    /// Raises a database's counts of seals to those of another one.
-    static func raiseSeals(_ seals: [Int: Int64], in connection: SQLiteConnection) throws(SQLiteError) {
-        for (number, count) in seals {
-            try connection.execute(
-                """
-                INSERT INTO seal (key_number, seals) VALUES (\(number), \(count))
-                ON CONFLICT (key_number) DO UPDATE SET seals = max(seals, excluded.seals)
-                """
-            )
-        }
-    }
-
-    /// Whether the version of a token lies behind its value, as in a database that was made before there were versions.
-    static func versionIsBehindValue(_ connection: SQLiteConnection) throws(SQLiteError) -> Bool {
-        let place = "SELECT cid FROM pragma_table_info('token') WHERE name ="
-        return try connection.integer("SELECT (\(place) 'version') > (\(place) 'value')") == 1
     }
 
     /// A number that no version of a token has exceeded.

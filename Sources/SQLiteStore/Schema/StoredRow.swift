@@ -10,12 +10,7 @@ struct StoredRow {
     let version: TokenVersion
 
     /// For a statement's text: the columns in the order of `Column`.
-    static let columns = columns(ofSchema: Schema.version)
-
-    /// The same for a database of an earlier version, from `Schema.firstInPlace` on.
-    static func columns(ofSchema version: Int) -> String {
-        "slot, key, key_number, written_at, expires_at, \(version < Schema.firstWithSessions ? "0" : "version"), value"
-    }
+    static let columns = "slot, key, key_number, written_at, expires_at, version, value"
 
     /// Where a statement's columns are.
     enum Column {

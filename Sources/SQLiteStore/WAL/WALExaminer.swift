@@ -78,12 +78,11 @@ struct WALExaminer {
         return found
     }
 
-    /// The page sizes to try: the one that the header states, and, as the header may be damaged, all that this program has used.
+    /// The page sizes to try: the one that the header states, and, as the header may be damaged, the one of all our databases.
     private static func pageSizes(_ beginning: [UInt8]) -> [Int] {
         let size = Int(number(beginning, 8))
         let isSize = size >= 512 && size <= 65_536 && size & (size - 1) == 0
-        let used = [PageSize.ofNew, PageSize.ofEarlier]
-        return isSize ? [size] + used.filter { $0 != size } : used
+        return isSize && size != PageSize.ofNew ? [size, PageSize.ofNew] : [PageSize.ofNew]
     }
 
     /// - Parameters:

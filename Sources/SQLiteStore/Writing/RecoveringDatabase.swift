@@ -187,8 +187,8 @@ final class RecoveringDatabase {
         // Closing its file would lose the removed WAL.
         if let stranded = access.rescue.stranded { loseWAL(of: stranded, wasRemoved: true) }
         if let writer = access.writer {
-            // If this fails, the stored counts stay ahead of the seals that were made, which does no harm.
-            try? writer.storeCounts()
+            // If this fails, the stored limit stays ahead of the versions that were given, which does no harm.
+            try? writer.storeVersion()
             // If this fails, the WAL stays, and the next start reads it.
             _ = try? writer.checkpoint(waiting: 1_000)
         }

@@ -9,8 +9,6 @@ struct StoreOpener: Sendable {
     let database: String
     let options: StoreOptions
     let report: @Sendable (StoreEvent) -> Void
-    /// Counts of seals, which survive opening the store again.
-    let seals = SealCounts()
 
     /// An open database.
     struct Opened {
@@ -36,8 +34,6 @@ struct StoreOpener: Sendable {
         let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
         try createPrivateFile()
         let opened = try open(.readWriteCreate, options.retention)
-        // Earlier versions kept the WAL's index in a file; no other program can have it open now.
-        _ = unsafe unlink(Path.resolved(database) + "-shm")
         // A key ring without tokens suggests that the disk with the tokens is not mounted.
         if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
         for number in opened.missingKeys { report(.missingKey(number: number)) }
@@ -88,28 +84,20 @@ struct StoreOpener: Sendable {
     private func open(
         _ mode: SQLiteConnection.Mode, _ retention: Retention
     ) throws(SQLiteOpenError) -> Opened {
-        let (connection, version, mayBeMixed) = try connect(mode)
+        let (connection, isNew, mayBeMixed) = try connect(mode)
         try Schema.opening(database) { () throws(SQLiteError) in
             try configure(connection)
-            switch version {
-            case 0: try Schema.create(connection)
-            case Schema.version: break
-            default:
-                try Schema.upgrade(connection, from: version)
-                report(.upgraded(path: database, from: version, to: Schema.version))
-            }
-            try Schema.enableRelease(connection)
+            if isNew { try Schema.create(connection) }
         }
         let keys = try keys(of: connection)
         return try Schema.opening(database) { () throws(SQLiteError) in
             try Schema.index(connection, for: retention)
-            seals.load(try Schema.seals(of: connection), of: keys.index)
             // A damaged page among these rows does not keep the others from being served.
             let missing = keys.ring.flatMap {
                 try? KeyNumbers.missing(in: $0, connection, rows: KeyNumbers.rowsOfStart)
             }
             return Opened(
-                writer: try WriterConnection(connection, options: options, seals: seals), keys: keys,
+                writer: try WriterConnection(connection, options: options), keys: keys,
                 mayBeMixed: mayBeMixed, missingKeys: missing ?? []
             )
         }
@@ -141,31 +129,15 @@ struct StoreOpener: Sendable {
         return true
     }
 
-    /// Opens the database; first converts one of an early version, which is done by copying it.
-    ///
-    /// A new database has version 0.
     private func connect(
         _ mode: SQLiteConnection.Mode
-    ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, version: Int, mayBeMixed: Bool) {
+    ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, isNew: Bool, mayBeMixed: Bool) {
         let mayBeMixed = try examineWAL(mode)
-        let earlier: Int
-        do {
-            let connection = try Schema.opening(database) { () throws(SQLiteError) in
-                try SQLiteConnection(path: database, mode: mode)
-            }
-            connection.waitForLocks()
-            let version = try Schema.check(connection, path: database)
-            if version == 0 || version == Schema.version { return (connection, version, mayBeMixed) }
-            // A refused database stays as it is, for the earlier version.
-            let (identity, isEmpty) = try ringIdentity(in: connection, version)
-            if !isEmpty { _ = try ring(fitting: identity, isEmpty: false) }
-            if version >= Schema.firstInPlace { return (connection, version, mayBeMixed) }
-            earlier = version
+        let connection = try Schema.opening(database) { () throws(SQLiteError) in
+            try SQLiteConnection(path: database, mode: mode)
         }
-        report(.converting(path: database))
-        try SchemaConversion(database, from: earlier) { report(.converted(tokens: $0)) }.run()
-        let (connection, version, _) = try connect(mode)
-        return (connection, version, mayBeMixed)
+        connection.waitForLocks()
+        return (connection, try Schema.check(connection, path: database) == 0, mayBeMixed)
     }
 
     /// Creates the database's file if it is missing, so that no other user can read it: SQLite would choose another mode,
@@ -202,7 +174,7 @@ struct StoreOpener: Sendable {
 
     /// The keys of the store; an empty one gets a key ring.
     private func keys(of connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
-        let (identity, isEmpty) = try ringIdentity(in: connection, Schema.version)
+        let (identity, isEmpty) = try ringIdentity(in: connection)
         let chosen = try ring(fitting: identity, isEmpty: isEmpty)
         if chosen.isNew { report(.madeKeyRing(path: options.keyRing.path)) }
         if chosen.ring != nil, let group = options.keyRing.volumeGroup {
@@ -216,12 +188,10 @@ struct StoreOpener: Sendable {
 
     /// The identity of the ring that has sealed a database, empty in the clear, and whether the database has no tokens.
     private func ringIdentity(
-        in connection: SQLiteConnection, _ version: Int
+        in connection: SQLiteConnection
     ) throws(SQLiteOpenError) -> (identity: [UInt8], isEmpty: Bool) {
         try Schema.opening(database) { () throws(SQLiteError) in
-            let select = try SQLiteStatement(
-                version == 1 ? "SELECT NULL, count(*) FROM token" : "SELECT key_ring, tokens FROM store", on: connection
-            )
+            let select = try SQLiteStatement("SELECT key_ring, tokens FROM store", on: connection)
             defer { select.reset() }
             guard try select.step() else { return ([], true) }
             return (select.blob(at: 0), select.integer(at: 1) == 0)

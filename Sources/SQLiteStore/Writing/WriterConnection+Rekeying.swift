@@ -1,9 +1,7 @@
 internal import TokenStore
 
-/// Rekeying, step by step: whenever it is interrupted, each row is sealed with the old key or with the new one.
-///
-/// Rows keep their times. In rows of the earlier form the times are not authenticated, so it is unknown whether they
-/// were changed.
+/// Rekeying, step by step: whenever it is interrupted, each row is sealed with the old key or with the new one. Rows keep their
+/// times.
 extension WriterConnection {
     /// The result of one step.
     struct RekeyedRows: Sendable {
@@ -25,7 +23,7 @@ extension WriterConnection {
         case rekeyed(Row)
     }
 
-    /// Reads some rows, and seals those again that are not sealed with the newest key in the present form.
+    /// Reads some rows, and seals those again that are not sealed with the newest key.
     ///
     /// - Parameters:
     ///   - row: The row after which to begin.
@@ -110,13 +108,7 @@ extension WriterConnection {
     private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
         let keyNumber = select.integer(at: StoredRow.Column.keyNumber)
         do throws(SealingError) {
-            let isCurrent = try coder.isCurrent(keyNumber: keyNumber) { () throws(SealingError) in
-                try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
-                    bytes += value.count
-                    return try TokenSealer.number(of: value)
-                }
-            }
-            if isCurrent { return .current }
+            if try coder.activeKeyNumber() == keyNumber { return .current }
             let row = StoredRow(select)
             let token = try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
                 bytes += value.count

@@ -9,7 +9,6 @@ final class WriterConnection {
     private let end: SQLiteStatement
     let table: TokenTable
     private let setCounts: SQLiteStatement
-    private var sealTable: SealTable
     /// Gives the rows their versions.
     var versions: VersionCounter
     /// Nil until a session is first changed.
@@ -37,16 +36,12 @@ final class WriterConnection {
     /// When `makeRoom` last failed to make room; nil if it never has.
     var lastRoomFailure: ContinuousClock.Instant?
 
-    /// - Parameter seals: What the keys have sealed, which is kept in the database.
-    init(
-        _ connection: SQLiteConnection, options: StoreOptions, seals: SealCounts = SealCounts()
-    ) throws(SQLiteError) {
+    init(_ connection: SQLiteConnection, options: StoreOptions) throws(SQLiteError) {
         self.connection = connection
         self.options = options
         begin = try SQLiteStatement("BEGIN IMMEDIATE", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
         table = try TokenTable(connection)
-        sealTable = try SealTable(connection, seals)
         setCounts = try SQLiteStatement("UPDATE store SET tokens = ?1, sessions = ?2", on: connection)
         versions = try VersionCounter(connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
@@ -70,11 +65,9 @@ final class WriterConnection {
                 try setCounts.bind(Int64(sessionCount), at: 2)
                 try setCounts.run()
             }
-            try sealTable.reserve()
             try versions.reserve()
             if !endedSessions.isEmpty { announceEnded() }
             try end.run()
-            sealTable.noteCommit()
             versions.noteCommit()
             return result
         } catch {
@@ -82,7 +75,6 @@ final class WriterConnection {
             if connection.isInTransaction { try? connection.execute("ROLLBACK") }
             (tokenCount, sessionCount) = (tokensBefore, sessionsBefore)
             endedSessions = EndedSessions()
-            sealTable.noteRollback()
             versions.noteRollback()
             throw error
         }
@@ -122,16 +114,10 @@ final class WriterConnection {
         if !announcedSessions.isEmpty { announcedSessions = EndedSessions() }
     }
 
-    /// How often the keys have sealed.
-    var seals: SealCounts { sealTable.seals }
-
-    /// Stores the exact number of seals and the last version, before the store is closed.
-    func storeCounts() throws(SQLiteError) {
-        guard sealTable.isAhead || versions.isAhead else { return }
-        try transaction { () throws(SQLiteError) in
-            try sealTable.storeExactly()
-            try versions.storeExactly()
-        }
+    /// Stores the last version exactly, before the store is closed.
+    func storeVersion() throws(SQLiteError) {
+        guard versions.isAhead else { return }
+        try transaction { () throws(SQLiteError) in try versions.storeExactly() }
     }
 
     /// Bytes of pages in the WAL, without the frames' heads.

@@ -246,7 +246,6 @@ final class WriterThread: Sendable {
                 checks.clock.look(at: .now)
                 // Without a retention nothing is deleted, so no deletion is held back either.
                 if !isExpiring(database) && checks.hasReportedHold { checks.stopHolding(state.metrics) }
-                noteSeals(&checks)
                 try saveClockLook(&checks, database)
             case .holdWAL:
                 try database.perform { (writer) throws(SQLiteError) in
@@ -297,8 +296,6 @@ final class WriterThread: Sendable {
         var clock: ExpiryClock
         /// Operators were told that no token is deleted, and not yet that deleting continues.
         var hasReportedHold = false
-        /// The number of the key whose many seals were reported; 0 for none.
-        var reportedKey = 0
 
         mutating func stopHolding(_ metrics: WriterMetrics) {
             hasReportedHold = false
@@ -324,15 +321,6 @@ final class WriterThread: Sendable {
         case (true, true), (false, false): break
         }
         return !checks.clock.holdsExpiry
-    }
-
-    /// Reports once that the newest key has sealed a quarter as often as it may.
-    private func noteSeals(_ checks: inout PeriodicChecks) {
-        guard let count = state.sealing.activeCount, count.value >= SealCounts.concern,
-            count.keyNumber != checks.reportedKey
-        else { return }
-        checks.reportedKey = count.keyNumber
-        report(.manySeals(keyNumber: count.keyNumber, count: count.value))
     }
 
     private func saveClockLook(_ checks: inout PeriodicChecks, _ database: RecoveringDatabase) throws(StoreError) {

@@ -9,8 +9,6 @@ package import System
 package final class ServiceNotifier: Sendable {
     /// A state or an event of the server.
     package enum Message: Equatable {
-        /// The server is still starting, and sends the next message within this time.
-        case starting(within: Duration)
         /// The server has started, or has finished a reload.
         case ready
         /// The server reads its settings again; `ready` must follow.
@@ -25,7 +23,6 @@ package final class ServiceNotifier: Sendable {
         /// Variables of sd_notify(3), each on a line.
         var text: String {
             switch self {
-            case .starting(let duration): "EXTEND_TIMEOUT_USEC=\(Nanoseconds(duration).count / 1_000)"
             case .ready: "READY=1"
             // The time lets the manager distinguish this reload from one that it requests later (Type=notify-reload).
             case .reloading(let start): "RELOADING=1\nMONOTONIC_USEC=\(start.nanoseconds / 1_000)"

@@ -31,29 +31,15 @@ package struct SealingKey: Codable, Hashable, Sendable {
     package var createdAt: Int64
     /// Whether it seals what is written; a newer one may wait until all servers have it.
     package var isNewest: Bool
-    /// How often it has sealed, of the `sealLimit` times that it may; up to 65,536 too many after a crash.
-    package var seals: Int64
-    /// False for a key of an earlier version: rows that it has sealed may not be bound to their times, and it should be
-    /// replaced.
-    package var bindsTimes: Bool
     /// The running servers that lack a key that is to seal when they have it; nil for every other key.
     package var missingOn: [String]?
 
-    package init(
-        number: Int, createdAt: Int64, isNewest: Bool, seals: Int64, bindsTimes: Bool, missingOn: [String]? = nil
-    ) {
+    package init(number: Int, createdAt: Int64, isNewest: Bool, missingOn: [String]? = nil) {
         self.number = number
         self.createdAt = createdAt
         self.isNewest = isNewest
-        self.seals = seals
-        self.bindsTimes = bindsTimes
         self.missingOn = missingOn
     }
-
-    /// How often a key may seal.
-    package static let sealLimit = SealCounts.limit
-    /// The number of seals from which on operators are asked for a new key.
-    package static let sealConcern = SealCounts.concern
 }
 
 /// What a rekeying has done.

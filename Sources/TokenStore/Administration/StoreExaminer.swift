@@ -17,8 +17,6 @@ package protocol StoreExaminer: Sendable {
 package struct StoreExamination: Sendable {
     /// Nil if the database itself holds nothing yet.
     package var schemaVersion: Int?
-    /// The version that a start converts earlier ones to.
-    package var currentSchemaVersion: Int
     /// As of the last checkpoint.
     package var tokens = 0
     package var databaseBytes = 0
@@ -26,8 +24,6 @@ package struct StoreExamination: Sendable {
     package var walBytes = 0
     /// The fingerprint of the key ring that has sealed the store; nil in the clear.
     package var keyRing: String?
-    /// How often keys have sealed, by their numbers, as of the last checkpoint.
-    package var seals: [Int: Int64] = [:]
     /// The numbers of the keys that rows are sealed with, as of the last checkpoint and as far as a short look shows.
     package var keyNumbers: Set<Int> = []
     /// What is damaged; nil if nothing is.
@@ -43,7 +39,5 @@ package struct StoreExamination: Sendable {
         }
     }
 
-    package init(currentSchemaVersion: Int) {
-        self.currentSchemaVersion = currentSchemaVersion
-    }
+    package init() {}
 }

@@ -13,12 +13,12 @@ package struct StoreInspection: Sendable {
     package struct Sealing: Hashable, Sendable {
         /// The fingerprint of the key ring that seals; nil in the clear.
         package var keyRing: String?
-        /// How often keys may have sealed, by their numbers.
-        package var seals: [Int: Int64]
+        /// The numbers of the keys that rows may be sealed with.
+        package var keyNumbers: Set<Int>
 
-        package init(keyRing: String?, seals: [Int: Int64]) {
+        package init(keyRing: String?, keyNumbers: Set<Int>) {
             self.keyRing = keyRing
-            self.seals = seals
+            self.keyNumbers = keyNumbers
         }
     }
 

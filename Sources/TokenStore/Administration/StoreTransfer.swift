@@ -38,11 +38,6 @@ package protocol StoreTransfer: Sendable {
 
     /// Removes rows that are as they were seen; returns how many.
     func remove(_ places: [TransferPlaces.Place], from table: TransferTable) async throws(StoreError) -> Int
-
-    /// Counts what keys have sealed elsewhere.
-    ///
-    /// - Parameter seals: By the keys' numbers; smaller counts than those here change nothing.
-    func raise(_ seals: [Int: Int64]) async throws(StoreError)
 }
 
 /// What two stores must have in common.
@@ -52,32 +47,29 @@ package struct TransferFacts: Codable, Sendable {
     package var keyRing: EncodedBytes?
     /// The numbers of the ring's keys.
     package var keyNumbers: [Int]
-    /// How often each key has sealed, by its number.
-    package var seals: [Int: Int64]
     /// Maybe an estimate.
     package var tokens: Int
     /// The machines on which other servers use the store at the moment.
     package var servers: [String]
 
     package init(
-        isSealed: Bool, keyRing: EncodedBytes?, keyNumbers: [Int], seals: [Int: Int64], tokens: Int, servers: [String]
+        isSealed: Bool, keyRing: EncodedBytes?, keyNumbers: [Int], tokens: Int, servers: [String]
     ) {
         self.isSealed = isSealed
         self.keyRing = keyRing
         self.keyNumbers = keyNumbers
-        self.seals = seals
         self.tokens = tokens
         self.servers = servers
     }
 
     /// - Parameter sealing: The store's.
-    package init(_ sealing: Sealing, seals: [Int: Int64], tokens: Int, servers: [String]) throws(StoreError) {
+    package init(_ sealing: Sealing, tokens: Int, servers: [String]) throws(StoreError) {
         let ring = sealing.ring
         do throws(SealingError) {
             self.init(
                 isSealed: ring != nil,
                 keyRing: try ring.map { (ring) throws(SealingError) in EncodedBytes(try ring.identity()) },
-                keyNumbers: ring?.keys.map(\.number) ?? [], seals: seals, tokens: tokens, servers: servers)
+                keyNumbers: ring?.keys.map(\.number) ?? [], tokens: tokens, servers: servers)
         } catch {
             throw .sealing(error)
         }

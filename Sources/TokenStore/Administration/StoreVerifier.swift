@@ -13,8 +13,6 @@ package struct StoreVerification: Codable, Sendable {
     package var unreadable: [String: Int] = [:]
     /// What is wrong with the structure; empty when it is sound.
     package var damages: [String] = []
-    /// Rows of the form of an earlier version, whose times can be changed unnoticed; a rekeying gives them another form.
-    package var unbound = 0
     /// The number of tokens that the store has counted, if that is not the number of rows.
     package var wrongCount: Int?
     /// Copies of damaged WALs that are kept beside the store, in which there may be tokens that it lacks.

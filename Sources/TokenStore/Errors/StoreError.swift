@@ -63,7 +63,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     package var mayRetry: Bool {
         switch self {
         case .read(let fault), .write(let fault), .unavailable(let fault): fault.mayRetry
-        case .staleKey, .overloaded, .sealing(.ungranted): true
+        case .staleKey, .overloaded: true
         case .full, .sealing, .newer, .preconditionFailed, .sessionEnded, .unusable, .keyRing, .refused, .closed: false
         }
     }

@@ -8,12 +8,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case missingKey(number: Int)
     /// A store was made although there was a key ring already.
     case madeStoreBesideRing(path: String, keyRing: String)
-    /// A database of an earlier version is being converted, by copying it.
-    case converting(path: String)
-    /// A database of an earlier version was upgraded in place.
-    case upgraded(path: String, from: Int, to: Int)
-    /// Progress of a conversion in tokens; reported every few seconds.
-    case converted(tokens: Int)
     /// The database was read into the page cache.
     case preloaded(bytes: Int, took: Duration)
     /// The database was not read ahead, as it is too large for this machine's memory.
@@ -40,8 +34,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case expiryHeld(seconds: Int64)
     /// Tokens are deleted again, after `expiryHeld`.
     case expiryGoesOn
-    /// The newest key has sealed a quarter as often as it may, or more.
-    case manySeals(keyNumber: Int, count: Int64)
     /// An event that only one kind of store has.
     case own(StoreNotice)
 
@@ -58,10 +50,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     package var severity: Severity {
         switch self {
         case .missingKey, .writesFail, .readsFail, .vanished: .fault
-        case .madeKeyRing, .madeStoreBesideRing, .converting, .limitReached, .expiryHeld, .manySeals: .warning
-        case .keyRingOpenToGroup, .converted, .upgraded, .writesRecovered, .readsRecovered, .returned, .belowLimit,
-            .expiryGoesOn:
-            .note
+        case .madeKeyRing, .madeStoreBesideRing, .limitReached, .expiryHeld: .warning
+        case .keyRingOpenToGroup, .writesRecovered, .readsRecovered, .returned, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
         case .own(let notice): notice.severity
@@ -90,16 +80,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             made an empty store \(path), although its key ring \(keyRing) was there already; \
             if tokens are missing, is this the right folder?
             """
-        case .converting(let path):
-            """
-            converting the store \(path), which an earlier version has written, to the form of this one; \
-            ten million tokens take a minute or two, and as much room again meanwhile
-            """
-        case .upgraded(let path, let from, let to):
-            """
-            the store \(path) had schema \(from) and has schema \(to) now, which earlier versions of token-cache cannot read
-            """
-        case .converted(let tokens): "\(tokens) tokens have been converted so far"
         case .preloaded(let bytes, let duration):
             "the system has the database in its memory, \(bytes) bytes after \(Int(duration / .milliseconds(1))) ms"
         case .notPreloaded(let bytes, let memory):
@@ -122,11 +102,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             no token is deleted for now: since the server last checked the clock, that is \(Self.hours(seconds)) of the time \
             that has passed by the system's uptime, or the server was stopped meanwhile, or an old backup restored. Set the \
             clock right if it is wrong; if it stays as it is, deleting begins in \(ExpiryClock.confirmation / 3_600) hours
-            """
-        case .manySeals(let number, let count):
-            """
-            key \(number) has sealed \(count) times of the \(SealCounts.limit) that are allowed, after which no token is stored any \
-            more: make a new key with token-cache keys add, then run token-cache rekey and token-cache keys retire \(number)
             """
         case .expiryGoesOn: "expired tokens are deleted again"
         case .own(let notice): notice.text

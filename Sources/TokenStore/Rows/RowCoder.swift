@@ -44,6 +44,7 @@ package struct RowCoder: ~Copyable {
     package mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
         var key = RowKey()
         let index = try self.key(of: token.id, into: &key).identity
+        try refuseRetired()
         let value = try sealer?.seal(
             token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
         return Row(
@@ -95,19 +96,16 @@ package struct RowCoder: ~Copyable {
         return RowKey.prefix(of: text)
     }
 
-    /// Whether a row is as it would be written now: sealed with the active key, in this version's form.
-    ///
-    /// - Parameters:
-    ///   - keyNumber: The key that it was sealed with.
-    ///   - sealNumber: Reads the number of the seal from the value; called only if needed.
-    package mutating func isCurrent(
-        keyNumber: Int, sealNumber: () throws(SealingError) -> UInt32?
-    ) throws(SealingError) -> Bool {
+    /// Refuses to seal with a key that is being retired, or was.
+    mutating func refuseRetired() throws(SealingError) {
+        let number = sealing.retiring.load(ordering: .acquiring)
+        if number != 0, sealer?.ring.active.number == number { throw .retired(keyNumber: number) }
+    }
+
+    /// The number of the key that seals rows now; 0 in the clear.
+    package mutating func activeKeyNumber() throws(SealingError) -> Int {
         _ = try refresh()
-        guard let active = sealer?.ring.active else { return true }
-        guard active.number == keyNumber else { return false }
-        if active.bindsTimes { return true }
-        return try sealNumber() != nil
+        return sealer?.ring.active.number ?? 0
     }
 
     /// Takes over the store's present keys; returns what hashes ids.
@@ -117,10 +115,7 @@ package struct RowCoder: ~Copyable {
         if let hash, current == version { return hash }
         let keys = sealing.keys
         let new = try KeyedHash(of: keys.index)
-        sealer =
-            if let ring = keys.ring {
-                try TokenSealer(ring, sealing.seals.count(of: ring.active.number))
-            } else { nil }
+        sealer = if let ring = keys.ring { try TokenSealer(ring) } else { nil }
         (hash, sessionHash, version) = (new, nil, current)
         return new
     }

@@ -10,9 +10,6 @@ package struct KeyRing: Sendable {
         /// Seconds since 1970.
         package let createdAt: Int64
         package let key: SecretKey
-        /// Whether every row that the key has sealed is bound to its times and its number; false for a key of an
-        /// earlier version, which may have sealed rows without that.
-        package var bindsTimes = true
     }
 
     /// Makes row keys from unique ids; never changes during the life of a store.

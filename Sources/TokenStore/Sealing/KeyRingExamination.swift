@@ -2,8 +2,6 @@
 package struct KeyRingExamination: Sendable {
     /// The numbers of its keys, the newest last.
     package let numbers: [Int]
-    /// The numbers of keys of an earlier version, whose rows may not be bound to their times.
-    package let unbound: [Int]
     /// Identifies the ring.
     package let fingerprint: String
 
@@ -12,9 +10,7 @@ package struct KeyRingExamination: Sendable {
         guard let ring = try file.load() else { return nil }
         do throws(SealingError) {
             return KeyRingExamination(
-                numbers: ring.keys.map(\.number), unbound: ring.keys.filter { !$0.bindsTimes }.map(\.number),
-                fingerprint: fingerprint(try ring.identity())
-            )
+                numbers: ring.keys.map(\.number), fingerprint: fingerprint(try ring.identity()))
         } catch {
             throw .library(error)
         }

@@ -5,10 +5,9 @@ internal import System
 ///
 ///     index 9c1f...
 ///     1 1795000000 03ab...
-///     2 1795100000 77d0... binds-times
+///     2 1795100000 77d0...
 ///
-/// The second word of a numbered key is when it was made, in seconds since 1970; the fourth is a property, see
-/// `KeyRing.NumberedKey`.
+/// The second word of a numbered key is when it was made, in seconds since 1970.
 enum KeyRingText {
     /// An error in a line; does not contain the line, which may hold a key.
     struct Malformed: Error, Hashable {
@@ -34,16 +33,9 @@ enum KeyRingText {
         for key in ring.keys {
             bytes += "\(key.number) \(key.createdAt) ".utf8
             append(key.key, to: &bytes)
-            if key.bindsTimes {
-                bytes[bytes.count - 1] = UInt8(ascii: " ")
-                bytes += bindsTimes.utf8
-                bytes.append(UInt8(ascii: "\n"))
-            }
         }
         return bytes
     }
-
-    private static let bindsTimes = "binds-times"
 
     private static func append(_ key: SecretKey, to bytes: inout [UInt8]) {
         key.withBytes { key in
@@ -88,8 +80,7 @@ enum KeyRingText {
     private static func numberedKey(
         _ words: [ArraySlice<UInt8>], line: Int
     ) throws(Malformed) -> KeyRing.NumberedKey {
-        let bindsTimes = words.count == 4 && words[3].elementsEqual(bindsTimes.utf8)
-        guard words.count == 3 || bindsTimes, let number = Int(String(decoding: words[0], as: UTF8.self)),
+        guard words.count == 3, let number = Int(String(decoding: words[0], as: UTF8.self)),
             KeyRing.numbers.contains(number), !words[..<2].contains(where: { $0.first == UInt8(ascii: "+") }),
             let createdAt = Int64(String(decoding: words[1], as: UTF8.self)),
             let key = key(words[2])
@@ -98,7 +89,7 @@ enum KeyRingText {
                 line: line, reason: "expected: NUMBER SECONDS KEY, the key in 64 hexadecimal digits"
             )
         }
-        return KeyRing.NumberedKey(number: number, createdAt: createdAt, key: key, bindsTimes: bindsTimes)
+        return KeyRing.NumberedKey(number: number, createdAt: createdAt, key: key)
     }
 
     private static func key(_ text: ArraySlice<UInt8>) -> SecretKey? {

@@ -8,18 +8,12 @@ package final class Sealing: Sendable {
     private let current: Mutex<StoreKeys>
     /// Incremented after each change of the keys.
     package let version = Atomic<UInt64>(1)
-    /// The number of the key that is being retired; 0 for none.
+    /// The number of the key that is being retired, or was without the ring having another one; 0 for none.
     package let retiring = Atomic<Int>(0)
-    /// How often the keys have sealed.
-    package let seals: SealCounts
 
-    package init(_ keys: StoreKeys, seals: SealCounts = SealCounts()) {
+    package init(_ keys: StoreKeys) {
         current = Mutex(keys)
-        self.seals = seals
     }
-
-    /// How often the key that seals has done so; nil in the clear.
-    package var activeCount: SealCount? { ring.map { seals.count(of: $0.active.number) } }
 
     package var keys: StoreKeys { current.withLock(\.self) }
 

@@ -8,12 +8,10 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
     case missingKey(number: Int)
     /// The row was changed or moved after it was sealed, or was sealed under another key.
     case tampered(keyNumber: Int)
-    /// The row is shorter than any sealed row, or has an unknown form.
+    /// The row is shorter than any sealed row, or its text is not an id and a token info.
     case malformed
-    /// The key has reached its limit of seals.
-    case exhausted(keyNumber: Int)
-    /// The database has not yet granted further seals of the key to this server.
-    case ungranted(keyNumber: Int)
+    /// The key that would seal was retired, and the ring has no later one.
+    case retired(keyNumber: Int)
     /// The row is not in one of the slots of its key.
     case misplaced
     /// A call of OpenSSL failed.
@@ -32,15 +30,10 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
         case .tampered(let number):
             "a row does not open with key \(number): it was changed, or key \(number) is not the one that sealed it"
         case .malformed: "a row is not in the sealed form"
-        case .exhausted(let number):
+        case .retired(let number):
             """
-            key \(number) has sealed \(SealCounts.limit) times, as often as one key may; make a new one with \
-            token-cache keys add
-            """
-        case .ungranted(let number):
-            """
-            the numbers that the database has granted this server for seals with key \(number) are used up; it asks for more \
-            when it can write
+            key \(number) was retired, and the key ring has no later one, so nothing can be stored; copy the key ring from a server \
+            that has it
             """
         case .misplaced: "a row is not where its id is looked for: it was moved, or its key was changed"
         case .library(let call): "\(CryptographyError.library(call))"

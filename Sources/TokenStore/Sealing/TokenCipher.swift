@@ -1,41 +1,61 @@
 internal import COpenSSL
 internal import Cryptography
 
-/// AES-256-GCM under one key (NIST SP 800-38D), with the key's schedule kept between calls.
+/// XAES-256-GCM under one key (C2SP, XAES-256-GCM).
+///
+/// Each text is encrypted with AES-256-GCM under a key of its own, which is derived from this key and the first half of the nonce.
+/// Random nonces of 192 bits do not repeat, so nobody has to count how often a key has sealed. With AES-GCM alone, whose nonces
+/// have 96 bits, a key may seal 2^32 texts only (NIST SP 800-38D, section 8.3).
 ///
 /// Used by one thread at a time.
 @safe final class TokenCipher {
-    static let nonceLength = 12
+    static let nonceLength = 24
     static let tagLength = 16
 
-    private let context: OpaquePointer
+    /// AES-256 of single blocks under this key, which makes the derived keys.
+    private let derivation: CipherContext
+    /// AES-256-GCM, which is given a derived key for each text.
+    private let encryption: CipherContext
+    /// The two blocks whose encryption is the derived key (NIST SP 800-108, KDF in counter mode with CMAC), without the nonce.
+    private var blocks: [UInt8] = []
+    /// The same with the nonce.
+    private var inputs = [UInt8](repeating: 0, count: 32)
+    private var derived = [UInt8](repeating: 0, count: 32)
 
-    enum Direction {
-        case sealing
-        case opening
-    }
-
-    init(_ key: SecretKey, _ direction: Direction) throws(SealingError) {
-        guard let algorithm = unsafe EVP_CIPHER_fetch(nil, "AES-256-GCM", nil) else {
-            throw .library("EVP_CIPHER_fetch")
+    init(_ key: SecretKey) throws(SealingError) {
+        derivation = try CipherContext("AES-256-ECB", key)
+        encryption = try CipherContext("AES-256-GCM", nil)
+        // CMAC's subkey for whole blocks: the encryption of zeros, doubled in GF(2^128) (NIST SP 800-38B, section 6.1).
+        guard derive() else { throw .library("EVP_EncryptUpdate") }
+        var subkey = Array(derived[..<16])
+        for index in 0..<16 { subkey[index] = derived[index] << 1 | (index < 15 ? derived[index + 1] >> 7 : 0) }
+        subkey[15] ^= (derived[0] >> 7) * 0x87
+        for counter in [UInt8(1), 2] {
+            blocks += [subkey[0], subkey[1] ^ counter, subkey[2] ^ UInt8(ascii: "X")] + subkey[3...]
         }
-        defer { unsafe EVP_CIPHER_free(algorithm) }
-        guard let context = unsafe EVP_CIPHER_CTX_new() else { throw .library("EVP_CIPHER_CTX_new") }
-        unsafe self.context = unsafe context
-        let isReady = key.withBytes { bytes in
-            unsafe bytes.withUnsafeBufferPointer { bytes in
-                switch direction {
-                case .sealing: unsafe EVP_EncryptInit_ex2(context, algorithm, bytes.baseAddress, nil, nil)
-                case .opening: unsafe EVP_DecryptInit_ex2(context, algorithm, bytes.baseAddress, nil, nil)
-                }
-            }
-        }
-        guard isReady == 1 else { throw .library("EVP_CipherInit") }
+        SecretKey.wipe(&subkey)
+        inputs = blocks
     }
 
     deinit {
-        // Wipes the schedule.
-        unsafe EVP_CIPHER_CTX_free(context)
+        SecretKey.wipe(&blocks)
+        SecretKey.wipe(&inputs)
+        SecretKey.wipe(&derived)
+    }
+
+    /// Encrypts `inputs`.
+    private func derive() -> Bool {
+        var written: Int32 = 0
+        return unsafe EVP_EncryptUpdate(derivation.pointer, &derived, &written, inputs, Int32(inputs.count)) == 1
+    }
+
+    /// Derives the key of a text from the first half of its nonce.
+    private func deriveKey(_ nonce: Span<UInt8>) -> Bool {
+        for index in 0..<12 {
+            inputs[4 + index] = blocks[4 + index] ^ nonce[index]
+            inputs[20 + index] = blocks[20 + index] ^ nonce[index]
+        }
+        return derive()
     }
 
     /// Appends the nonce, the encrypted text and its tag.
@@ -43,19 +63,21 @@ internal import Cryptography
     /// - Parameters:
     ///   - head: The text's first part.
     ///   - tail: Its second part, which need not lie beside the first.
-    ///   - nonce: `nonceLength` bytes that this key has never been used with.
+    ///   - nonce: `nonceLength` random bytes.
     ///   - associated: Associated data, which the tag covers as well.
     ///   - output: They are appended to it.
     func seal(
         _ head: Span<UInt8>, _ tail: Span<UInt8>, nonce: Span<UInt8>, associated: Span<UInt8>,
         into output: inout [UInt8]
     ) throws(SealingError) {
+        guard deriveKey(nonce) else { throw .library("EVP_EncryptUpdate") }
+        let context = unsafe encryption.pointer
         let length = Self.nonceLength + head.count + tail.count + Self.tagLength
         let isDone = unsafe output.append(count: length) { start in
             for index in 0..<Self.nonceLength { unsafe start[index] = nonce[index] }
             var place = unsafe start + Self.nonceLength
             var written: Int32 = 0
-            guard unsafe EVP_EncryptInit_ex2(context, nil, nil, start, nil) == 1,
+            guard unsafe EVP_EncryptInit_ex2(context, nil, derived, start + 12, nil) == 1,
                 unsafe encrypt(associated, to: nil, &written),
                 unsafe encrypt(head, to: place, &written)
             else { return false }
@@ -73,7 +95,7 @@ internal import Cryptography
     ) -> Bool {
         unsafe text.withUnsafeBufferPointer { source in
             unsafe source.isEmpty
-                || EVP_EncryptUpdate(context, place, &written, source.baseAddress, Int32(source.count)) == 1
+                || EVP_EncryptUpdate(encryption.pointer, place, &written, source.baseAddress, Int32(source.count)) == 1
         }
     }
 
@@ -86,25 +108,58 @@ internal import Cryptography
     func open(_ sealed: Span<UInt8>, associated: Span<UInt8>, into text: inout [UInt8]) -> Bool {
         let length = sealed.count - Self.nonceLength - Self.tagLength
         guard length >= 0 else { return false }
-        let isGenuine = unsafe sealed.withUnsafeBufferPointer { source in
-            // The text is decrypted before its tag is verified, and discarded if the tag is wrong.
-            unsafe text.append(count: length) { to in
-                var written: Int32 = 0
-                guard let from = source.baseAddress else { return false }
-                let isRead =
-                    unsafe EVP_DecryptInit_ex2(context, nil, nil, from, nil) == 1
-                    && associated.withUnsafeBufferPointer {
-                        unsafe EVP_DecryptUpdate(context, nil, &written, $0.baseAddress, Int32($0.count)) == 1
-                    }
-                    && EVP_DecryptUpdate(context, to, &written, from + Self.nonceLength, Int32(length)) == 1
-                    && copenssl_set_tag(context, from + Self.nonceLength + length, Int32(Self.tagLength)) == 1
-                return unsafe isRead && EVP_DecryptFinal_ex(context, to + length, &written) == 1
+        let isGenuine =
+            unsafe deriveKey(sealed)
+            && sealed.withUnsafeBufferPointer { source in
+                // The text is decrypted before its tag is verified, and discarded if the tag is wrong.
+                unsafe text.append(count: length) { to in
+                    var written: Int32 = 0
+                    let context = unsafe encryption.pointer
+                    guard let from = source.baseAddress else { return false }
+                    let isRead =
+                        unsafe EVP_DecryptInit_ex2(context, nil, derived, from + 12, nil) == 1
+                        && associated.withUnsafeBufferPointer {
+                            unsafe EVP_DecryptUpdate(context, nil, &written, $0.baseAddress, Int32($0.count)) == 1
+                        }
+                        && EVP_DecryptUpdate(context, to, &written, from + Self.nonceLength, Int32(length)) == 1
+                        && copenssl_set_tag(context, from + Self.nonceLength + length, Int32(Self.tagLength)) == 1
+                    return unsafe isRead && EVP_DecryptFinal_ex(context, to + length, &written) == 1
+                }
             }
-        }
         if !isGenuine {
             // Otherwise the error would stay in this thread's queue, and a TLS session would take it for its own.
             ERR_clear_error()
         }
         return isGenuine
+    }
+}
+
+/// Owns one of OpenSSL's cipher contexts; wipes the key's schedule when it is released.
+@safe private final class CipherContext {
+    let pointer: OpaquePointer
+
+    /// - Parameters:
+    ///   - algorithm: OpenSSL's name.
+    ///   - key: Nil if each text brings its own.
+    init(_ algorithm: String, _ key: SecretKey?) throws(SealingError) {
+        guard let cipher = unsafe EVP_CIPHER_fetch(nil, algorithm, nil) else { throw .library("EVP_CIPHER_fetch") }
+        defer { unsafe EVP_CIPHER_free(cipher) }
+        guard let pointer = unsafe EVP_CIPHER_CTX_new() else { throw .library("EVP_CIPHER_CTX_new") }
+        unsafe self.pointer = unsafe pointer
+        let isReady =
+            if let key {
+                key.withBytes { bytes in
+                    unsafe bytes.withUnsafeBufferPointer {
+                        unsafe EVP_EncryptInit_ex2(pointer, cipher, $0.baseAddress, nil, nil)
+                    }
+                }
+            } else {
+                unsafe EVP_EncryptInit_ex2(pointer, cipher, nil, nil, nil)
+            }
+        guard isReady == 1 else { throw .library("EVP_EncryptInit") }
+    }
+
+    deinit {
+        unsafe EVP_CIPHER_CTX_free(pointer)
     }
 }

@@ -10,8 +10,7 @@ struct Keys: AsyncParsableCommand {
         discussion: """
             The newest key seals (encrypts) tokens; all keys open (decrypt) them. Where servers share a PostgreSQL database, a \
             new key seals as soon as all running servers have it: copy the key ring to them; they need no restart. To replace a key: keys add, rekey, keys \
-            retire. Back up the key ring after each change. A key seals at most 4294967296 times (NIST SP 800-38D, section \
-            8.3); then tokens are refused until there is a new key. The log warns at a quarter of that.
+            retire. Back up the key ring after each change.
 
             EXAMPLES
               token-cache keys list
@@ -35,8 +34,7 @@ struct Keys: AsyncParsableCommand {
             let reply = try await options.withStore(for: nil) { try await $0.perform(ListKeys()) }
             let lines = reply.keys.map { key in
                 """
-                \(key.number)  created \(Text.time(key.createdAt))  has sealed \(key.seals) \(key.seals == 1 ? "time" : "times")\
-                \(key.isNewest ? "  seals new tokens" : "")\(Self.waiting(key))\(key.bindsTimes ? "" : "  of an earlier version: replace it")
+                \(key.number)  created \(Text.time(key.createdAt))\(key.isNewest ? "  seals new tokens" : "")\(Self.waiting(key))
                 """
             }
             let missing = (reply.missing ?? []).map {

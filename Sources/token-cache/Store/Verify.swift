@@ -17,14 +17,6 @@ struct Verify: AsyncParsableCommand {
             lines.append("\(Text.count(count, "time")): \(reason)")
         }
         lines += found.damages.map { "damage: \($0)" }
-        if found.unbound > 0 {
-            lines.append(
-                """
-                \(Text.count(found.unbound, "token")) of an earlier version, whose times can be changed unnoticed; \
-                token-cache keys add and token-cache rekey fix that
-                """
-            )
-        }
         if let count = found.wrongCount { lines.append("the store's own count is \(Text.number(count)) tokens") }
         lines += found.keptCopies.map {
             "\($0) is a copy of a damaged WAL, with tokens that the store may lack; remove it when you no longer need it"

@@ -16,7 +16,7 @@ extension FuzzTarget {
             "\"limit\":", "\"shows_ids\":true", "\"after\":\"1\"", "\"table\":\"tokens\"", "\"table\":\"sessions\"",
             "\"rows\":[", "\"stamps\":[", "\"keys\":[", "\"places\":[", "\"key\":\"", "\"version\":", "\"time\":",
             "\"expires_at\":", "\"digest\":\"", "\"value\":\"", "\"key_number\":", "\"session\":{", "\"user\":\"id1\"",
-            "\"seals\":{\"1\":", "\"number\":", "\"max_age\":", "\"per_user\":", "\"keeps_newer\":true", "id1", "AAAA",
+            "\"number\":", "\"max_age\":", "\"per_user\":", "\"keeps_newer\":true", "id1", "AAAA",
             "\\u0000", "\\ud83d", "<b>", "expiration_date",
         ],
         mutationCount: 100

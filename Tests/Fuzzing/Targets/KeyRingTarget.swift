@@ -7,7 +7,7 @@ extension FuzzTarget {
     static let keyRings = FuzzTarget(
         "key-rings",
         words: [
-            "index ", "#", "\n", "\r\n", " ", "\t", "1 ", "2 1795000000 ", "binds-times", "0", "00", "-1", "+1",
+            "index ", "#", "\n", "\r\n", " ", "\t", "1 ", "2 1795000000 ", "0", "00", "-1", "+1",
             "4294967295",
             "4294967296", "9223372036854775807", "0123456789abcdef", "ABCDEF", "\0", "\u{b}",
             "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b",
@@ -30,7 +30,7 @@ extension FuzzTarget {
         }
         return ["index " + ring.index.withBytes { hexadecimal($0) }]
             + ring.keys.map { key in
-                "\(key.number) \(key.createdAt) \(key.key.withBytes { hexadecimal($0) }) \(key.bindsTimes)"
+                "\(key.number) \(key.createdAt) \(key.key.withBytes { hexadecimal($0) })"
             }
     }
 }
@@ -50,12 +50,11 @@ private struct KeyRingModel {
         }
         var keys: [Int: String] = [:]
         for words in keyLines {
-            guard words.count == 3 || words.count == 4 && words[3].string == "binds-times",
-                words[0].isDigits, let number = Int(words[0].string), number > 0, number < 1 << 32,
+            guard words.count == 3, words[0].isDigits, let number = Int(words[0].string), number > 0, number < 1 << 32,
                 words[1].isDigits || words[1].first == "-" && words[1].dropFirst().isDigits,
                 let time = Int64(words[1].string), Self.isKey(words[2]), keys[number] == nil
             else { return nil }
-            keys[number] = "\(number) \(time) \(words[2].lowercased) \(words.count == 4)"
+            keys[number] = "\(number) \(time) \(words[2].lowercased)"
         }
         self.lines = ["index " + indexLines[0][1].lowercased] + keys.sorted { $0.key < $1.key }.map(\.value)
     }

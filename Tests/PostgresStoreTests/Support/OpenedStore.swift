@@ -28,7 +28,7 @@ extension PostgresTokenStore {
             sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try versions ?? VersionClock(),
             hosts: target.hosts.map(\.description), options: options, report: report)
         let sessions = PrimarySessions(target, postgres.durability)
-        // Not started: the ring is not in a file, and its seals need not be granted.
+        // Not started: the ring is not in a file.
         let registry = ServerRegistry(
             id: try RandomBytes.published(16), postgres, sessions, state, keyRing: nil, alarm: Alarm())
         self.init(postgres, target, state, sessions, registry, nil)

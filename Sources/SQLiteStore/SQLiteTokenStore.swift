@@ -115,7 +115,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     package func change(_ retention: Retention) async throws(StoreError) {
         guard retention != state.retention else { return }
         try await writerThread.perform { (writer) throws(SQLiteError) in
-            try Schema.index(writer.connection, for: retention)
+            try writer.index(for: retention)
         }
         state.change(retention)
     }

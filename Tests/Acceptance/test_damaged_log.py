@@ -5,6 +5,7 @@ import stat
 import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
+from doctor import examine, only_problem, with_settings
 from http_client import Connection, exchange, get, post
 from server_process import run, until
 from storage_shim import ALWAYS, StorageShim
@@ -148,3 +149,31 @@ def test_nothing_is_left_in_the_log_of_what_has_failed(shim_library, tmp_path):
             assert server.stop() == 0
         finally:
             server.kill()
+
+
+def test_a_backup_put_over_the_database_by_hand_is_refused_and_a_restore_helps(serve, tmp_path):
+    """With the WAL of the killed server beside it, SQLite would mix the two."""
+    def attempt():
+        server, backup = serve(), tmp_path / "backup.db"
+        with Connection(server.address) as connection:
+            for number in range(100):
+                assert connection.exchange(post(f"id{number}", "x" * 500)).body == STORED
+            assert "100 tokens" in printed(server.data, "backup", str(backup))
+            assert connection.exchange(post("late", "x" * 50_000)).body == STORED
+        server.kill()
+        # As in `crashed`.
+        return (server, backup) if (server.data / "tokens.db-wal").stat().st_size > 50_000 else None
+
+    server, backup = until(attempt)
+    files = [server.data / "tokens.db", server.data / "tokens.db-wal"]
+    files[0].write_bytes(backup.read_bytes())
+    before = [file.read_bytes() for file in files]
+    told = start(server.data)
+    assert f"{files[0]} and its WAL {files[1]} do not belong together" in told
+    assert "Nothing was changed" in told and "token-cache restore" in told
+    assert "do not belong together" in refused(server.data, "get", "id1")
+    report = examine("--config", str(with_settings(tmp_path, server.data)))
+    only_problem(report, "store", f"{files[0]} and its WAL {files[1]} do not belong together")
+    assert [file.read_bytes() for file in files] == before
+    printed(server.data, "restore", str(backup))
+    assert "100 tokens" in printed(server.data, "verify")

@@ -72,10 +72,10 @@ def _(world):
     (world.data / "tokens.db").write_bytes(b"no database, whatever its name says\n" * 500)
 
 
-@spoiled("a database of a later version", "version 4711")
+@spoiled("a database of a later version", "version 99")
 def _(world):
     with contextlib.closing(sqlite3.connect(world.data / "tokens.db")) as connection:
-        connection.execute("PRAGMA user_version = 4711")
+        connection.execute("PRAGMA user_version = 99")
     world.give(*world.data.iterdir())
 
 

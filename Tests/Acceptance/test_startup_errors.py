@@ -224,11 +224,11 @@ def test_a_file_that_is_no_database_is_named_and_left_alone(serve, tmp_path, dam
 
 def test_a_database_of_a_newer_version_is_named_and_left_alone(serve, tmp_path):
     folder = stored_database(serve, tmp_path)
-    alter(folder, "PRAGMA user_version = 4711")
+    alter(folder, "PRAGMA user_version = 99")
     before = (folder / "tokens.db").read_bytes()
     message = failed_start(folder)
     assert str(folder / "tokens.db") in message
-    assert "version 4711" in message and "run the version of token-cache that wrote it" in message
+    assert "version 99" in message and "run the version of token-cache that wrote it" in message
     assert (folder / "tokens.db").read_bytes() == before
 
 

@@ -11,10 +11,8 @@ internal import Metrics
 
     /// Pages in the WAL after the last commit of this connection, once `countWALPages` was called.
     private(set) var walPages = 0
-    /// Pages of the WAL that were in the database after this connection's last checkpoint.
-    private(set) var movedPages = 0
-    /// Commits since the last complete checkpoint, counted once `countWALPages` was called; nil before the first such
-    /// checkpoint.
+    /// Commits since the last complete checkpoint, counted once `countWALPages` was called; nil while it is unknown, as before
+    /// the first such checkpoint.
     private(set) var walCommits: Int?
 
     enum Mode {
@@ -219,6 +217,9 @@ internal import Metrics
     /// How many rows the last statement changed.
     var changeCount: Int { unsafe Int(sqlite3_changes64(handle)) }
 
+    /// How many rows this connection has changed.
+    var totalChanges: Int { unsafe Int(sqlite3_total_changes64(handle)) }
+
     /// What a checkpoint does besides moving pages.
     enum CheckpointMode {
         /// Nothing; it does not wait.
@@ -252,16 +253,23 @@ internal import Metrics
             case .restart: SQLITE_CHECKPOINT_RESTART
             case .truncate: SQLITE_CHECKPOINT_TRUNCATE
             }
-        switch unsafe sqlite3_wal_checkpoint_v2(handle, nil, number, &logged, &moved) {
-        case SQLITE_OK:
-            movedPages = max(0, Int(moved))
-            // Negative if no WAL is open, as before the first read: nothing was moved.
-            guard logged == moved && logged >= 0 else { return .heldUp }
+        let code = unsafe sqlite3_wal_checkpoint_v2(handle, nil, number, &logged, &moved)
+        // Negative if no WAL is open, as before the first read: nothing was moved.
+        let isComplete = logged == moved && logged >= 0
+        switch code {
+        case SQLITE_OK where isComplete:
             walCommits = 0
             if mode != .passive { walPages = 0 }
             return .complete
-        case SQLITE_BUSY: return .heldUp
-        default: throw lastError("checkpoint")
+        case SQLITE_OK: return .heldUp
+        case SQLITE_BUSY:
+            // All was moved, and only the WAL could not be restarted or truncated, because it is being read.
+            if isComplete { walCommits = 0 }
+            return .heldUp
+        default:
+            let error = lastError("checkpoint")
+            walCommits = nil
+            throw error
         }
     }
 

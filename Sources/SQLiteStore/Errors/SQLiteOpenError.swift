@@ -15,6 +15,8 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     case damagedWAL(path: String, WALDamage, copy: String)
     /// The WAL is damaged, and no copy of it can be kept.
     case damagedWALNotKept(path: String, WALDamage, reason: String)
+    /// The WAL is of another state than the database, or of another store; SQLite would mix the two.
+    case foreignWAL(path: String, wal: String)
     /// The database is empty or missing, and there is a WAL of it, which SQLite would remove.
     case emptied(path: String)
     /// The file is an SQLite database, but not one of this program.
@@ -65,6 +67,11 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
             drops them; no copy can be kept (\(reason)), and nothing was changed. Make it possible to keep one, and try again
             """
+        case .foreignWAL(let path, let wal):
+            """
+            \(path) and its WAL \(wal) do not belong together: one of them is older, or of another store, as after a backup was \
+            copied over the database by hand. Nothing was changed: \(Self.adviceOnForeignWAL)
+            """
         case .emptied(let path):
             """
             \(path) is empty or missing, but its WAL \(path)-wal has commits: the database was cut off or moved away. Nothing was \
@@ -85,6 +92,13 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             "the database \(path) cannot be opened: \(error)\(error.isDiskFull ? "; free some space on its disk" : "")"
         }
     }
+
+    /// What to do about a database and a WAL that do not belong together.
+    static let adviceOnForeignWAL = """
+        put a backup in the store's place with token-cache restore, or put both files back as they were together; to go on with \
+        the database alone, move the WAL away, which loses what only the WAL holds
+        """
+
     /// The error in the words that every store shares.
     package var shared: StoreOpenError {
         switch self {

@@ -36,8 +36,8 @@ struct DatabaseFile {
 
     /// Replaces the database by the new file, which must be complete and synced; no process may have the database open.
     ///
-    /// A remaining WAL would be taken for that of the new file and damage it. So it is checkpointed into the old
-    /// database, which is then complete, and removed before the rename.
+    /// A remaining WAL would keep the new file from being opened. So it is checkpointed into the old database, which is then
+    /// complete, and removed before the rename.
     ///
     /// - Parameters:
     ///   - erasing: Overwrites what the old file held.
@@ -69,6 +69,8 @@ struct DatabaseFile {
     }
 
     private func settleWAL() throws(SQLiteError) {
+        // It would damage a database that it does not belong to, and which stays if a crash follows.
+        if try WALExaminer.examine(path + "-wal", of: path) == .foreign { return }
         let connection = try SQLiteConnection(path: path, mode: .readWrite)
         _ = try connection.integer("SELECT count(*) FROM sqlite_schema")
         try rewriteWAL()

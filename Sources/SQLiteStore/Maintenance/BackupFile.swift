@@ -12,6 +12,8 @@ enum BackupFile {
             let connection = try SQLiteConnection(path: path, mode: .readWrite)
             // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it.
             _ = try connection.text("PRAGMA journal_mode = DELETE")
+            // A WAL of the store beside it would not belong to it.
+            try connection.execute("PRAGMA user_version = \(Schema.userVersion(mark: StateMark.random()))")
             let checked = await connection.interruptible { () throws(SQLiteError) in try connection.checkIntegrity() }
             try checked.get()
             tokens = try connection.integer("SELECT tokens FROM store")

@@ -57,8 +57,10 @@ package final class OfflineSQLiteStore: OfflineStore {
     /// cannot be read.
     private func formerCounts() -> (tokens: Int, versionLimit: Int64)? {
         guard FileStatus.size(of: database.path) > 0 else { return nil }
-        // The WAL may hold newer counts than the database. If the WAL cannot be read, those of the database have to do.
-        return counts(.readOnly) ?? counts(.immutable)
+        // The WAL may hold newer counts than the database. If it cannot be read, or is of another state or store, those of the
+        // database have to do.
+        let finding = try? WALExaminer.examine(database.path + "-wal", of: database.path)
+        return (finding == .foreign ? nil : counts(.readOnly)) ?? counts(.immutable)
     }
 
     private func counts(_ mode: SQLiteConnection.Mode) -> (tokens: Int, versionLimit: Int64)? {

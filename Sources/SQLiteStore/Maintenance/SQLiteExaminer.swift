@@ -48,10 +48,19 @@ package struct SQLiteExaminer: StoreExaminer {
             throw .directory(.unusable(path: directory, call: error.call, code: error.code))
         }
         found.walBytes = FileStatus.size(of: path + "-wal")
-        found.damage = try Schema.opening(path) { () throws(SQLiteError) in
-            try WALExaminer.damage(of: Path.resolved(path) + "-wal")
-        }.map { damage in
-            StoreExamination.Damage(
+        let wal = Path.resolved(path) + "-wal"
+        switch try Schema.opening(path, { () throws(SQLiteError) in try WALExaminer.examine(wal, of: path) }) {
+        case .sound: break
+        case .foreign:
+            found.damage = StoreExamination.Damage(
+                """
+                \(path) and its WAL \(wal) do not belong together: one of them is older, or of another store; the server does \
+                not start with them
+                """,
+                advice: SQLiteOpenError.adviceOnForeignWAL
+            )
+        case .damaged(let damage):
+            found.damage = StoreExamination.Damage(
                 "the WAL \(self.path)-wal is damaged: \(damage); clients were told that this is stored",
                 advice: """
                     put a backup in the store's place with token-cache restore, or go on without: serve --accept-damaged-wal

@@ -14,10 +14,14 @@ enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63
 
-    /// The version of the tables and of their rows, in `PRAGMA user_version`.
+    /// The version of the tables and of their rows, in the lowest byte of `PRAGMA user_version`; above it is the mark, see `StateMark`.
     ///
     /// Versions 1 to 5 were never released.
     static let version = 6
+
+    static func userVersion(mark: Int) -> Int { mark << 8 | version }
+
+    static func mark(ofUserVersion number: Int) -> Int { number >> 8 & (StateMark.count - 1) }
 
     private static let tables = """
         CREATE TABLE token (
@@ -77,7 +81,7 @@ enum Schema {
     static func check(_ connection: SQLiteConnection, path: String) throws(SQLiteOpenError) -> Int {
         let (found, application, isEmpty) = try opening(path) { () throws(SQLiteError) in
             (
-                try connection.integer("PRAGMA user_version"),
+                try connection.integer("PRAGMA user_version") & 0xff,
                 try connection.integer("PRAGMA application_id"),
                 try connection.integer("SELECT count(*) FROM sqlite_schema") == 0
             )
@@ -99,7 +103,7 @@ enum Schema {
             BEGIN IMMEDIATE;
             \(tables);
             PRAGMA application_id = \(applicationID);
-            PRAGMA user_version = \(version);
+            PRAGMA user_version = \(userVersion(mark: StateMark.next(after: 0)));
             COMMIT
             """
         )
@@ -125,34 +129,6 @@ enum Schema {
     /// Raises that number to the one of another database.
     static func raiseVersionLimit(_ limit: Int64, in connection: SQLiteConnection) throws(SQLiteError) {
         try connection.execute("UPDATE store SET version_limit = max(version_limit, \(limit))")
-    }
-
-    /// Creates or drops the indexes for the retention.
-    ///
-    /// Each costs every write a little, so it exists only when used.
-    ///
-    /// After an error they are unchanged.
-    static func index(_ connection: SQLiteConnection, for retention: Retention) throws(SQLiteError) {
-        do throws(SQLiteError) {
-            try connection.execute("BEGIN")
-            try connection.execute(
-                retention.sinceWritten == nil
-                    ? "DROP INDEX IF EXISTS token_by_writing"
-                    : "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at)"
-            )
-            try connection.execute(
-                retention.sinceExpired == nil
-                    ? "DROP INDEX IF EXISTS token_by_expiration"
-                    : """
-                    CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL
-                    """
-            )
-            try connection.execute("COMMIT")
-        } catch {
-            // SQLite has already rolled back after some errors.
-            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
-            throw error
-        }
     }
 
     /// Translates SQLite's errors into reasons why the store cannot be opened.

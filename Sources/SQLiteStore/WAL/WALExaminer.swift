@@ -16,10 +16,23 @@ internal import System
 /// A disk writes each sector completely or not at all, and the headers of some frames lie across two sectors. If only one of
 /// the two was written before a power cut, a part of the header is still that of an older frame, perhaps with the mark of
 /// that frame. So in such a header a mark counts only if the frame's checksum is right.
+///
+/// A WAL of another state or store than the database has right checksums, too. It is known by the marks in the frames of the
+/// first page, see `StateMark`.
 struct WALExaminer {
+    enum Finding: Equatable {
+        /// The WAL belongs to the database, or has no commit with a mark, or does not exist.
+        case sound
+        case damaged(WALDamage)
+        /// SQLite would apply commits to a database that they do not belong to.
+        case foreign
+    }
+
     private static let headerSize = 32
     private static let frameHeaderSize = 24
     private static let magic: UInt32 = 0x377f_0682
+    /// Where the number of `PRAGMA user_version` is in the database's first page.
+    private static let userVersionOffset = 60
     /// The smallest size of a disk's sectors, in bytes; all larger sizes are multiples of it.
     private static let sectorSize = 512
 
@@ -56,9 +69,32 @@ struct WALExaminer {
     private let isHeaderSound: Bool
     private var salts: UInt64
     private var checksum: Checksum
+    /// The marks in the commits that SQLite reads.
+    private var marks: [Int] = []
+
+    /// Examines the WAL of a database.
+    static func examine(_ path: String, of database: String) throws(SQLiteError) -> Finding {
+        guard let (examination, damage) = try examine(path) else { return .sound }
+        // Of a damaged WAL not all marks can be read, so whether the database is a mixture is checked if it is accepted.
+        if let damage { return .damaged(damage) }
+        // Without a mark it is none of ours: another program has changed the database while no server was running.
+        guard let first = examination.marks.first else { return .sound }
+        var head = [UInt8](repeating: 0, count: userVersionOffset + 4)
+        // Closing a descriptor of ours would release SQLite's locks on the file.
+        guard try SQLiteConnection(path: database, mode: .immutable).readFile(at: 0, into: &head) else {
+            throw .system("read", of: "database")
+        }
+        let mark = Schema.mark(ofUserVersion: Int(number(head, userVersionOffset)))
+        let isKnown = examination.marks.contains(mark) || StateMark.next(after: mark) == first
+        return isKnown ? .sound : .foreign
+    }
 
     /// The damage of a WAL; nil if it is sound or does not exist.
     static func damage(of path: String) throws(SQLiteError) -> WALDamage? {
+        try examine(path)?.damage
+    }
+
+    private static func examine(_ path: String) throws(SQLiteError) -> (examination: WALExaminer, damage: WALDamage?)? {
         let descriptor = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
         guard descriptor >= 0 else {
             guard errno == ENOENT || errno == ENOTDIR else { throw .system("open", of: "WAL") }
@@ -68,11 +104,11 @@ struct WALExaminer {
         let beginning = try read(descriptor, at: 0, count: headerSize + frameHeaderSize)
         // A WAL without a frame holds nothing.
         guard beginning.count == headerSize + frameHeaderSize else { return nil }
-        var found: WALDamage?
+        var found: (examination: WALExaminer, damage: WALDamage?)?
         for pageSize in pageSizes(beginning) {
             var examination = WALExaminer(descriptor, beginning: beginning, pageSize: pageSize)
             let damage = try examination.damage()
-            if let damage, damage.frames > found?.frames ?? 0 { found = damage }
+            if found == nil || damage?.frames ?? 0 > found?.damage?.frames ?? 0 { found = (examination, damage) }
             if examination.isHeaderSound { break }
         }
         return found
@@ -106,6 +142,8 @@ struct WALExaminer {
     private mutating func damage() throws(SQLiteError) -> WALDamage? {
         var firstBad = isHeaderSound ? nil : Optional(0)
         var (commits, frames, follows, hasMark) = (0, 0, false, false)
+        // Marks of a commit whose end has not come yet.
+        var open: [Int] = []
         var number = 0
         try forEachFrame { (offset, header, bytes) in
             number += 1
@@ -118,7 +156,16 @@ struct WALExaminer {
             let isLinked = isOfRound && header.page != 0 && expected == header.checksum
             // SQLite stops reading here.
             if !isLinked && firstBad == nil { firstBad = number }
-            if firstBad != nil {
+            if firstBad == nil {
+                if header.page == 1 {
+                    let place = bytes.startIndex + Self.frameHeaderSize + Self.userVersionOffset
+                    open.append(Schema.mark(ofUserVersion: Int(Self.number(bytes, place))))
+                }
+                if header.commit != 0 {
+                    marks += open
+                    open = []
+                }
+            } else {
                 if isLinked && hasMark { follows = true }
                 hasMark = header.commit != 0 && (isLinked || Self.isInOneSector(offset))
                 if isOfRound {
@@ -138,7 +185,9 @@ struct WALExaminer {
     }
 
     /// Calls `body` for each complete frame, with its offset in the WAL, its header, and its bytes, which include the header.
-    private func forEachFrame(_ body: (Int, FrameHeader, ArraySlice<UInt8>) -> Void) throws(SQLiteError) {
+    private func forEachFrame(
+        _ body: (Int, FrameHeader, ArraySlice<UInt8>) -> Void
+    ) throws(SQLiteError) {
         let frameSize = Self.frameHeaderSize + pageSize
         let atOnce = max(1, (1 << 20) / frameSize)
         var offset = Self.headerSize
@@ -166,9 +215,11 @@ struct WALExaminer {
         }
     }
 
-    private static func number(_ bytes: [UInt8], _ offset: Int) -> UInt32 {
+    private static func number(_ bytes: ArraySlice<UInt8>, _ offset: Int) -> UInt32 {
         bytes[offset..<(offset + 4)].reduce(0) { $0 << 8 | UInt32($1) }
     }
+
+    private static func number(_ bytes: [UInt8], _ offset: Int) -> UInt32 { number(bytes[...], offset) }
 
     private static func salts(_ bytes: [UInt8], _ offset: Int) -> UInt64 {
         UInt64(number(bytes, offset)) << 32 | UInt64(number(bytes, offset + 4))

@@ -61,6 +61,9 @@ struct StoreOpener: Sendable {
     func settle(_ writer: WriterConnection) throws(SQLiteError) {
         try writer.connection.forgetMovedPages()
         try DatabaseFile(path: database).rewriteWAL()
+        let frames = writer.connection.walIndex?.frames ?? 0
+        // Whoever reads the last commit, perhaps for long, would keep another one out of the database.
+        if !writer.connection.isRead(before: frames + 1) { try writer.markLastCommit() }
         guard try writer.connection.checkpoint(.passive, waiting: 0) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers still use the WAL", sql: "checkpoint")
         }
@@ -89,22 +92,21 @@ struct StoreOpener: Sendable {
             try configure(connection)
             if isNew { try Schema.create(connection) }
         }
-        let keys = try keys(of: connection)
+        let (keys, identity) = try keys(of: connection)
         return try Schema.opening(database) { () throws(SQLiteError) in
-            try Schema.index(connection, for: retention)
             // A damaged page among these rows does not keep the others from being served.
             let missing = keys.ring.flatMap {
                 try? KeyNumbers.missing(in: $0, connection, rows: KeyNumbers.rowsOfStart)
             }
-            return Opened(
-                writer: try WriterConnection(connection, options: options), keys: keys,
-                mayBeMixed: mayBeMixed, missingKeys: missing ?? []
-            )
+            let writer = try WriterConnection(connection, options: options)
+            if let identity { try writer.setKeyRing(identity) }
+            try writer.index(for: retention)
+            return Opened(writer: writer, keys: keys, mayBeMixed: mayBeMixed, missingKeys: missing ?? [])
         }
     }
 
-    /// Refuses a WAL of which SQLite would drop acknowledged commits, unless the operator has accepted that; a copy is
-    /// kept in either case.
+    /// Refuses a WAL that does not belong to the database, and one of which SQLite would drop acknowledged commits, unless
+    /// the operator has accepted that; a copy of the latter is kept in either case.
     ///
     /// A WAL that was damaged while the store is in use is refused until a restart, because the index still has the bad
     /// frames, which would be checkpointed.
@@ -113,8 +115,11 @@ struct StoreOpener: Sendable {
     /// - Returns: Whether a damaged WAL was accepted.
     private func examineWAL(_ mode: SQLiteConnection.Mode) throws(SQLiteOpenError) -> Bool {
         let path = Path.resolved(database) + "-wal"
-        let found = try Schema.opening(database) { () throws(SQLiteError) in try WALExaminer.damage(of: path) }
-        guard let damage = found else { return false }
+        let found = try Schema.opening(database) { () throws(SQLiteError) in
+            try WALExaminer.examine(path, of: database)
+        }
+        if found == .foreign { throw .foreignWAL(path: database, wal: path) }
+        guard case .damaged(let damage) = found else { return false }
         let copy: String
         do throws(StoreError) {
             copy = try DamagedWALCopies.keep(of: database)
@@ -173,17 +178,21 @@ struct StoreOpener: Sendable {
     // MARK: - Sealing
 
     /// The keys of the store; an empty one gets a key ring.
-    private func keys(of connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
+    ///
+    /// - Returns: The keys, and the identity of their ring if the database does not have it yet.
+    private func keys(
+        of connection: SQLiteConnection
+    ) throws(SQLiteOpenError) -> (keys: StoreKeys, newIdentity: [UInt8]?) {
         let (identity, isEmpty) = try ringIdentity(in: connection)
         let chosen = try ring(fitting: identity, isEmpty: isEmpty)
         if chosen.isNew { report(.madeKeyRing(path: options.keyRing.path)) }
         if chosen.ring != nil, let group = options.keyRing.volumeGroup {
             report(.keyRingOpenToGroup(path: options.keyRing.path, group: group))
         }
-        if chosen.identity != identity { try setIdentity(chosen.identity, connection) }
-        if let ring = chosen.ring { return .sealed(ring) }
-        return .clear(
-            index: try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) })
+        let newIdentity = chosen.identity == identity ? nil : chosen.identity
+        if let ring = chosen.ring { return (.sealed(ring), newIdentity) }
+        let index = try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) }
+        return (.clear(index: index), newIdentity)
     }
 
     /// The identity of the ring that has sealed a database, empty in the clear, and whether the database has no tokens.
@@ -208,13 +217,6 @@ struct StoreOpener: Sendable {
             case .notSealed: throw .notSealed(path: database)
             case .sealed: throw .sealed(path: database)
             }
-        }
-    }
-
-    private func setIdentity(_ identity: [UInt8], _ connection: SQLiteConnection) throws(SQLiteOpenError) {
-        try Schema.opening(database) { () throws(SQLiteError) in
-            let update = try SQLiteStatement("UPDATE store SET key_ring = nullif(?1, x'')", on: connection)
-            try update.withBinding(identity, at: 1) { () throws(SQLiteError) in _ = try update.step() }
         }
     }
 }

@@ -1,3 +1,4 @@
+internal import Glibc
 internal import TokenStore
 
 /// The writer's maintenance between groups, in small steps: each is a transaction of its own that delays commits only
@@ -60,13 +61,37 @@ extension WriterConnection {
         return connection.changeCount
     }
 
+    /// Creates or drops the indexes for the retention.
+    ///
+    /// Each costs every write a little, so it exists only when used.
+    ///
+    /// After an error they are unchanged.
+    func index(for retention: Retention) throws(SQLiteError) {
+        let indexes = [
+            ("token_by_writing", "(written_at)", retention.sinceWritten != nil),
+            ("token_by_expiration", "(expires_at) WHERE expires_at IS NOT NULL", retention.sinceExpired != nil),
+        ]
+        var statements: [String] = []
+        for (name, rows, isNeeded) in indexes {
+            let isThere = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = '\(name)'") > 0
+            guard isThere != isNeeded else { continue }
+            statements.append(isNeeded ? "CREATE INDEX \(name) ON token \(rows)" : "DROP INDEX \(name)")
+        }
+        if statements.isEmpty { return }
+        try transaction(isMarked: true) { () throws(SQLiteError) in
+            for statement in statements { try connection.execute(statement) }
+        }
+    }
+
     /// Gives some free pages back to the file system when there are many.
     ///
     /// - Returns: False when there is nothing more to give back.
     func releasePages() throws(SQLiteError) -> Bool {
         let free = try connection.integer("PRAGMA freelist_count")
         guard free > Self.keptFreePages, free > (try connection.integer("PRAGMA page_count")) / 8 else { return false }
-        try connection.execute("PRAGMA incremental_vacuum(\(Self.releaseBatch))")
+        try transaction(isMarked: true) { () throws(SQLiteError) in
+            try connection.execute("PRAGMA incremental_vacuum(\(Self.releaseBatch))")
+        }
         return true
     }
 
@@ -107,8 +132,6 @@ extension WriterConnection {
         return false
     }
 
-    private static let smallDatabase = 8 << 20
-
     /// Begins a read of the WAL's present state, which lasts until `checkpointHeldWAL` or `checkpoint`.
     ///
     /// If that is impossible, for example without a free descriptor, or not worthwhile, the next checkpoint does all
@@ -117,7 +140,9 @@ extension WriterConnection {
         try checkpointer?.finish()
         // A small database is checkpointed in milliseconds; in the background, most of its pages would have to be
         // written twice.
-        guard try usedBytes() >= Self.smallDatabase else { return }
+        guard try usedBytes() >= smallDatabase else { return }
+        try markLastCommit()
+        heldFrames = connection.walIndex?.frames ?? 0
         do throws(SQLiteError) {
             if checkpointer == nil { checkpointer = try BackgroundCheckpointer(path: connection.path) }
             try checkpointer?.hold()
@@ -137,14 +162,15 @@ extension WriterConnection {
     ) throws(SQLiteError) -> Int? {
         guard let checkpointer, checkpointer.isHolding else { return nil }
         defer { checkpointer.release() }
-        _ = try connection.checkpoint(.passive, waiting: 0)
+        // It would end at a commit without a mark.
+        if !connection.isRead(before: heldFrames) { _ = try connection.checkpoint(.passive, waiting: 0) }
         // The read must end before the other thread uses its connection.
         checkpointer.release()
         if synchronizes { checkpointer.synchronize(whenDone: whenDone) }
-        return connection.movedPages * pageSize
+        return (connection.walIndex?.movedFrames ?? 0) * pageSize
     }
 
-    /// Checkpoints the WAL, and truncates or restarts it, as far as readers allow.
+    /// Checkpoints the whole WAL, and truncates or restarts it, unless it is held up by readers.
     ///
     /// - Parameters:
     ///   - mode: What happens to the WAL afterwards.
@@ -155,9 +181,15 @@ extension WriterConnection {
         _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
         try checkpointer?.finish()
+        try markLastCommit()
+        // A checkpoint of a part would end at a commit without a mark.
+        let (end, frames) = (ContinuousClock.now + .milliseconds(milliseconds), connection.walIndex?.frames ?? 0)
+        while connection.isRead(before: frames) {
+            guard insists, .now < end else { return .heldUp }
+            usleep(500)
+        }
         // The first call copies the pages while readers continue; only the second waits, briefly, for readers.
-        let isCopied = try connection.checkpoint(.passive, waiting: 0) == .complete
-        guard isCopied || insists else { return .heldUp }
+        guard try connection.checkpoint(.passive, waiting: 0) == .complete else { return .heldUp }
         return try connection.checkpoint(mode, waiting: milliseconds)
     }
 }

@@ -11,6 +11,7 @@ final class WriterConnection {
     private let setCounts: SQLiteStatement
     /// Gives the rows their versions.
     var versions: VersionCounter
+    private var mark: StateMark
     /// Nil until a session is first changed.
     private var sessionTable: SessionTable?
     private let pageCount: SQLiteStatement
@@ -33,6 +34,10 @@ final class WriterConnection {
     var copy: DatabaseCopy?
     /// Nil until first needed.
     var checkpointer: BackgroundCheckpointer?
+    /// Bytes below which the database is checkpointed without a background checkpoint; changed by tests.
+    var smallDatabase = 8 << 20
+    /// Frames of the WAL up to the state that `checkpointer` holds.
+    var heldFrames = 0
     /// When `makeRoom` last failed to make room; nil if it never has.
     var lastRoomFailure: ContinuousClock.Instant?
 
@@ -44,6 +49,7 @@ final class WriterConnection {
         table = try TokenTable(connection)
         setCounts = try SQLiteStatement("UPDATE store SET tokens = ?1, sessions = ?2", on: connection)
         versions = try VersionCounter(connection)
+        mark = try StateMark(connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
         pageSize = try connection.integer("PRAGMA page_size")
@@ -52,11 +58,18 @@ final class WriterConnection {
         sessionCount = min(max(0, try connection.integer("SELECT sessions FROM store")), Int.max / 2)
     }
 
-    /// Runs a transaction that may add and remove tokens and sessions.
+    /// Runs a transaction that may add and remove tokens and sessions; whatever changes the database goes through here.
     ///
     /// After an error the database is unchanged.
-    func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
+    ///
+    /// - Parameters:
+    ///   - isMarked: Whether its commit must have a mark; needed if `body` changes something other than rows.
+    ///   - body: What to do.
+    func transaction<Result>(
+        isMarked: Bool = false, _ body: () throws(SQLiteError) -> Result
+    ) throws(SQLiteError) -> Result {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
+        let changesBefore = connection.totalChanges
         do throws(SQLiteError) {
             try begin.run()
             let result = try body()
@@ -66,9 +79,12 @@ final class WriterConnection {
                 try setCounts.run()
             }
             try versions.reserve()
+            let isChange = isMarked || connection.totalChanges != changesBefore
+            if isChange { try mark.write(isRequired: isMarked) }
             if !endedSessions.isEmpty { announceEnded() }
             try end.run()
             versions.noteCommit()
+            if isChange { mark.noteCommit() }
             return result
         } catch {
             // SQLite has already rolled back after some errors; a second time does no harm.
@@ -76,7 +92,20 @@ final class WriterConnection {
             (tokenCount, sessionCount) = (tokensBefore, sessionsBefore)
             endedSessions = EndedSessions()
             versions.noteRollback()
+            mark.noteRollback()
             throw error
+        }
+    }
+
+    /// Gives the last commit a mark, by an empty commit after it if it has none; to be called before each checkpoint.
+    func markLastCommit() throws(SQLiteError) {
+        guard let index = connection.walIndex, index.frames > 0, connection.walCommits != 0 else { return }
+        guard !mark.isAtLastCommit || !mark.isRandom else { return }
+        do throws(SQLiteError) {
+            try transaction(isMarked: true) { () throws(SQLiteError) in }
+        } catch {
+            // A checkpoint may be what makes room on a full disk.
+            guard error.isTransient else { throw error }
         }
     }
 
@@ -151,6 +180,14 @@ final class WriterConnection {
             let removed = try keys.map { (key) throws(SQLiteError) in try table.remove(key) }
             noteRemoved(removed.count { $0 })
             return removed
+        }
+    }
+
+    /// - Parameter identity: That of the ring whose keys seal the store; empty for a store in the clear.
+    func setKeyRing(_ identity: [UInt8]) throws(SQLiteError) {
+        let update = try SQLiteStatement("UPDATE store SET key_ring = nullif(?1, x'')", on: connection)
+        try transaction { () throws(SQLiteError) in
+            try update.withBinding(identity, at: 1) { () throws(SQLiteError) in _ = try update.step() }
         }
     }
 

@@ -1,0 +1,62 @@
+/// Numbers states of the database, so that a database and a WAL that do not belong together are told apart.
+///
+/// SQLite applies any WAL with right checksums to the database that it lies beside, also to a backup that was copied over the
+/// database by hand, and destroys it without a sign. So states have *marks*, in the first page (see `Schema.userVersion`):
+///
+/// - The first commit after a complete checkpoint, with which SQLite begins the WAL anew, has the next mark.
+/// - Each checkpoint ends at a commit with a mark: if the last commit has none, an empty one with the next mark follows it.
+/// - The first of these empty commits after the store was opened has a random mark, and so has each backup. So two copies of a
+///   store have different marks as soon as both were changed.
+///
+/// The database alone then has a mark of one of the WAL's commits, or the one before the first (see `WALExaminer`), unless the
+/// two do not belong together. Not every commit has a mark, because each would write one more page.
+///
+/// A checkpoint ends at another commit only if the disk is too full for one more, or if something reads the last commit when
+/// the store is opened again after a fault.
+///
+/// Used on its connection's thread.
+struct StateMark {
+    /// How many marks there are; the next one after the last is 0.
+    static let count = 1 << 23
+
+    private let connection: SQLiteConnection
+    /// The mark of the last commit that has one, and the one that the open transaction writes.
+    private var (stored, written): (Int, Int)
+    /// Whether the last commit has a mark.
+    private(set) var isAtLastCommit = false
+    /// Whether a random mark was given since the store was opened.
+    private(set) var isRandom = false
+
+    init(_ connection: SQLiteConnection) throws(SQLiteError) {
+        self.connection = connection
+        stored = Schema.mark(ofUserVersion: try connection.integer("PRAGMA user_version"))
+        written = stored
+    }
+
+    static func random() -> Int { .random(in: 0..<count) }
+
+    static func next(after mark: Int) -> Int { (mark + 1) % count }
+
+    /// Whether the open transaction would be the first after a complete checkpoint, as far as is known.
+    private var isFirst: Bool { connection.walCommits ?? 0 == 0 }
+
+    /// Gives the open transaction a mark.
+    ///
+    /// - Parameter isRequired: Whether it must have one; otherwise it gets one only if it is the first in the WAL.
+    mutating func write(isRequired: Bool) throws(SQLiteError) {
+        guard isRequired || isFirst else { return }
+        let mark = isFirst || isRandom ? Self.next(after: stored) : Self.random()
+        try connection.execute("PRAGMA user_version = \(Schema.userVersion(mark: mark))")
+        written = mark
+    }
+
+    /// The transaction was committed, and has changed something.
+    mutating func noteCommit() {
+        isAtLastCommit = written != stored
+        if isAtLastCommit && written != Self.next(after: stored) { isRandom = true }
+        stored = written
+    }
+
+    /// The transaction was rolled back, or has changed nothing.
+    mutating func noteRollback() { written = stored }
+}

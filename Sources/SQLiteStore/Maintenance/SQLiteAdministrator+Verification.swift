@@ -9,6 +9,7 @@ extension SQLiteAdministrator {
         _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreVerification {
         var result = StoreVerification()
+        let changes = try changeNumber()
         let total = try await statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         result.damages = try await structuralDamages()
@@ -29,13 +30,22 @@ extension SQLiteAdministrator {
             await Task.yield()
         }
         for (reason, count) in try await unreadableSessions() { result.unreadable[reason, default: 0] += count }
-        if let damage = duplicates.damage { result.damages.append(damage) }
-        // The count is comparable only if the store did not change meanwhile.
-        let after = try await statistics().tokens
-        if after == total && result.tokens != total { result.wrongCount = total }
+        // If the store has changed meanwhile, tokens may have been passed over or seen twice.
+        if try changeNumber() == changes {
+            if result.tokens != total { result.wrongCount = total }
+            if let damage = duplicates.damage { result.damages.append(damage) }
+        }
         result.keptCopies = DamagedWALCopies.all(of: store.path)
         result.isSound = result.unreadable.isEmpty && result.damages.isEmpty && result.wrongCount == nil
         return result
+    }
+
+    /// A number that changes with each commit of the writer (sqlite.org/pragma.html#pragma_data_version), and when the database
+    /// is opened again.
+    private func changeNumber() throws(StoreError) -> [Int] {
+        let generation = Int(truncatingIfNeeded: store.state.generation.load(ordering: .acquiring))
+        let connection = try reader().connection
+        return [generation, try reading { () throws(SQLiteError) in try connection.integer("PRAGMA data_version") }]
     }
 
     /// How many sessions do not open, by what is wrong with them.

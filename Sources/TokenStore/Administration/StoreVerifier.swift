@@ -13,7 +13,8 @@ package struct StoreVerification: Codable, Sendable {
     package var unreadable: [String: Int] = [:]
     /// What is wrong with the structure; empty when it is sound.
     package var damages: [String] = []
-    /// The number of tokens that the store has counted, if that is not the number of rows.
+    /// The number of tokens that the store has counted, if that is not the number of rows; nil also if the store was changed
+    /// during the verification.
     package var wrongCount: Int?
     /// Copies of damaged WALs that are kept beside the store, in which there may be tokens that it lacks.
     package var keptCopies: [String] = []

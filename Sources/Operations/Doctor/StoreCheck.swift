@@ -136,13 +136,13 @@ struct StoreCheck {
         findings.append(.ok(Self.topic, Self.text(found), detail: backups?.fact))
         if let damage = found.damage { findings.append(.problem(Self.topic, damage.text, damage.advice)) }
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
-        case (true, false) where found.tokens > 0:
+        case (true, false) where !found.isEmpty:
             findings.append(.problem(Self.topic, StoreOpenError.notSealed(path: examiner.path)))
-        case (false, true) where found.tokens > 0:
+        case (false, true) where !found.isEmpty:
             findings.append(.problem(Self.topic, StoreOpenError.sealed(path: examiner.path)))
         default: break
         }
-        findings += ring(file, permissions, of: found.keyRing, hasStore: found.tokens > 0)
+        findings += ring(file, permissions, of: found.keyRing, hasStore: !found.isEmpty)
         // `ring` has reported a key ring that cannot be read, or is that of another store.
         let ring = try? KeyRingExamination.examine(file)
         if let ring, ring.fingerprint == found.keyRing {

@@ -78,6 +78,7 @@ package struct SQLiteExaminer: StoreExaminer {
             guard try select.step() else { return }
             let identity = select.blob(at: 0)
             found.tokens = select.integer(at: 1)
+            found.isEmpty = try Schema.isEmpty(connection)
             guard !identity.isEmpty else { return }
             found.keyRing = KeyRingExamination.fingerprint(identity)
             // Damaged rows are for `verify` to find.

@@ -95,6 +95,17 @@ enum Schema {
         return found
     }
 
+    /// Whether a database has no row of any kind, whatever it has counted.
+    ///
+    /// - Parameters:
+    ///   - connection: To the database.
+    ///   - version: That of its schema.
+    static func isEmpty(_ connection: SQLiteConnection) throws(SQLiteError) -> Bool {
+        for table in ["token", "session"]
+        where try connection.integer("SELECT EXISTS (SELECT 1 FROM \(table))") == 1 { return false }
+        return true
+    }
+
     /// Makes the tables in a new database.
     static func create(_ connection: SQLiteConnection) throws(SQLiteError) {
         try connection.execute(

@@ -195,15 +195,15 @@ struct StoreOpener: Sendable {
         return (.clear(index: index), newIdentity)
     }
 
-    /// The identity of the ring that has sealed a database, empty in the clear, and whether the database has no tokens.
+    /// The identity of the ring that has sealed a database, empty in the clear, and whether the database has no rows.
     private func ringIdentity(
         in connection: SQLiteConnection
     ) throws(SQLiteOpenError) -> (identity: [UInt8], isEmpty: Bool) {
         try Schema.opening(database) { () throws(SQLiteError) in
-            let select = try SQLiteStatement("SELECT key_ring, tokens FROM store", on: connection)
+            let isEmpty = try Schema.isEmpty(connection)
+            let select = try SQLiteStatement("SELECT key_ring FROM store", on: connection)
             defer { select.reset() }
-            guard try select.step() else { return ([], true) }
-            return (select.blob(at: 0), select.integer(at: 1) == 0)
+            return (try select.step() ? select.blob(at: 0) : [], isEmpty)
         }
     }
 

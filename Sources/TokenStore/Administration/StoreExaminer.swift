@@ -19,6 +19,8 @@ package struct StoreExamination: Sendable {
     package var schemaVersion: Int?
     /// As of the last checkpoint.
     package var tokens = 0
+    /// Whether it has no row of any kind, as of the last checkpoint.
+    package var isEmpty = true
     package var databaseBytes = 0
     /// More than 0 after a crash; the next start moves the WAL into the database.
     package var walBytes = 0

@@ -16,7 +16,9 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     let options: StoreOptions
     let state: StoreState
     let writerThread: WriterThread
-    private let eraser: UserEraser
+    /// One for all commands, because two would replace each other's changes of the key ring.
+    package let administrator: any StoreAdministrator
+    let erase: Erasing
     private let report: @Sendable (StoreEvent) -> Void
     /// Nil until `preload` is called.
     private let runningPreloader = Mutex<Preloader?>(nil)
@@ -58,29 +60,17 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         } catch {
             throw .noThread(error)
         }
-        eraser = UserEraser(
-            OpenDatabase(
-                directory: directory, path: path, options: options, state: state, writerThread: writerThread),
-            report: report
-        )
+        let open = OpenDatabase(
+            directory: directory, path: path, options: options, state: state, writerThread: writerThread)
+        let eraser = UserEraser(open, report: report)
+        erase = { await eraser.outcome(of: $0) }
+        administrator = SQLiteAdministrator(open, erase: erase)
     }
 
     package var software: StoreSoftware { SQLiteLibrary.software }
 
     package var summary: String {
         "SQLite \(software.version) in \(directory.path), \(options.isSealed ? "sealed" : "in the clear")"
-    }
-
-    package var administrator: any StoreAdministrator { SQLiteAdministrator(self) }
-
-    /// Erases a user.
-    fileprivate var erase: Erasing {
-        { [eraser] in await eraser.outcome(of: $0) }
-    }
-
-    /// What the administrator works on.
-    fileprivate var database: OpenDatabase {
-        OpenDatabase(directory: directory, path: path, options: options, state: state, writerThread: writerThread)
     }
 
     package var preloader: (any StorePreloader)? { self }
@@ -114,7 +104,9 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     /// tokens.
     package func change(_ retention: Retention) async throws(StoreError) {
         guard retention != state.retention else { return }
-        try await writerThread.perform { (writer) throws(SQLiteError) in
+        try await writerThread.perform { [admission = writerThread.admission] (writer) throws(SQLiteError) in
+            // That this takes long does not mean that the disk has stalled, so the writes that wait are not refused.
+            admission.noteResting()
             try writer.index(for: retention)
         }
         state.change(retention)
@@ -147,12 +139,5 @@ extension SQLiteTokenStore {
             missingKeys: state.missingKeys, unreadableReads: state.unreadableCount.load(ordering: .relaxed),
             lastBackup: state.lastBackup.withLock(\.self)
         )
-    }
-}
-
-extension SQLiteAdministrator {
-    /// - Parameter store: An open one.
-    package init(_ store: SQLiteTokenStore) {
-        self.init(store.database, erase: store.erase)
     }
 }

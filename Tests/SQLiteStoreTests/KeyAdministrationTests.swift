@@ -17,6 +17,36 @@ import Testing
         data = folder.path + "/data"
     }
 
+    @Test("keys that are added at the same time do not replace one another")
+    func addedTogether() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        #expect(store.administrator as AnyObject === store.administrator as AnyObject)
+        let numbers = try await withThrowingTaskGroup(of: Int.self) { group in
+            for _ in 0..<8 {
+                group.addTask { try await store.administrator.keyRing?.addKey().number ?? 0 }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(numbers.sorted() == Array(2...9))
+        #expect(try store.options.keyRing.load()?.keys.map(\.number) == Array(1...9))
+    }
+
+    @Test("a store with sessions and without tokens gets no new key ring in place of a missing one")
+    func sessionsOnly() async throws {
+        let first = try SQLiteTokenStore(at: data)
+        try await ConformanceHandle.open(first).begin("secret", of: "user")
+        let ring = first.options.keyRing
+        first.close()
+        #expect(rename(ring.path, ring.path + ".away") == 0)
+        #expect(throws: SQLiteOpenError.keyRing(.missing(path: ring.path))) { try SQLiteTokenStore(at: data) }
+        #expect(try SQLiteExaminer(directory: data).examine()?.isEmpty == false)
+        #expect(rename(ring.path + ".away", ring.path) == 0)
+        let again = try SQLiteTokenStore(at: data)
+        defer { again.close() }
+        #expect(try await ConformanceHandle.open(again).find("secret")?.user == Array("user".utf8))
+    }
+
     @Test("a new key seals, the old one opens until everything is rekeyed, and only then can be retired")
     func keys() async throws {
         let store = try SQLiteTokenStore(at: data)

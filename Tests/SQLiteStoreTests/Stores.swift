@@ -66,6 +66,14 @@ extension SQLiteTokenStore {
 }
 
 extension SQLiteAdministrator {
+    /// Another administrator than the store's own.
+    init(_ store: SQLiteTokenStore) {
+        self.init(
+            OpenDatabase(
+                directory: store.directory, path: store.path, options: store.options, state: store.state,
+                writerThread: store.writerThread), erase: store.erase)
+    }
+
     func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
         await store(tokens, keepsNewer: false)
     }

@@ -1,4 +1,7 @@
+import CSQLite
+import Synchronization
 import System
+import TestSupport
 import Testing
 
 @testable import SQLiteStore
@@ -18,6 +21,20 @@ import Testing
         #expect(admission.waitingBytes == 100)
     }
 
+    @Test("an index that is made for a new retention does not count as a stalled disk")
+    func index() async throws {
+        let folder = try TemporaryDirectory()
+        let store = try SQLiteTokenStore(at: folder.path + "/data") { $0.isSealed = false }
+        defer { store.close() }
+        await SQLiteAdministrator(store).fill(0..<200)
+        let watch = StallWatch(store.writerThread.admission)
+        try await store.writerThread.perform { (writer) throws(SQLiteError) in watch.begin(on: writer.connection) }
+        try await store.change(Retention(sinceWritten: .seconds(3_600)))
+        try await store.writerThread.perform { (writer) throws(SQLiteError) in watch.end(on: writer.connection) }
+        // Other steps of the writer may have come in between.
+        #expect(watch.stalls.load(ordering: .relaxed) < watch.steps.load(ordering: .relaxed))
+    }
+
     @Test("a writer that is at one thing for too long is stalled until it goes on")
     func time() {
         let admission = WriteAdmission(byteLimit: 100, timeLimit: .seconds(1))
@@ -35,5 +52,32 @@ import Testing
         #expect(admission.admit(1) == nil)
         admission.noteResting()
         #expect(admission.lookForStall(at: began + 9 * second) == nil)
+    }
+}
+
+/// Asks after each step of SQLite's virtual machine whether the writer would be taken for stalled if the step took very long.
+private final class StallWatch: Sendable {
+    let steps = Atomic<Int>(0)
+    let stalls = Atomic<Int>(0)
+    private let admission: WriteAdmission
+
+    init(_ admission: WriteAdmission) {
+        self.admission = admission
+    }
+
+    func begin(on connection: SQLiteConnection) {
+        sqlite3_progress_handler(
+            connection.handle, 1,
+            { context in
+                guard let context else { return 0 }
+                let watch = Unmanaged<StallWatch>.fromOpaque(context).takeUnretainedValue()
+                watch.steps.add(1, ordering: .relaxed)
+                if watch.admission.lookForStall(at: MonotonicTime.now.nanoseconds + 1 << 53) != nil { watch.stalls.add(1, ordering: .relaxed) }
+                return 0
+            }, Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    func end(on connection: SQLiteConnection) {
+        sqlite3_progress_handler(connection.handle, 0, nil, nil)
     }
 }

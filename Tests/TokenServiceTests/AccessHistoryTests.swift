@@ -108,7 +108,7 @@ private actor AccessActor {
         defer { store.close() }
         let (answers, sessions) = (AnswerCache(limit: 1 << 20), SessionCache(limit: 1 << 20))
         store.report(writesTo: ServiceCaches(answers, sessions))
-        let administrator = SQLiteAdministrator(store)
+        let administrator = try #require(store.administrator as? SQLiteAdministrator)
         let course = Course(users: Self.users)
         try await withThrowingTaskGroup { group in
             for number in 0..<Self.users {

@@ -54,7 +54,7 @@ import TokenStore
     func history(_ isCached: Bool) async throws {
         let folder = try TemporaryDirectory()
         let (store, answers) = try open(folder, cacheLimit: isCached ? 1 << 20 : 0)
-        let administrator = SQLiteAdministrator(store)
+        let administrator = try #require(store.administrator as? SQLiteAdministrator)
         let registers = (0..<Self.registers).map { _ in Register() }
         let course = Course(writers: Self.registers)
         try await withThrowingTaskGroup { group in
@@ -115,7 +115,7 @@ import TokenStore
         let folder = try TemporaryDirectory()
         let (store, answers) = try open(folder, cacheLimit: 1 << 20, Retention(sinceWritten: .seconds(3_600)))
         defer { store.close() }
-        let administrator = SQLiteAdministrator(store)
+        let administrator = try #require(store.administrator as? SQLiteAdministrator)
         let service = try await ServiceActor.open(store, answers)
         try await service.put("1", under: "a")
         #expect(await service.get("a") == "1")

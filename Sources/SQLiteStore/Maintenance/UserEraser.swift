@@ -103,6 +103,10 @@ actor UserEraser {
 
     /// How long readers of an earlier state are waited for.
     private static let readerTime = Duration.seconds(30)
+    /// How long writes wait for readers at most: longer than most turns of a loop, which are all that many readers take.
+    private static let writerTime: Int32 = 5
+    /// The pauses between two attempts, each twice as long as the one before, in which writes are not held up.
+    private static let pauses = Duration.milliseconds(20)...Duration.seconds(1)
     /// Pages that are searched in one go, and cleaned in one step of the writer.
     private static let (searchedPages, cleanedPages) = (4_096, 256)
 
@@ -119,9 +123,10 @@ actor UserEraser {
         _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Void
     ) async throws(StoreError) {
         let began = ContinuousClock.now
+        var pause = Self.pauses.lowerBound
         while true {
             let isDone = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                guard try writer.checkpoint(.truncate, waiting: 50, insists: true) == .complete else { return false }
+                guard try writer.checkpoint(.truncate, waiting: Self.writerTime, insists: true) == .complete else { return false }
                 try body(writer)
                 return true
             }
@@ -135,7 +140,8 @@ actor UserEraser {
                     """
                 )
             }
-            try? await Task.sleep(for: .milliseconds(20))
+            try? await Task.sleep(for: pause)
+            pause = min(pause * 2, Self.pauses.upperBound)
         }
     }
 

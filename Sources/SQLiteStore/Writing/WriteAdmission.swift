@@ -53,7 +53,7 @@ final class WriteAdmission: Sendable {
         note(MonotonicTime.now.nanoseconds)
     }
 
-    /// Notes that the writer waits for work.
+    /// Notes that the writer waits for work, or does something that may take long on a sound disk as well.
     func noteResting() {
         note(0)
     }

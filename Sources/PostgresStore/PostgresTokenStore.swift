@@ -1,4 +1,5 @@
 #if PostgreSQL
+internal import Glibc
 internal import Synchronization
 internal import System
 package import TokenStore
@@ -117,6 +118,9 @@ package final class PostgresTokenStore: TokenStore {
 
     package func close() {
         state.isClosed.store(true, ordering: .releasing)
+        // The handles' loops go on with what was handed over.
+        let end = MonotonicTime.now + Nanoseconds(options.timeout)
+        while state.waitingRequests.load(ordering: .acquiring) > 0, .now < end { usleep(1_000) }
         opening?.stop()
         finder.close()
         if use.withLock({ $0.isServing && $0.hasBegun }) {

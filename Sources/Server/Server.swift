@@ -151,7 +151,6 @@ package final class Server: Sendable {
         administrationLoop.abandon()
         await administrationTask.value
         for task in periodicTasks { task.cancel() }
-        for loop in loops { loop.stop() }
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
         // Otherwise a change since the last look would appear in neither log, as the next start takes the files as they are.
         access.reloadChangedFiles(logger, [.apiKeys, .adminKeys])
@@ -159,6 +158,7 @@ package final class Server: Sendable {
         accessLog.close()
         // Last, as it gives up the lock of the data folder: a process that waits for that opens the audit log too.
         store.close()
+        for loop in loops { loop.stop() }
         logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")
     }
 

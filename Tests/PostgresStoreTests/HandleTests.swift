@@ -1,6 +1,7 @@
 #if PostgreSQL
 import StoreConformance
 import Synchronization
+import System
 import TestSupport
 import Testing
 
@@ -99,6 +100,31 @@ private final class Shared: Sendable {
             #expect(read.flatMap { Int($0) } ?? 0 >= acknowledged)
         }
         store.close()
+    }
+
+    @Test func `closing the store waits for the writes that were handed over`() async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(database)
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("1", under: "a")
+        let session = try database.session()
+        try session.run("BEGIN", until: TestDatabase.deadline)
+        try session.run("UPDATE token SET written_at = 1", until: TestDatabase.deadline)
+        let (isClosed, order) = (Shared(0), Shared(0))
+        async let stored: Void = handle.put("2", under: "a")
+        while store.state.waitingRequests.load(ordering: .acquiring) == 0 { await Task.yield() }
+        try NamedThread.start("closing") {
+            store.close()
+            isClosed.set(order.value)
+        }
+        while !store.state.isClosed.load(ordering: .acquiring) { await Task.yield() }
+        // So long that a store that does not wait is closed by now.
+        try session.run("SELECT pg_sleep(0.5)", until: TestDatabase.deadline)
+        order.set(1)
+        try session.run("ROLLBACK", until: TestDatabase.deadline)
+        try await stored
+        while isClosed.value == 0 { await Task.yield() }
+        #expect(isClosed.value == 1)
     }
 
     @Test func `a request that the database does not answer fails after its time, and others are served`() async throws

@@ -88,9 +88,11 @@ def session_table(anna, anna_too, ben, newcomer, expired, revoked, tag):
     for name, session in bad.items():
         table.add(f"{name} in Authorization", INVALID_TOKEN, fields=(bearer(session),))
         table.add(f"{name} in Authorization, beside the user", INVALID_TOKEN, unique_id="anna", fields=(bearer(session),))
-    for name, line in {"another scheme": BASIC, "no token": "Authorization: Bearer", "empty": "Authorization:",
-                       "two tokens": f"{bearer(anna)} {anna}", "no space": f"Authorization: Bearer{anna}"}.items():
+    for name, line in {"no token": "Authorization: Bearer", "two tokens": f"{bearer(anna)} {anna}"}.items():
         table.add(f"Authorization, {name}", INVALID_TOKEN, fields=(line,))
+    for name, line in {"another scheme": BASIC, "empty": "Authorization:", "no space": f"Authorization: Bearer{anna}"}.items():
+        table.add(f"Authorization, {name}", MISSING, fields=(line,))
+        table.good(f"Authorization, {name}, session in unique_id", "anna", unique_id=anna, fields=(line,))
     table.add("another user in unique_id", OTHER_USER, unique_id="ben", fields=(bearer(anna),))
     table.add("the user in another case", OTHER_USER, unique_id="Anna", fields=(bearer(anna),))
     table.add("two users' sessions", CONFLICT, unique_id=ben, fields=(bearer(anna),))
@@ -124,7 +126,7 @@ def bearer_table(issuer, other, is_in_unique_id):
     for name, token in bad.items():
         table.add(f"{name} in Authorization", INVALID_TOKEN, fields=(bearer(token),))
         table.add(f"{name} in Authorization, beside the user", INVALID_TOKEN, unique_id="anna", fields=(bearer(token),))
-    table.add("another scheme", INVALID_TOKEN, fields=(BASIC,))
+    table.add("another scheme", MISSING, fields=(BASIC,))
     table.add("another user in unique_id", OTHER_USER, unique_id="ben", fields=(bearer(anna),))
     table.add("two Authorization fields", CONFLICT, fields=(bearer(anna), bearer(ben)))
     table.add("nothing stored, token in Authorization", NOTHING, fields=(bearer(issuer.token("newcomer")),), methods=("GET",))
@@ -135,6 +137,7 @@ def bearer_table(issuer, other, is_in_unique_id):
         table.good("token in unique_id", "anna", unique_id=anna)
         table.good("another user's token in unique_id", "ben", unique_id=ben)
         table.good("the same token twice", "anna", unique_id=anna, fields=(bearer(anna),))
+        table.good("another scheme, token in unique_id", "anna", unique_id=anna, fields=(BASIC,))
         table.add("two users' tokens", CONFLICT, unique_id=ben, fields=(bearer(anna),))
         table.add("two tokens of a user", CONFLICT, unique_id=again, fields=(bearer(anna),))
         table.add("empty unique_id", NONE_IN_PARAMETER, unique_id="")

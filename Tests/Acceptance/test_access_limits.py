@@ -40,7 +40,7 @@ REQUESTS = {
     "unknown session in a POST": lambda: store("x", unique_id=unknown_session()),
     "unknown session in Authorization": lambda: fetch(bearer(unknown_session())),
     "malformed session": lambda: fetch(unique_id=fresh_id()),
-    "another scheme": lambda: fetch("Authorization: Basic eDp5"),
+    "no token": lambda: fetch("Authorization: Bearer"),
     "unknown API key": lambda: api_request("tck_" + fresh_id() + "AAAAAAAAAAA", "GET", "/v1/users/anna/token"),
     "malformed API key": lambda: api_request(fresh_id(), "POST", "/v1/sessions", {"user": "anna"}),
 }
@@ -69,6 +69,7 @@ def test_what_is_no_guess_is_never_limited(limited):
     with Connection(server.address) as connection:
         for _ in range(40):
             check_http_error(connection.exchange(fetch()), 401)
+            check_http_error(connection.exchange(fetch("Authorization: Basic eDp5")), 401)
             check_http_error(connection.exchange(fetch(bearer(session), unique_id="ben")), 403)
             assert connection.exchange(fetch(unique_id=session)).body == NOT_FOUND
             check_http_error(connection.exchange(store("x", bearer(session), 'If-Match: "1"')), 412)

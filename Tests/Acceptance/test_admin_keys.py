@@ -22,7 +22,7 @@ CREDENTIALS = {
     "none": [], "another scheme": ["Authorization: Basic YTpi"], "unknown": [bearer(UNKNOWN)], "empty": ["Authorization: Bearer "],
     "another kind of key": [bearer("tck_" + UNKNOWN[4:])], "two": [bearer(UNKNOWN), bearer(UNKNOWN)], "scope read": "read", "scope steer": "steer",
 }
-CHALLENGES = {"none": "Bearer", "scope read": 'Bearer error="insufficient_scope"'}
+CHALLENGES = {"none": "Bearer", "another scheme": "Bearer", "scope read": 'Bearer error="insufficient_scope"'}
 
 
 @pytest.mark.parametrize("credential", CREDENTIALS)

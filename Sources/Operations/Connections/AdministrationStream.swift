@@ -173,10 +173,11 @@ struct AdministrationStream: ~Copyable {
     }
 
     private static func credential(_ head: RequestHead, in bytes: Span<UInt8>) -> Credential {
-        let lines = head.fields.authorization
-        if lines.isEmpty { return .none }
-        guard let line = lines.only, let token = UserAccess.bearerToken(line, in: bytes) else { return .malformed }
-        return .bearer([UInt8](token, in: bytes))
+        do throws(AccessFailure) {
+            return try UserAccess.bearerToken(of: head, in: bytes).map { .bearer([UInt8]($0, in: bytes)) } ?? .none
+        } catch {
+            return .malformed
+        }
     }
 
     /// Sends all bytes; returns false if the client does not read them.

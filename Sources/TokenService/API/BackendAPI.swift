@@ -58,9 +58,10 @@ package final class BackendAPI {
         }
 
         let key: APIKey
-        switch find(request.head, in: bytes) {
-        case .success(let found): key = found
-        case .failure(let failure): return deny(failure)
+        do throws(AccessFailure) {
+            key = try find(request.head, in: bytes)
+        } catch {
+            return deny(error)
         }
         let resource: APIResource
         do throws(APIResource.Fault) {
@@ -81,20 +82,14 @@ package final class BackendAPI {
         return perform(operation, call, JSONBody(request.body, of: bytes, readsUser: true))
     }
 
-    private func find(_ head: RequestHead, in bytes: Span<UInt8>) -> Result<APIKey, AccessFailure> {
-        let lines = head.fields.authorization
-        if lines.isEmpty { return .failure(.missing) }
-        guard let line = lines.only else { return .failure(.conflicting) }
-        guard let token = UserAccess.bearerToken(line, in: bytes) else { return .failure(.malformed) }
-        do throws(CryptographyError) {
-            switch try keys().find(bytes.extracting(token.indices), at: Int64(time(nil))) {
-            case .found(let key): return .success(key)
-            case .expired: return .failure(.expired)
-            case .unknown: return .failure(.unknown)
-            }
-        } catch {
-            // Hashing fails only without memory.
-            return .failure(.unrecorded)
+    private func find(_ head: RequestHead, in bytes: Span<UInt8>) throws(AccessFailure) -> APIKey {
+        guard let token = try UserAccess.bearerToken(of: head, in: bytes) else { throw .missing }
+        // Hashing fails only without memory.
+        switch try? keys().find(bytes.extracting(token.indices), at: Int64(time(nil))) {
+        case .found(let key): return key
+        case .expired: throw .expired
+        case .unknown: throw .unknown
+        case nil: throw .unrecorded
         }
     }
 

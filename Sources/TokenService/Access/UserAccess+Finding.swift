@@ -43,14 +43,17 @@ extension UserAccess {
         _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>, _ rules: SessionRules,
         _ sessions: SessionCache, at now: Int64
     ) -> Finding {
-        let lines = head.fields.authorization
-        guard !lines.isEmpty else {
+        let shown: ByteRange?
+        do throws(AccessFailure) {
+            shown = try Self.bearerToken(of: head, in: bytes)
+        } catch {
+            return .denied(error, .field)
+        }
+        guard let range = shown else {
             if uniqueID.isEmpty { return .denied(.missing, isPresent ? .parameter : .field) }
             guard let text = SessionText(uniqueID) else { return .denied(.malformed, .parameter) }
             return session(text, uniqueID, .parameter, rules, sessions, at: now)
         }
-        guard let line = lines.only else { return .denied(.conflicting, .field) }
-        guard let range = Self.bearerToken(line, in: bytes) else { return .denied(.malformed, .field) }
         let token = bytes.extracting(range.indices)
         guard let text = SessionText(token) else { return .denied(.malformed, .field) }
         let other = SessionText(uniqueID)
@@ -103,13 +106,16 @@ extension UserAccess {
             }
         }
 
-        let lines = head.fields.authorization
-        guard !lines.isEmpty else {
+        let shown: ByteRange?
+        do throws(AccessFailure) {
+            shown = try Self.bearerToken(of: head, in: bytes)
+        } catch {
+            return .denied(error, .field)
+        }
+        guard let range = shown else {
             guard rules.isReadInUniqueID, isPresent else { return .denied(.missing, .field) }
             return uniqueID.isEmpty ? .denied(.missing, .parameter) : verify(uniqueID, .parameter)
         }
-        guard let line = lines.only else { return .denied(.conflicting, .field) }
-        guard let range = Self.bearerToken(line, in: bytes) else { return .denied(.malformed, .field) }
         let token = bytes.extracting(range.indices)
         let finding = verify(token, .field)
         guard case .user(let grant) = finding, !uniqueID.isEmpty else { return finding }
@@ -155,11 +161,21 @@ extension UserAccess {
 
     // MARK: - Syntax
 
-    /// The token of `Bearer` credentials (RFC 6750, section 2.1); nil for another scheme.
-    package static func bearerToken(_ value: ByteRange, in bytes: Span<UInt8>) -> ByteRange? {
-        let scheme: StaticString = "bearer "
+    /// The token of the field `Authorization: Bearer` (RFC 6750, section 2.1); nil without one.
+    ///
+    /// What another scheme has is no credential of ours: a proxy that asks for passwords may pass them on.
+    ///
+    /// - Throws: `conflicting` for several lines of the field, `malformed` for one without a token.
+    package static func bearerToken(
+        of head: RequestHead, in bytes: Span<UInt8>
+    ) throws(AccessFailure) -> ByteRange? {
+        let lines = head.fields.authorization
+        if lines.isEmpty { return nil }
+        guard let value = lines.only else { throw .conflicting }
+        let scheme: StaticString = "bearer"
         guard bytes.hasPrefix(scheme, in: value.indices) else { return nil }
-        let token = bytes.trimmed(ByteRange(Int(value.start) + scheme.utf8CodeUnitCount, Int(value.end)))
-        return token.isEmpty ? nil : token
+        let rest = ByteRange(Int(value.start) + scheme.utf8CodeUnitCount, Int(value.end))
+        guard !rest.isEmpty else { throw .malformed }
+        return bytes[Int(rest.start)] == UInt8(ascii: " ") ? bytes.trimmed(rest) : nil
     }
 }

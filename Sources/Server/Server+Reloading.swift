@@ -46,7 +46,12 @@ extension Server {
 
     /// Reads the files of keys again when they change; which files there are, a reload can change.
     func reloadChangedKeys() async {
-        while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil { access.reloadChangedFiles(logger) }
+        while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+            let before = access.jwtKeys?.verifier
+            access.reloadChangedFiles(logger)
+            guard access.jwtKeys?.verifier !== before else { continue }
+            for worker in workers { worker.loop.execute { worker.useJWTKeys() } }
+        }
     }
 
     /// Loads certificates when their files change, and creates new session ticket keys once a day.

@@ -7,12 +7,12 @@ struct VerifiedTokensTests {
     private let counts = VerifiedTokens.Counts()
 
     private func verify(
-        _ token: String, in tokens: VerifiedTokens, by verifier: JWTVerifier = Issuer.verifier,
-        at time: Int64 = Issuer.now, certificate: [UInt8]? = nil
+        _ token: String, in tokens: VerifiedTokens, at time: Int64 = Issuer.now,
+        certificate: [UInt8]? = nil
     ) -> Result<VerifiedToken, JWTRejection> {
         let token = Array(token.utf8)
         do throws(JWTRejection) {
-            return .success(try tokens.verify(token.span, by: verifier, at: time, certificateThumbprint: certificate))
+            return .success(try tokens.verify(token.span, at: time, certificateThumbprint: certificate))
         } catch {
             return .failure(error)
         }
@@ -23,7 +23,7 @@ struct VerifiedTokensTests {
     }
 
     @Test func `a token is verified once`() {
-        let tokens = VerifiedTokens(counts: counts)
+        let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
         let (alice, bob) = (Self.token(of: "alice"), Self.token(of: "bob"))
         for _ in 0..<3 {
             #expect(verify(alice, in: tokens).map(\.user) == .success(Array("alice".utf8)))
@@ -37,7 +37,7 @@ struct VerifiedTokensTests {
     }
 
     @Test func `a refused token is not remembered, and neither is one like a good one`() {
-        let tokens = VerifiedTokens(counts: counts)
+        let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
         let good = Self.token(of: "alice")
         #expect(verify(good, in: tokens).map(\.user) == .success(Array("alice".utf8)))
         // The same end, which is what is hashed.
@@ -52,7 +52,7 @@ struct VerifiedTokensTests {
     }
 
     @Test func `a remembered token expires by the clock`() {
-        let tokens = VerifiedTokens(counts: counts)
+        let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
         let token = Self.token(of: "alice", until: Issuer.now + 10)
         let last = Issuer.now + 10 + Issuer.leeway - 1
         #expect(verify(token, in: tokens).map(\.expiresAt) == .success(last + 1))
@@ -67,7 +67,7 @@ struct VerifiedTokensTests {
     }
 
     @Test func `a remembered token is bound to its certificate`() {
-        let tokens = VerifiedTokens(counts: counts)
+        let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
         let thumbprint = [UInt8](1...32)
         let claims = Issuer.claims(["cnf": #"{"x5t#S256":"\#(base64(thumbprint))"}"#])
         let token = Issuer.token(Issuer.header, claims)
@@ -78,22 +78,29 @@ struct VerifiedTokensTests {
         #expect(counts.hits.value == 3)
     }
 
-    @Test func `new keys and new rules forget what was verified before`() throws {
-        let tokens = VerifiedTokens(counts: counts)
+    @Test func `other keys forget at once what was verified before`() throws {
+        let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
         let token = Self.token(of: "alice")
         #expect(verify(token, in: tokens).map(\.user) == .success(Array("alice".utf8)))
-        let rotated = JWTVerifier(
-            rules: Issuer.rules(), keys: try Issuer.keys(Issuer.keySet([Issuer.stranger.jwk(#","kid":"ec""#)]))
-        )
-        #expect(verify(token, in: tokens, by: rotated) == .failure(.signature))
+        tokens.use(Issuer.verifier)
+        #expect(counts.entries.value == 1)
+        let keys = try Issuer.keys(Issuer.keySet([Issuer.stranger.jwk(#","kid":"ec""#)]))
+        tokens.use(JWTVerifier(rules: Issuer.rules(), keys: keys))
+        #expect(counts.entries.value == 0 && counts.bytes.value == 0)
+        #expect(verify(token, in: tokens) == .failure(.signature))
+    }
+
+    @Test func `a memory that is released has forgotten everything`() {
+        do {
+            let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
+            _ = verify(Self.token(of: "alice"), in: tokens)
+            #expect(counts.entries.value == 1)
+        }
         #expect(counts.entries.value == 0)
-        let renamed = JWTVerifier(rules: Issuer.rules(issuer: "https://new.example.com"), keys: Issuer.verifier.keys)
-        #expect(verify(token, in: tokens).map(\.user) == .success(Array("alice".utf8)))
-        #expect(verify(token, in: tokens, by: renamed) == .failure(.issuer))
     }
 
     @Test func `the earliest makes room within the limit of tokens`() {
-        let tokens = VerifiedTokens(countLimit: 3, counts: counts)
+        let tokens = VerifiedTokens(Issuer.verifier, countLimit: 3, counts: counts)
         let all = (0..<8).map { Self.token(of: "user\($0)") }
         for (index, token) in all.enumerated() {
             #expect(verify(token, in: tokens).map(\.user) == .success(Array("user\(index)".utf8)))
@@ -107,7 +114,7 @@ struct VerifiedTokensTests {
     }
 
     @Test func `tokens stay within the limit of bytes`() {
-        let tokens = VerifiedTokens(byteLimit: 10_000, counts: counts)
+        let tokens = VerifiedTokens(Issuer.verifier, byteLimit: 10_000, counts: counts)
         for index in 0..<40 {
             let pad = String(repeating: "p", count: index * 13)
             _ = verify(Issuer.token(Issuer.header, Issuer.claims(["pad": "\"\(pad)\""])), in: tokens)
@@ -124,7 +131,7 @@ struct VerifiedTokensTests {
     }
 
     @Test func `expired tokens make room first`() {
-        let tokens = VerifiedTokens(countLimit: 2, counts: counts)
+        let tokens = VerifiedTokens(Issuer.verifier, countLimit: 2, counts: counts)
         _ = verify(Self.token(of: "a", until: Issuer.now + 1), in: tokens)
         let lasting = Self.token(of: "b", until: Issuer.now + 900)
         _ = verify(lasting, in: tokens)

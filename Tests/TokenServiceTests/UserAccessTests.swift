@@ -10,21 +10,16 @@ import TokenStore
     private static let other = "tcs_" + String(repeating: "B", count: 42) + "A"
 
     /// Knows the token `eyJ.good.sig`.
-    private final class Verifier: TokenVerifier {
-        func user(
-            of token: Span<UInt8>, at unixTime: Int64, certificateThumbprint: [UInt8]?
-        ) throws(AccessFailure) -> [UInt8] {
-            guard token.equals(ByteRange(0, token.count), "eyJ.good.sig") else { throw .invalidToken }
-            return Array("anna".utf8)
-        }
+    private static func bearer(isReadInUniqueID: Bool) -> UserAccess.Mode {
+        .bearer(
+            UserAccess.BearerRules(isReadInUniqueID: isReadInUniqueID) { (token, _, _) throws(AccessFailure) in
+                guard token.equals(ByteRange(0, token.count), "eyJ.good.sig") else { throw .invalidToken }
+                return Array("anna".utf8)
+            })
     }
 
-    private static var bearer: UserAccess.Mode {
-        .bearer(UserAccess.BearerRules(verifier: Verifier(), isReadInUniqueID: false))
-    }
-    private static var bearerInID: UserAccess.Mode {
-        .bearer(UserAccess.BearerRules(verifier: Verifier(), isReadInUniqueID: true))
-    }
+    private static var bearer: UserAccess.Mode { bearer(isReadInUniqueID: false) }
+    private static var bearerInID: UserAccess.Mode { bearer(isReadInUniqueID: true) }
     private static var session: UserAccess.Mode { .session(UserAccess.SessionRules(idleTimeout: 100)) }
     private static var header: UserAccess.Mode { .header(name: Array("x-user".utf8)) }
 

@@ -1,5 +1,4 @@
 internal import Cryptography
-internal import Synchronization
 
 /// Verifies the signed tokens of an issuer (JWS compact serialization, RFC 7515; RFC 7519), with RFC 8725 and RFC 9068
 /// as the list of what to check.
@@ -10,13 +9,9 @@ internal import Synchronization
 package final class JWTVerifier: Sendable {
     package let rules: JWTRules
     package let keys: JWTKeySet
-    /// Tells this verifier from all others of the process.
-    let number: UInt64
 
     /// Longest token in bytes.
     package static let tokenLimit = 8 << 10
-
-    private static let lastNumber = Atomic<UInt64>(0)
 
     /// - Parameters:
     ///   - rules: What the claims have to be.
@@ -24,7 +19,6 @@ package final class JWTVerifier: Sendable {
     package init(rules: JWTRules, keys: JWTKeySet) {
         self.rules = rules
         self.keys = keys
-        number = Self.lastNumber.wrappingAdd(1, ordering: .relaxed).newValue
     }
 
     /// Verifies a token.

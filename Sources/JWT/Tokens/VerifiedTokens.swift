@@ -6,8 +6,8 @@ package import Metrics
 ///
 /// Bounded in count and bytes; the token that was verified earliest makes room. A refused token is never remembered, so nobody
 /// fills this without tokens of the issuer. A token is found by a hash of its last bytes, which are part of the signature, and
-/// is then compared as a whole; the hash has a random key for each process. Another verifier (new keys or rules) empties the
-/// memory. Tokens are overwritten when they are removed.
+/// is then compared as a whole; the hash has a random key for each process. Other keys empty the memory. Tokens are overwritten
+/// when they are removed.
 ///
 /// Belongs to one loop's thread.
 package final class VerifiedTokens {
@@ -42,8 +42,7 @@ package final class VerifiedTokens {
     private let byteLimit: Int
     private let counts: Counts
 
-    /// The number of the verifier whose tokens are kept.
-    private var verifier: UInt64 = 0
+    private var verifier: JWTVerifier
     /// Entries by age: that with the sequence number n lies at n modulo `countLimit`.
     private var entries: [Entry] = []
     /// The sequence numbers that are in use.
@@ -53,30 +52,38 @@ package final class VerifiedTokens {
     private var bytes = 0
 
     /// - Parameters:
+    ///   - verifier: Verifies what is not remembered.
     ///   - countLimit: How many tokens are kept.
     ///   - byteLimit: How many bytes they may take altogether.
     ///   - counts: Written by this object alone.
-    package init(countLimit: Int = 4096, byteLimit: Int = 4 << 20, counts: Counts = Counts()) {
+    package init(
+        _ verifier: JWTVerifier, countLimit: Int = 4096, byteLimit: Int = 4 << 20, counts: Counts = Counts()
+    ) {
         precondition(countLimit > 0, "a memory has room")
+        self.verifier = verifier
         self.countLimit = countLimit
         self.byteLimit = byteLimit
         self.counts = counts
+    }
+
+    deinit { removeAll() }
+
+    /// Verifies by another verifier from now on, and forgets what those before have accepted.
+    package func use(_ verifier: JWTVerifier) {
+        guard verifier !== self.verifier else { return }
+        removeAll()
+        self.verifier = verifier
     }
 
     /// Verifies a token as `JWTVerifier.verify` does, or finds that this was done before.
     ///
     /// - Parameters:
     ///   - token: The text of `Authorization: Bearer`, without white space.
-    ///   - verifier: The current one; when it is another than last time, nothing earlier counts.
     ///   - unixTime: Now, in seconds since 1970.
     ///   - certificateThumbprint: The SHA-256 of the connection's client certificate in DER; nil without one.
     package func verify(
-        _ token: Span<UInt8>, by verifier: JWTVerifier, at unixTime: Int64, certificateThumbprint: [UInt8]?
+        _ token: Span<UInt8>, at unixTime: Int64, certificateThumbprint: [UInt8]?
     ) throws(JWTRejection) -> VerifiedToken {
-        if verifier.number != self.verifier {
-            removeAll()
-            self.verifier = verifier.number
-        }
         let hash = Self.hash(of: token)
         if let found = find(token, hash) {
             counts.hits.add()
@@ -90,14 +97,13 @@ package final class VerifiedTokens {
         return verified
     }
 
-    /// Forgets the tokens that have expired, as far as none of them was verified after one that has not; every insertion does so
-    /// as well.
-    package func removeExpired(at unixTime: Int64) {
+    /// Forgets the tokens that have expired, up to the first one, in the order of their verification, that has not.
+    func removeExpired(at unixTime: Int64) {
         while let first = sequence.first, entries[first % countLimit].verified.expiresAt <= unixTime { removeFirst() }
     }
 
     /// Forgets everything.
-    package func removeAll() {
+    func removeAll() {
         while !sequence.isEmpty { removeFirst() }
     }
 

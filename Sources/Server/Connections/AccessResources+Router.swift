@@ -11,40 +11,49 @@ extension AccessResources {
     ///   - settings: Those in force.
     ///   - service: The loop's.
     ///   - trail: The loop's; nil without an audit log.
+    ///   - tokens: The JWTs that the loop has verified; nil in other modes than `bearer`.
     ///   - metrics: The loop's.
     func router(
-        _ settings: Settings, _ service: TokenService, _ trail: AuditTrail?, _ metrics: LoopMetrics
+        _ settings: Settings, _ service: TokenService, _ trail: AuditTrail?, _ tokens: VerifiedTokens?,
+        _ metrics: LoopMetrics
     ) -> RequestRouter {
         let guardian = AccessGuard(limiter: failures, trail: trail) { metrics.accessFailures.add($0) }
         let session = settings.access.session
         let limits = BackendAPI.SessionLimits(
             maxAge: Int64(session.maxAge.components.seconds), perUser: session.perUser)
         return RequestRouter(
-            service, access: mode(settings, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
+            service, access: mode(settings, tokens, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
             api: apiKeys.map { keys in BackendAPI(service, keys: { keys.keys }, limits: limits, guardian) },
             limitsMisses: settings.access.failureRate != nil)
     }
 
     /// How requests show their users; nil in mode `open`.
-    private func mode(_ settings: Settings, _ metrics: LoopMetrics) -> UserAccess.Mode? {
+    private func mode(
+        _ settings: Settings, _ tokens: VerifiedTokens?, _ metrics: LoopMetrics
+    ) -> UserAccess.Mode? {
         switch settings.access.mode {
         case .open: nil
         case .session:
             .session(
                 UserAccess.SessionRules(
                     idleTimeout: Int64(settings.access.session.idleTimeout.components.seconds)))
-        case .bearer: jwtKeys.map { .bearer(bearer($0, settings, metrics)) }
+        case .bearer: tokens.map { .bearer(bearer($0, settings, metrics)) }
         case .header: .header(name: Array(settings.access.headerName.lowercased().utf8))
         case .certificate: .certificate
         }
     }
 
     private func bearer(
-        _ keys: JWTKeyFile, _ settings: Settings, _ metrics: LoopMetrics
+        _ tokens: VerifiedTokens, _ settings: Settings, _ metrics: LoopMetrics
     ) -> UserAccess.BearerRules {
-        let tokens = VerifiedTokens(counts: metrics.verifiedTokens)
-        return UserAccess.BearerRules(
-            verifier: JWTAccess(keys, tokens) { metrics.tokenRejections.add($0) },
-            isReadInUniqueID: settings.access.bearer.isReadInUniqueID)
+        UserAccess.BearerRules(isReadInUniqueID: settings.access.bearer.isReadInUniqueID) {
+            (token, unixTime, thumbprint) throws(AccessFailure) in
+            do throws(JWTRejection) {
+                return try tokens.verify(token, at: unixTime, certificateThumbprint: thumbprint).user
+            } catch {
+                metrics.tokenRejections.add(error)
+                throw error == .expired ? .expired : .invalidToken
+            }
+        }
     }
 }

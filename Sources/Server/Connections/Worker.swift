@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import Glibc
 internal import HTTP
+internal import JWT
 internal import Logging
 internal import Metrics
 internal import Settings
@@ -23,6 +24,8 @@ package final class Worker: @unchecked Sendable {
     private var storeWatch: DescriptorWatch?
     private let answers: AnswerCache?
     private let access: AccessResources
+    /// Nil in other modes than `bearer`.
+    private let tokens: VerifiedTokens?
     /// Nil without an audit log.
     private let trail: AuditTrail?
     private let failures: RateLimitedLog
@@ -63,6 +66,8 @@ package final class Worker: @unchecked Sendable {
         self.handle = handle
         self.answers = answers
         self.access = access
+        let tokens = access.jwtKeys.map { VerifiedTokens($0.verifier, counts: metrics.verifiedTokens) }
+        self.tokens = tokens
         let trail = try access.audit.map {
             try AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired)
         }
@@ -72,7 +77,7 @@ package final class Worker: @unchecked Sendable {
         self.totalCount = totalCount
         self.logger = logger
         (connectionSettings, encoder) = Self.connectionSettings(
-            settings, handle, answers, access, trail, accessLog, failures, metrics)
+            settings, handle, answers, access, trail, tokens, accessLog, failures, metrics)
         if let descriptor = handle.descriptor {
             loop.execute { [self] in watchStore(descriptor) }
         }
@@ -111,12 +116,18 @@ package final class Worker: @unchecked Sendable {
     func apply(_ settings: Settings, accessLog: AccessLog?) {
         trail?.change(settings.audit.events, isRequired: settings.audit.isRequired)
         (connectionSettings, encoder) = Self.connectionSettings(
-            settings, handle, answers, access, trail, accessLog, failures, metrics)
+            settings, handle, answers, access, trail, tokens, accessLog, failures, metrics)
+        useJWTKeys()
+    }
+
+    /// Verifies JWTs by the keys of the moment from now on.
+    func useJWTKeys() {
+        if let keys = access.jwtKeys { tokens?.use(keys.verifier) }
     }
 
     private static func connectionSettings(
         _ settings: Settings, _ handle: any StoreHandle, _ answers: AnswerCache?, _ access: AccessResources,
-        _ trail: AuditTrail?, _ accessLog: AccessLog?, _ failures: RateLimitedLog, _ metrics: LoopMetrics
+        _ trail: AuditTrail?, _ tokens: VerifiedTokens?, _ accessLog: AccessLog?, _ failures: RateLimitedLog, _ metrics: LoopMetrics
     ) -> (ConnectionSettings, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
@@ -132,7 +143,7 @@ package final class Worker: @unchecked Sendable {
         )
         return (
             ConnectionSettings(
-                settings, router: access.router(settings, service, trail, metrics), accessLog: accessLog),
+                settings, router: access.router(settings, service, trail, tokens, metrics), accessLog: accessLog),
             ResponseEncoder(
                 unixTime: unixTime, secureForSeconds: Int(settings.https.hstsMaxAge.components.seconds)
             )

@@ -98,8 +98,7 @@ extension UserAccess {
     ) -> Finding {
         func verify(_ token: Span<UInt8>, _ place: AccessFailure.Place) -> Finding {
             do throws(AccessFailure) {
-                let user = try rules.verifier.user(
-                    of: token, at: now, certificateThumbprint: source.certificate?.thumbprint)
+                let user = try rules.verify(token, now, source.certificate?.thumbprint)
                 return .user(Grant(user: user, session: nil, place: place))
             } catch {
                 return .denied(error, place)

@@ -25,13 +25,19 @@ package final class UserAccess {
 
     /// Where JWTs may be.
     package struct BearerRules {
-        package let verifier: any TokenVerifier
-        /// Whether `unique_id` may be one.
-        package let isReadInUniqueID: Bool
+        /// The user that the text of a JWT stands for, at a time in seconds since 1970, on a connection whose client certificate
+        /// has this SHA-256.
+        package typealias Verify = (
+            _ token: Span<UInt8>, _ unixTime: Int64, _ certificateThumbprint: [UInt8]?
+        ) throws(AccessFailure) -> [UInt8]
 
-        package init(verifier: any TokenVerifier, isReadInUniqueID: Bool) {
-            self.verifier = verifier
+        /// Whether `unique_id` may be one.
+        let isReadInUniqueID: Bool
+        let verify: Verify
+
+        package init(isReadInUniqueID: Bool, verify: @escaping Verify) {
             self.isReadInUniqueID = isReadInUniqueID
+            self.verify = verify
         }
     }
 
@@ -63,22 +69,6 @@ package final class UserAccess {
 
     /// Bytes that a JWT may have.
     static let tokenLimit = 8 << 10
-}
-
-/// Verifies JWTs, and remembers those that are valid.
-///
-/// Belongs to one loop's thread.
-package protocol TokenVerifier: AnyObject {
-    /// The user that a token stands for.
-    ///
-    /// - Parameters:
-    ///   - token: The text of a JWT.
-    ///   - unixTime: Now, in seconds since 1970.
-    ///   - thumbprint: SHA-256 of the client's certificate; nil without one.
-    /// - Throws: `expired` or `invalidToken` if the token is not accepted.
-    func user(
-        of token: Span<UInt8>, at unixTime: Int64, certificateThumbprint thumbprint: [UInt8]?
-    ) throws(AccessFailure) -> [UInt8]
 }
 
 /// Leave to read and write a user's token.

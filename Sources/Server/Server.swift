@@ -69,6 +69,7 @@ package final class Server: Sendable {
         audit = try Self.openAuditLog(settings, logger)
         let access = try AccessResources(settings, keepsSessions: store.seesAllWrites, audit: audit, logger)
         self.access = access
+        access.reportUnusedKeys(logger)
         // Before anything is read or written.
         if store.seesAllWrites { store.report(writesTo: ServiceCaches(answers, access.sessions)) }
         diskSpace = DiskSpaceWatch(settings.dataDirectoryPath)

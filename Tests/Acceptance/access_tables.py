@@ -127,6 +127,7 @@ def bearer_table(issuer, other, is_in_unique_id):
         table.add(f"{name} in Authorization", INVALID_TOKEN, fields=(bearer(token),))
         table.add(f"{name} in Authorization, beside the user", INVALID_TOKEN, unique_id="anna", fields=(bearer(token),))
     table.add("another scheme", MISSING, fields=(BASIC,))
+    table.good("token of 12 KiB", "ben", fields=(bearer(issuer.token("ben", padding="a" * 9000)),))
     table.add("another user in unique_id", OTHER_USER, unique_id="ben", fields=(bearer(anna),))
     table.add("two Authorization fields", CONFLICT, fields=(bearer(anna), bearer(ben)))
     table.add("nothing stored, token in Authorization", NOTHING, fields=(bearer(issuer.token("newcomer")),), methods=("GET",))
@@ -146,7 +147,7 @@ def bearer_table(issuer, other, is_in_unique_id):
         table.add("nothing stored, token in unique_id", NOTHING, unique_id=issuer.token("newcomer"), methods=("GET",))
         table.add("stale tag, token in unique_id", PRECONDITION, unique_id=ben, fields=('If-Match: "1"',))
         table.good("long token in unique_id", "ben", unique_id=issuer.token("ben", padding="a" * 2000))
-        table.add("longer than 8 KiB", NONE_IN_PARAMETER, unique_id="a" * 8193, methods=("POST",))
+        table.add("longer than 16 KiB", NONE_IN_PARAMETER, unique_id="a" * 16385, methods=("POST",))
     else:
         table.add("token in unique_id", MISSING, unique_id=anna)
         table.add("empty unique_id", MISSING, unique_id="")

@@ -19,13 +19,15 @@ import pytest
 
 from access import API, bearer, bearer_settings, fetch, session_settings, store
 from access_worlds import HEADER
+from administration import ADMINISTRATION
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Response, exchange
-from issuer import Issuer
+from issuer import Issuer, Key
 from ports import free_ports
 from proxies import HOST, Caddy, Nginx, TLSConnection
 from server_process import clean_environment, until
+from test_metrics import metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SALT = "9f8a4c1e7b3d60528cd1e5f27a94b306"
@@ -318,6 +320,26 @@ def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
         file.write_text('{"keys": "nonsense"}')
         until(lambda: str(file) in server.log())
         assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")
+
+
+def test_a_key_set_as_it_is_in_the_wild(serve, tmp_path):
+    """Some keys cannot be used, some have the id of another: what the log says of them, and when tokens are forgotten."""
+    issuer, file = Issuer(), tmp_path / "jwks.json"
+    issuer.keys[:0] = [Key("RS256", "weak-0", bits=1024), Key("RS256", "key-1")]
+    settings = bearer_settings(file, issuer)
+    server = serve({**settings, **ADMINISTRATION, "limits": {"head": "32 KiB"}, "access_log": "json", "loops": 1})
+    weak = "the keys for JWTs: key 1 (kid weak-0) is not used: its modulus has 1024 bits"
+    assert (server.log().count(weak), server.log().count("is not used")) == (1, 1)
+    for key in issuer.keys[1:]:
+        assert exchange(server.address, store("hello", bearer(issuer.token("anna", key=key)))).body == STORED
+    check_http_error(exchange(server.address, fetch(bearer(issuer.token("anna", padding="a" * 13_000)))), 431)
+    until(lambda: '"status":431,"errorCode":"43100"' in server.output())
+    # What other keys have verified is wiped, also if no request comes.
+    assert metrics(server)["token_cache_jwt_cache_bytes"] > 0
+    issuer.rotate("EdDSA")
+    until(lambda: server.log().count(weak) == 2)
+    until(lambda: metrics(server)["token_cache_jwt_cache_bytes"] == 0)
+    assert server.log().count("is not used") == 2
 
 
 # Certificates

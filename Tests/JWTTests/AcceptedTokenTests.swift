@@ -50,7 +50,8 @@ struct AcceptedTokenTests {
         (Issuer.header, Issuer.claims(["exp": "\(Issuer.now - Issuer.leeway + 1)"])),
         (Issuer.header, Issuer.claims(["nbf": "\(Issuer.now + Issuer.leeway)"])),
         (Issuer.header, Issuer.claims(["nbf": "-5", "iat": "0"])),
-        (Issuer.header, Issuer.claims(["iat": "\(Issuer.now + Issuer.leeway)"])),
+        (Issuer.header, Issuer.claims(["iat": "\(Issuer.now + 1_000_000)"])),
+        (Issuer.header, Issuer.claims(["iat": "true"])),
         (Issuer.header, Issuer.claims(["iat": nil])),
         (Issuer.header, Issuer.claims(["scope": #"{"a":[1,2e5,{"b":null}],"a":true}"#, "": "0"])),
     ])

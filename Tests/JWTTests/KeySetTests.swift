@@ -80,7 +80,11 @@ struct KeySetTests {
         Skipped(Issuer.rsa.jwk(#","kid":"k","alg":"RSA-OAEP""#), .unknownAlgorithm),
         Skipped(Issuer.rsa.jwk(#","kid":"k","alg":"HS256""#), .unknownAlgorithm),
         Skipped(Issuer.rsa.jwk(#","kid":"k","alg":"none""#), .unknownAlgorithm),
-        Skipped(Issuer.rsa.jwk(#","kid":"k","alg":null"#), .unknownAlgorithm),
+        Skipped(Issuer.rsa.jwk(#","kid":"k","alg":null,"use":null,"key_ops":null,"d":null"#), nil),
+        Skipped(Issuer.rsa.jwk(#","kid":null"#), .withoutKeyID),
+        Skipped("null", .notAnObject),
+        Skipped("[]", .notAnObject),
+        Skipped("7", .notAnObject),
         Skipped(Issuer.rsa.jwk(#","kid":7"#), .malformed(member: "kid")),
         Skipped(Issuer.rsa.jwk(), .withoutKeyID),
         Skipped(Issuer.p521.jwk(#","kid":"good""#), .repeated),
@@ -102,6 +106,9 @@ struct KeySetTests {
         Skipped(rsa(e: []), .exponent), Skipped(rsa(e: [0]), .exponent), Skipped(rsa(e: [1]), .exponent),
         Skipped(rsa(e: [1, 0, 0]), .exponent), Skipped(rsa(e: [1, 0, 0, 0, 1]), .exponent),
         Skipped(rsa(e: [3]), nil),
+        Skipped(rsa().replacing("AQAB", with: "AQAB="), nil),
+        Skipped(rsa().replacing("\"\(base64(modulus))\"", with: "\"\(base64(modulus))==\""), nil),
+        Skipped(rsa().replacing("\"\(base64(modulus))\"", with: "\"\(base64(modulus))===\""), .malformed(member: "n")),
 
         Skipped(p256(), nil),
         Skipped(p256(x: Array(Issuer.p256.number("qx", 32).dropLast())), .malformed(member: "x")),
@@ -149,29 +156,55 @@ struct KeySetTests {
         ]
         for (algorithms, expected) in first {
             let set = try Self.result(Issuer.keySet([Issuer.rsa.jwk()]), algorithms).get()
-            #expect(set.key(for: nil)?.algorithm == expected)
+            #expect(set.onlyKey?.algorithm == expected)
         }
     }
 
     @Test func `the only usable key is that of tokens without key id`() throws {
         let unusable = #"{"kty":"oct","k":"AAAA","kid":"secret"}"#
         let one = try Self.result(Issuer.keySet([unusable, Issuer.p256.jwk()])).get()
-        #expect(one.count == 1 && one.key(for: nil) != nil && one.key(for: []) == nil)
+        #expect(one.count == 1 && one.algorithm(for: nil) == .es256 && one.algorithm(for: "") == nil)
         let two = try Self.result(Issuer.keySet([Issuer.rsa.jwk(#","kid":"a""#), Issuer.p256.jwk(#","kid":"b""#)]))
             .get()
-        #expect(two.count == 2 && two.key(for: nil) == nil)
+        #expect(two.count == 2 && two.algorithm(for: nil) == nil)
         // A second key without id does not turn the first one into the only one.
         let mixed = try Self.result(Issuer.keySet([Issuer.rsa.jwk(#","kid":"a""#), Issuer.p256.jwk()])).get()
-        #expect(mixed.count == 1 && mixed.key(for: nil) == nil && mixed.key(for: Array("a".utf8)) != nil)
+        #expect(mixed.count == 1 && mixed.algorithm(for: nil) == nil && mixed.algorithm(for: "a") == .rs256)
+    }
+
+    @Test func `keys of several algorithms may have one id`() throws {
+        let keys = [
+            Issuer.rsa.jwk(#","kid":"a","alg":"RS256""#), Issuer.rsa.jwk(#","kid":"a","alg":"PS256""#),
+            Issuer.p256.jwk(#","kid":"a""#), Issuer.p256.jwk(#","kid":"b""#),
+        ]
+        let set = try Issuer.keys(Issuer.keySet(keys))
+        #expect(set.count == 4 && set.skipped.isEmpty)
+        let verifier = JWTVerifier(rules: Issuer.rules(), keys: set)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"RS256","kid":"a"}"#, by: Issuer.rsa)) == nil)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"PS256","kid":"a"}"#, by: Issuer.rsa, isPSS: true)) == nil)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"a"}"#)) == nil)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"RS256","kid":"b"}"#, by: Issuer.rsa)) == .otherAlgorithm)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"EdDSA","kid":"a"}"#)) == .otherAlgorithm)
+        // A token of one algorithm is never verified with the key of another one.
+        #expect(
+            verifier.rejection(Issuer.token(#"{"alg":"RS256","kid":"a"}"#, by: Issuer.rsa, isPSS: true)) == .signature)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256"}"#)) == .missingKeyID)
+    }
+
+    @Test func `a byte order mark does not disturb`() throws {
+        #expect(try Self.result("\u{feff}" + Issuer.keySet([Self.good])).get().count == 1)
     }
 
     private static let good = Issuer.p256.jwk(#","kid":"a""#)
 
     @Test(arguments: [
         ("", JWTKeyError.notJSON), ("[]", .notJSON), ("null", .notJSON), (#"{"keys":["#, .notJSON),
-        (Issuer.keySet([good]) + "x", .notJSON), ("\u{feff}" + Issuer.keySet([good]), .notJSON),
-        ("{}", .notKeySet), (#"{"keys":{}}"#, .notKeySet), (#"{"keys":[1]}"#, .notKeySet), (good, .notKeySet),
-        (#"{"keys":[[]]}"#, .notKeySet),
+        (Issuer.keySet([good]) + "x", .notJSON), ("\u{feff}\u{feff}" + Issuer.keySet([good]), .notJSON),
+        ("{}", .notKeySet), (#"{"keys":{}}"#, .notKeySet), (#"{"keys":null}"#, .notKeySet), (good, .notKeySet),
+        (
+            #"{"keys":[1]}"#,
+            .noUsableKey([SkippedKey(position: 1, keyID: nil, reason: .notAnObject)])
+        ),
         (#"{"keys":[],"keys":[\#(good)]}"#, .repeatedMember),
         (#"{"keys":[{"kty":"EC","kty":"RSA"}]}"#, .repeatedMember),
         (#"{"keys":[{"kty":"EC","kt\u0079":"RSA"}]}"#, .repeatedMember),
@@ -181,7 +214,7 @@ struct KeySetTests {
         (Issuer.keySet([Issuer.ed25519.jwk(#","d":"AA""#)]), .privateKey(position: 1, member: "d")),
         (Issuer.keySet([Issuer.rsa.jwk(#","qi":"""#)]), .privateKey(position: 1, member: "qi")),
         (
-            Issuer.keySet([good, Issuer.p384.jwk(#","kid":"a""#)]), .conflictingKeys(position: 2, keyID: "a")
+            Issuer.keySet([good, Issuer.stranger.jwk(#","kid":"a""#)]), .conflictingKeys(position: 2, keyID: "a")
         ),
         (#"{"keys":[]}"#, .noUsableKey([])),
         (

@@ -52,7 +52,7 @@ struct RefusedTokenTests {
         Case("no payload", .detached, parts[0] + ".." + parts[2]),
         Case("no signature", .unsigned, parts[0] + "." + parts[1] + "."),
         Case("JSON serialization", .malformed, #"{"payload":"a","protected":"b","signature":"c"}"#),
-        Case("longer than 8 KiB", .tooLong, padded(to: 8193)),
+        Case("longer than 16 KiB", .tooLong, padded(to: 16_385)),
         Case("white space before", .malformed, " " + good),
         Case("white space behind", .malformed, good + " "),
         Case("a line break inside", .malformed, parts[0] + "." + parts[1] + ".\r\n" + parts[2]),
@@ -191,8 +191,6 @@ struct RefusedTokenTests {
         claims("nbf ahead", .notYetValid, ["nbf": "\(Issuer.now + Issuer.leeway + 1)"]),
         claims("nbf ahead by decimals", .notYetValid, ["nbf": "\(Issuer.now + Issuer.leeway).1"]),
         claims("nbf a string", .claim, ["nbf": "\"0\""]),
-        claims("iat ahead", .notYetValid, ["iat": "\(Issuer.now + Issuer.leeway + 1)"]),
-        claims("iat true", .claim, ["iat": "true"]),
         claims("no sub", .missingUser, ["sub": nil]),
         claims("sub a number", .claim, ["sub": "7"]),
         claims("sub null", .claim, ["sub": "null"]),
@@ -233,8 +231,8 @@ struct RefusedTokenTests {
         #expect(cases.count >= 100)
     }
 
-    @Test func `a token of 8 KiB is accepted`() {
-        #expect(Issuer.verifier.rejection(Self.padded(to: 8188)) == nil)
+    @Test func `a token of 16 KiB is accepted`() {
+        #expect(Issuer.verifier.rejection(Self.padded(to: 16_380)) == nil)
     }
 
     @Test func `a token without type is refused where only access tokens are accepted`() {

@@ -7,7 +7,7 @@ struct SignatureTests {
     private static let message = Array("header.claims".utf8)
 
     private static func key(_ key: SigningKey, _ more: String = "") throws -> PublicKey {
-        try #require(try Issuer.keys(Issuer.keySet([key.jwk(more)])).key(for: nil))
+        try #require(try Issuer.keys(Issuer.keySet([key.jwk(more)])).onlyKey)
     }
 
     private static func isAccepted(_ signature: [UInt8], by key: PublicKey, of message: [UInt8] = message) -> Bool {

@@ -58,7 +58,7 @@ struct VectorTests {
 
     @Test(arguments: vectors)
     func `the signature of an example is verified`(_ vector: Vector) throws {
-        let key = try #require(try Issuer.keys(Issuer.keySet([vector.key])).key(for: nil))
+        let key = try #require(try Issuer.keys(Issuer.keySet([vector.key])).onlyKey)
         let signature = try #require(decoded(vector.signature))
         let signed = Array(vector.signed.utf8)
         let isGood = key.verify(signature.span, of: signed.span)

@@ -53,12 +53,13 @@ struct VerifiedTokensTests {
 
     @Test func `a remembered token expires by the clock`() {
         let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
-        let token = Self.token(of: "alice", until: Issuer.now + 10)
+        let token = Issuer.token(
+            Issuer.header, Issuer.claims(["exp": "\(Issuer.now + 10)", "nbf": "\(Issuer.now - 10)"]))
         let last = Issuer.now + 10 + Issuer.leeway - 1
         #expect(verify(token, in: tokens).map(\.expiresAt) == .success(last + 1))
         #expect(verify(token, in: tokens, at: last).map(\.expiresAt) == .success(last + 1))
         #expect(verify(token, in: tokens, at: last + 1) == .failure(.expired))
-        // Set back before the token was issued.
+        // Set back before the token counts.
         #expect(verify(token, in: tokens, at: Issuer.now - 1000) == .failure(.notYetValid))
         tokens.removeExpired(at: last)
         #expect(counts.entries.value == 1)

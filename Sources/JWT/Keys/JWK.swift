@@ -91,9 +91,10 @@ struct JWK {
     }
 
     /// Whether it is the same key under the same id, used in the same way.
-    func isSame(as other: JWK) -> Bool {
-        keyID == other.keyID && key.algorithm == other.key.algorithm && key.encoded == other.key.encoded
-    }
+    func isSame(as other: JWK) -> Bool { takesTokens(of: other) && key.encoded == other.key.encoded }
+
+    /// Whether a token's header cannot tell the two keys apart.
+    func takesTokens(of other: JWK) -> Bool { keyID == other.keyID && key.algorithm == other.key.algorithm }
 
     // MARK: - The kinds of keys
 
@@ -140,7 +141,9 @@ struct JWK {
     }
 
     private static func decoded(_ name: String, of members: JSONObject) throws(SkippedKey.Reason) -> [UInt8] {
-        let text = try string(name, of: members)
+        var text = try string(name, of: members)
+        // RFC 7515 (section 2) leaves out the padding; some issuers write it.
+        for _ in 0..<2 where text.last == UInt8(ascii: "=") { text.removeLast() }
         guard let bytes = Base64URL.decode(text.span) else { throw .malformed(member: name) }
         return bytes
     }

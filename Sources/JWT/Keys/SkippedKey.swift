@@ -1,6 +1,8 @@
 /// A key of a set that verifies nothing here, and why (RFC 7517, section 5, asks for skipping it).
 package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
     package enum Reason: Error, Hashable, Sendable {
+        /// It is null, for example.
+        case notAnObject
         /// `kty` is none of RSA, EC and OKP, or missing.
         case unknownType
         /// `kty` is oct: a secret that makes signatures as well.
@@ -15,7 +17,7 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
         case algorithmOfAnotherType(JWTAlgorithm)
         /// The settings do not allow the key's algorithm, or none for this kind of key.
         case algorithmNotAllowed
-        /// The member is missing, is not a string, or not strict base64url of the right length.
+        /// The member is missing, is not a string, or not base64url of the right length.
         case malformed(member: String)
         /// The modulus has this many bits.
         case modulusSize(Int)
@@ -33,7 +35,8 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
             switch self {
             case .unknownType, .unknownCurve, .notForSignatures, .unknownAlgorithm, .algorithmNotAllowed, .repeated:
                 false
-            case .symmetric, .algorithmOfAnotherType, .malformed, .modulusSize, .exponent, .invalidKey, .withoutKeyID:
+            case .notAnObject, .symmetric, .algorithmOfAnotherType, .malformed, .modulusSize, .exponent, .invalidKey,
+                .withoutKeyID:
                 true
             }
         }
@@ -66,6 +69,7 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
 extension SkippedKey.Reason: CustomStringConvertible {
     package var description: String {
         switch self {
+        case .notAnObject: "it is no object"
         case .unknownType: "its kty is none of RSA, EC and OKP"
         case .symmetric: "it is symmetric (kty oct), and who can verify with it could sign too"
         case .unknownCurve: "its crv is none of P-256, P-384 and P-521 for EC, Ed25519 for OKP"

@@ -21,7 +21,8 @@ struct JSONObject {
         case object(Range<Int>)
         /// Where the array's text is, from bracket to bracket.
         case array(Range<Int>)
-        /// true, false or null.
+        case null
+        /// true or false.
         case other
     }
 
@@ -77,7 +78,10 @@ struct JSONObject {
         case UInt8(ascii: "["):
             try scanner.skipValue(text, depth: 1)
             return .array(start..<scanner.position)
-        case UInt8(ascii: "t"), UInt8(ascii: "f"), UInt8(ascii: "n"):
+        case UInt8(ascii: "n"):
+            try scanner.skipValue(text, depth: 1)
+            return .null
+        case UInt8(ascii: "t"), UInt8(ascii: "f"):
             try scanner.skipValue(text, depth: 1)
             return .other
         default:
@@ -94,6 +98,13 @@ struct JSONObject {
     /// Whether there is a member of that name, whatever its value.
     func has(_ name: String) -> Bool { self[name] != nil }
 
+    /// The object without the members that are null.
+    var withoutNulls: JSONObject {
+        var object = self
+        object.members.removeAll { if case .null = $0.value { true } else { false } }
+        return object
+    }
+
     /// The names of all members, in their order.
     var names: [[UInt8]] { members.map(\.name) }
 
@@ -109,16 +120,15 @@ struct JSONObject {
         return isRead ? strings : nil
     }
 
-    /// Where the objects of an array are; nil if it has an element of another kind.
-    static func objects(_ text: Span<UInt8>, _ array: Range<Int>) -> [Range<Int>]? {
-        var objects: [Range<Int>] = []
-        let isRead = forEachElement(text, array) { (scanner) throws(JSONScanner.Malformed) in
-            let start = scanner.position
-            guard scanner.peek(text) == UInt8(ascii: "{") else { throw JSONScanner.Malformed() }
+    /// Where the objects of an array are, with nil for elements of another kind.
+    static func objects(_ text: Span<UInt8>, _ array: Range<Int>) -> [Range<Int>?] {
+        var objects: [Range<Int>?] = []
+        _ = forEachElement(text, array) { (scanner) throws(JSONScanner.Malformed) in
+            let (start, isObject) = (scanner.position, scanner.peek(text) == UInt8(ascii: "{"))
             try scanner.skipValue(text, depth: 1)
-            objects.append(start..<scanner.position)
+            objects.append(isObject ? start..<scanner.position : nil)
         }
-        return isRead ? objects : nil
+        return objects
     }
 
     private static func forEachElement(

@@ -19,9 +19,8 @@ package struct JWTClaims {
         guard let issuer = try string("iss"), rules.issuer.utf8.elementsEqual(issuer) else { throw .issuer }
         try checkAudience(rules)
         guard let expiry = try time("exp") else { throw .missingExpiry }
-        // RFC 7519 says of `iat` only what it means. One in the future shows a clock that is wrong, or a token made in stock.
-        let (notBefore, issuedAt) = (try time("nbf"), try time("iat"))
-        let start = max(notBefore?.ceiling ?? 0, issuedAt?.ceiling ?? 0)
+        // `iat` only says how old a token is (RFC 7519, section 4.1.6).
+        let start = try time("nbf")?.ceiling ?? 0
         let thumbprint = try certificateThumbprint()
         return VerifiedToken(
             user: try user(rules), validFrom: start - rules.leeway, expiresAt: expiry.floor + rules.leeway,

@@ -26,7 +26,7 @@ package enum JWTRejection: String, Error, Hashable, CaseIterable, Sendable {
     case unknownKey = "unknown_key"
     /// The token has no `kid`, and there are several keys.
     case missingKeyID = "missing_key_id"
-    /// `alg` is not the algorithm of the key.
+    /// `alg` is not the algorithm of a key with the token's `kid`.
     case otherAlgorithm = "other_algorithm"
 
     case signature
@@ -40,7 +40,7 @@ package enum JWTRejection: String, Error, Hashable, CaseIterable, Sendable {
     /// There is no `exp`.
     case missingExpiry = "missing_expiry"
     case expired
-    /// `nbf` or `iat` is in the future.
+    /// `nbf` is in the future.
     case notYetValid = "not_yet_valid"
     /// The user's claim is missing.
     case missingUser = "missing_user"

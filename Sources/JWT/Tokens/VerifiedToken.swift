@@ -2,7 +2,7 @@
 package struct VerifiedToken: Hashable, Sendable {
     /// The user: UTF-8, 1 to `JWTRules.userLimit` bytes, without NUL and `<`.
     package let user: [UInt8]
-    /// The first second in which the token does not count yet; seconds since 1970, the leeway taken off.
+    /// The first second in which the token counts; seconds since 1970, the leeway taken off.
     package let validFrom: Int64
     /// The first second in which the token does not count any more; seconds since 1970, the leeway added.
     package let expiresAt: Int64

@@ -58,9 +58,13 @@ extension AccessResources {
     private func reloadJWTKeys(_ logger: Logger) throws(JWTKeyFileError) {
         guard let keys = try jwtKeys?.reloadIfChanged() else { return }
         logger.notice("the keys for JWTs have changed, there are \(keys.count) now")
-        // Keys for encryption are usual in such files.
-        for skipped in keys.skipped where skipped.reason.isFault {
-            logger.warning("a key for JWTs is not used: \(skipped)")
+        reportUnusedKeys(logger)
+    }
+
+    /// Logs which keys of the issuer are not used although they seem to be meant for it; keys for encryption are usual in a set.
+    func reportUnusedKeys(_ logger: Logger) {
+        for key in jwtKeys?.verifier.keys.skipped ?? [] where key.reason.isFault {
+            logger.warning("the keys for JWTs: \(key)")
         }
     }
 

@@ -52,7 +52,11 @@ extension AccessResources {
                 return try tokens.verify(token, at: unixTime, certificateThumbprint: thumbprint).user
             } catch {
                 metrics.tokenRejections.add(error)
-                throw error == .expired ? .expired : .invalidToken
+                switch error {
+                case .expired: throw .expired
+                case .tooLong: throw .tooLong
+                default: throw .invalidToken
+                }
             }
         }
     }

@@ -127,7 +127,8 @@ package final class Worker: @unchecked Sendable {
 
     private static func connectionSettings(
         _ settings: Settings, _ handle: any StoreHandle, _ answers: AnswerCache?, _ access: AccessResources,
-        _ trail: AuditTrail?, _ tokens: VerifiedTokens?, _ accessLog: AccessLog?, _ failures: RateLimitedLog, _ metrics: LoopMetrics
+        _ trail: AuditTrail?, _ tokens: VerifiedTokens?, _ accessLog: AccessLog?, _ failures: RateLimitedLog,
+        _ metrics: LoopMetrics
     ) -> (ConnectionSettings, ResponseEncoder) {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),

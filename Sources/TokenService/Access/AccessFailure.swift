@@ -12,6 +12,8 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     case expired
     /// A JWT is not accepted.
     case invalidToken = "invalid_token"
+    /// A JWT is longer than those that are looked at.
+    case tooLong = "too_long"
     /// `unique_id` names another user than the credential.
     case otherUser = "other_user"
     /// There are two different credentials.
@@ -29,7 +31,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     var isGuess: Bool {
         switch self {
         case .malformed, .unknown, .invalidToken: true
-        case .missing, .expired, .otherUser, .conflicting, .scope, .limited, .unrecorded: false
+        case .missing, .expired, .tooLong, .otherUser, .conflicting, .scope, .limited, .unrecorded: false
         }
     }
 
@@ -53,7 +55,8 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     package func response(in place: Place, isWrite: Bool, wait: Int? = nil) -> Response {
         switch (self, place) {
         case (.missing, .parameter): return Response(.invalidInput)
-        case (.malformed, .parameter), (.unknown, .parameter), (.expired, .parameter), (.invalidToken, .parameter):
+        case (.malformed, .parameter), (.unknown, .parameter), (.expired, .parameter), (.invalidToken, .parameter),
+            (.tooLong, .parameter):
             // The same bytes as for an id without a token, or for a write that fails; counted as what it is.
             var response = Response(isWrite ? .writeFailed : .notFound)
             response.code = .denied
@@ -63,6 +66,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
             return Response(.unauthorized, "A credential is missing.", challenge: .missing)
         case (.malformed, .field), (.unknown, .field), (.expired, .field), (.invalidToken, .field):
             return Response(.unauthorized, "The credential is not valid, or no longer.", challenge: .invalidToken)
+        case (.tooLong, .field): return Response(.headTooLarge, "The credential has more than 16 KiB.")
         case (.otherUser, _): return Response(.forbidden, "The unique_id is not that of the credential's user.")
         case (.conflicting, _): return Response(.badRequest, "The request has two different credentials.")
         case (.scope, _):

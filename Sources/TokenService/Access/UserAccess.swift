@@ -1,4 +1,5 @@
 internal import HTTP
+internal import JWT
 
 /// Finds out which user a request is for, by the credential that it shows: the settings of `access.mode`, and one loop's memory
 /// for it.
@@ -64,11 +65,8 @@ package final class UserAccess {
 
     /// Bytes that a `unique_id` may have: a JWT is longer than an id.
     var uniqueIDLimit: Int {
-        if case .bearer(let rules) = mode, rules.isReadInUniqueID { Self.tokenLimit } else { UniqueID.limit }
+        if case .bearer(let rules) = mode, rules.isReadInUniqueID { JWTVerifier.tokenLimit } else { UniqueID.limit }
     }
-
-    /// Bytes that a JWT may have.
-    static let tokenLimit = 8 << 10
 }
 
 /// Leave to read and write a user's token.

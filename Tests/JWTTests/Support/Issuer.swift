@@ -92,3 +92,15 @@ extension JWTVerifier {
         return rejection
     }
 }
+
+extension JWTKeySet {
+    /// The algorithm of the key that tokens with a `kid`, or without one, are verified with; nil if there is none.
+    func algorithm(for keyID: String?, of algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases) -> JWTAlgorithm? {
+        algorithms.lazy.compactMap { try? self.key(for: keyID.map { Array($0.utf8) }, $0).algorithm }.first
+    }
+
+    /// The key of a set that has only one.
+    var onlyKey: PublicKey? {
+        JWTAlgorithm.allCases.lazy.compactMap { try? self.key(for: nil, $0) }.first
+    }
+}

@@ -173,7 +173,7 @@ let package = Package(
         ),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: tested),
         .testTarget(
-            name: "JWTTests", dependencies: ["JWT", "COpenSSL", "Cryptography", "Metrics", "TestSupport"],
+            name: "JWTTests", dependencies: ["JWT", "COpenSSL", "Cryptography", "Metrics", "System", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),

@@ -47,9 +47,9 @@ extension Server {
     /// Reads the files of keys again when they change; which files there are, a reload can change.
     func reloadChangedKeys() async {
         while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
-            let before = access.jwtKeys?.verifier
+            let before = access.jwtKeys?.content
             access.reloadChangedFiles(logger)
-            guard access.jwtKeys?.verifier !== before else { continue }
+            guard access.jwtKeys?.content !== before else { continue }
             for worker in workers { worker.loop.execute { worker.useJWTKeys() } }
         }
     }

@@ -80,7 +80,7 @@ def test_the_keys_of_jwts_are_read(tmp_path):
     only_problem(examined(issuer.keys[0].jwk(d="AA")), "JWT keys", "private part of key 1")
     examined(key)
     Path(path).chmod(0o666)
-    only_problem(examined(), "JWT keys", "others may write")
+    only_problem(examined(), "JWT keys", "can be changed by other users")
     Path(path).unlink()
     only_problem(examined(), "JWT keys", "cannot be read")
 

@@ -17,6 +17,10 @@ struct KeyFileTests {
         try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
     }
 
+    private func file() throws(JWTKeyFileError) -> JWTKeyFile {
+        try JWTKeyFile(path) { path throws(JWTKeyFileError) in try JWTVerifier.load(path, Issuer.rules()) }
+    }
+
     private func problem(_ body: () throws(JWTKeyFileError) -> Void) -> JWTKeyFileError.Problem? {
         do throws(JWTKeyFileError) {
             try body()
@@ -27,77 +31,69 @@ struct KeyFileTests {
         }
     }
 
+    /// Why a server does not start with the file.
+    private var refusal: JWTKeyFileError.Problem? { problem { () throws(JWTKeyFileError) in _ = try file() } }
+
     @Test func `new keys replace the old ones when the file changes`() throws {
         try write(Issuer.keySet([Issuer.p256.jwk(#","kid":"ec""#)]))
-        let file = try JWTKeyFile(path, rules: Issuer.rules())
-        let first = file.verifier
-        #expect(first.rejection(Issuer.token()) == nil)
-        #expect(try file.reloadIfChanged() == nil)
-        #expect(file.verifier === first)
+        let file = try file()
+        let first = file.content
+        #expect(first.rejection(Issuer.token()) == nil && !file.hasChanged)
 
         try write(Issuer.keySet([Issuer.stranger.jwk(#","kid":"ec""#), #"{"kty":"oct"}"#]))
-        #expect(file.fileHasChanged)
-        let keys = try #require(try file.reloadIfChanged())
-        #expect(keys.count == 1 && keys.skipped.count == 1)
-        #expect(!file.fileHasChanged)
-        #expect(file.verifier.rejection(Issuer.token()) == .signature)
-        #expect(file.verifier.rejection(Issuer.token(by: Issuer.stranger)) == nil)
+        #expect(file.hasChanged)
+        try file.reload()
+        #expect(file.content.keys.count == 1 && file.content.keys.skipped.count == 1 && !file.hasChanged)
+        #expect(file.content.rejection(Issuer.token()) == .signature)
+        #expect(file.content.rejection(Issuer.token(by: Issuer.stranger)) == nil)
         // What was verified by the first verifier goes on by its keys.
         #expect(first.rejection(Issuer.token()) == nil)
     }
 
     @Test func `an unusable file is reported once, and the previous keys stay`() throws {
         try write(Issuer.set)
-        let file = try JWTKeyFile(path, rules: Issuer.rules())
-        let verifier = file.verifier
+        let file = try file()
+        let verifier = file.content
         for (text, expected) in [
             ("{", .unusable(.notJSON)), (#"{"keys":[]}"#, .unusable(.noUsableKey([]))),
-            (String(repeating: " ", count: (1 << 20) + 1), .tooLarge),
+            (String(repeating: " ", count: (1 << 20) + 1), .unreadable(.tooLarge)),
         ] as [(String, JWTKeyFileError.Problem)] {
             try write(text)
-            #expect(problem { () throws(JWTKeyFileError) in _ = try file.reloadIfChanged() } == expected)
-            #expect(problem { () throws(JWTKeyFileError) in _ = try file.reloadIfChanged() } == nil)
-            #expect(file.verifier === verifier)
+            #expect(file.hasChanged)
+            #expect(problem { () throws(JWTKeyFileError) in try file.reload() } == expected)
+            #expect(!file.hasChanged && file.content === verifier)
         }
         try FileManager.default.removeItem(atPath: path)
-        guard case .unreadable = problem({ () throws(JWTKeyFileError) in _ = try file.reloadIfChanged() }) else {
+        guard case .unreadable = problem({ () throws(JWTKeyFileError) in try file.reload() }) else {
             Issue.record("a missing file is unreadable")
             return
         }
-        #expect(problem { () throws(JWTKeyFileError) in _ = try file.reloadIfChanged() } == nil)
-        #expect(file.verifier === verifier)
+        #expect(!file.hasChanged && file.content === verifier)
         try write(Issuer.set)
-        #expect(try file.reloadIfChanged() != nil)
-        #expect(file.verifier !== verifier)
+        try file.reload()
+        #expect(file.content !== verifier)
     }
 
     @Test func `a start needs a usable file`() throws {
-        #expect(problem { () throws(JWTKeyFileError) in _ = try JWTKeyFile(path, rules: Issuer.rules()) } != nil)
+        #expect(refusal != nil)
         try write("[]")
-        #expect(
-            problem { () throws(JWTKeyFileError) in _ = try JWTKeyFile(path, rules: Issuer.rules()) }
-                == .unusable(.notJSON)
-        )
+        #expect(refusal == .unusable(.notJSON))
+    }
+
+    @Test func `a file that others may write to, or that is none, is refused`() throws {
+        try write(Issuer.set)
+        for mode: mode_t in [0o620, 0o602, 0o666] {
+            chmod(path, mode)
+            #expect(refusal == .unreadable(.writable))
+        }
+        chmod(path, 0o644)
+        #expect(refusal == nil)
         try FileManager.default.removeItem(atPath: path)
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
-        #expect(problem { () throws(JWTKeyFileError) in _ = try JWTKeyFile(path, rules: Issuer.rules()) } != nil)
-    }
-
-    @Test func `a pipe without a writer does not block`() throws {
+        #expect(refusal == .unreadable(.notAFile))
+        try FileManager.default.removeItem(atPath: path)
+        // Without a writer, whom opening it would wait for.
         #expect(mkfifo(path, 0o600) == 0)
-        #expect(
-            problem { () throws(JWTKeyFileError) in _ = try JWTKeyFile(path, rules: Issuer.rules()) }
-                == .unusable(.notJSON)
-        )
-    }
-
-    @Test func `new rules are used when they are taken over, not before`() throws {
-        try write(Issuer.set)
-        let file = try JWTKeyFile(path, rules: Issuer.rules())
-        let reading = try file.read(path, rules: Issuer.rules(issuer: "https://new.example.com"))
-        #expect(file.verifier.rejection(Issuer.token()) == nil)
-        file.use(reading)
-        #expect(file.verifier.rejection(Issuer.token()) == .issuer)
-        #expect(!file.fileHasChanged)
+        #expect(refusal == .unreadable(.notAFile))
     }
 }

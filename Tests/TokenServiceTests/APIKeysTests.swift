@@ -24,7 +24,7 @@ import Testing
     private func add(_ name: String, _ scopes: Set<APIScope> = [.sessions], expiresAt: Int64? = nil) throws -> String {
         let secret = try APIKeySecret.random()
         let digest = try #require(try APIKeySecret.digest(of: Array(secret.utf8).span))
-        try APIKeyFile.change(path) {
+        try APIKeys.change(path) {
             try $0.add(APIKey(name: name, scopes: scopes, createdAt: 5, expiresAt: expiresAt), digest: digest)
         }
         return secret
@@ -37,7 +37,7 @@ import Testing
     @Test func `a key is found by its secret, until it expires`() throws {
         let secret = try add("a.b-c_1", [.tokensRead, .erase])
         let other = try add("other", expiresAt: 20)
-        let keys = try #require(try APIKeyFile.load(path))
+        let keys = try #require(try APIKeys.load(path))
         let key = APIKey(name: "a.b-c_1", scopes: [.erase, .tokensRead], createdAt: 5, expiresAt: nil)
         #expect(try find(secret, in: keys) == .found(key))
         let expiring = APIKey(name: "other", scopes: [.sessions], createdAt: 5, expiresAt: 20)
@@ -48,7 +48,7 @@ import Testing
 
     @Test func `nothing but the secret itself finds a key`() throws {
         let secret = try add("a")
-        let keys = try #require(try APIKeyFile.load(path))
+        let keys = try #require(try APIKeys.load(path))
         #expect(secret.hasPrefix("tck_") && secret.utf8.count == 47)
         var others = ["", "tck_", secret.uppercased(), secret + "=", " " + secret, secret + "\n"]
         others.append("tcs_" + secret.dropFirst(4))
@@ -69,7 +69,7 @@ import Testing
             let scopes = APIScope.allCases.enumerated().filter { bits >> $0.offset & 1 == 1 }.map(\.element)
             try add("key\(bits)", Set(scopes))
         }
-        let keys = try #require(try APIKeyFile.load(path))
+        let keys = try #require(try APIKeys.load(path))
         #expect(keys.all.count == 15 && Set(keys.all.map(\.scopes)).count == 15)
         #expect(try APIKeysText.keys(of: APIKeysText.bytes(of: keys)).entries == keys.entries)
         #expect(try FileStatus.read(path).permissions == "0600")
@@ -143,36 +143,36 @@ import Testing
     }
 
     @Test func `a changed file is read again, and a bad one leaves the keys as they are`() throws {
-        #expect(throws: APIKeyFileError.missing(path: path)) { try APIKeyFile(path: path) }
+        #expect(throws: APIKeyFileError.missing(path: path)) { try APIKeyFile(path, APIKeys.loadExisting) }
         let secret = try add("a")
-        let file = try APIKeyFile(path: path)
+        let file = try APIKeyFile(path, APIKeys.loadExisting)
         #expect(!file.hasChanged)
         let second = try add("b")
         #expect(file.hasChanged)
-        #expect(try find(second, in: file.keys) == .unknown)
+        #expect(try find(second, in: file.content) == .unknown)
         try file.reload()
-        #expect(try find(second, in: file.keys) != .unknown && !file.hasChanged)
+        #expect(try find(second, in: file.content) != .unknown && !file.hasChanged)
         try "nonsense".write(toFile: path, atomically: true, encoding: .utf8)
         chmod(path, 0o600)
         #expect(file.hasChanged)
         #expect(throws: APIKeyFileError.self) { try file.reload() }
         // Reported once; the keys stay.
-        #expect(try !file.hasChanged && find(secret, in: file.keys) != .unknown)
+        #expect(try !file.hasChanged && find(secret, in: file.content) != .unknown)
         try FileManager.default.removeItem(atPath: path)
         #expect(file.hasChanged)
         #expect(throws: APIKeyFileError.missing(path: path)) { try file.reload() }
-        #expect(try !file.hasChanged && find(secret, in: file.keys) != .unknown)
+        #expect(try !file.hasChanged && find(secret, in: file.content) != .unknown)
     }
 
     @Test func `the names of keys that were added, removed and replaced are known`() throws {
         try add("kept")
         try add("removed")
         try add("replaced")
-        let before = try #require(try APIKeyFile.load(path))
-        try APIKeyFile.change(path) { keys in for name in ["removed", "replaced"] { _ = keys.remove(named: name) } }
+        let before = try #require(try APIKeys.load(path))
+        try APIKeys.change(path) { keys in for name in ["removed", "replaced"] { _ = keys.remove(named: name) } }
         try add("added")
         try add("replaced")
-        let after = try #require(try APIKeyFile.load(path))
+        let after = try #require(try APIKeys.load(path))
         let changes = after.changes(since: before)
         #expect(changes.added == ["added", "replaced"] && changes.removed == ["removed", "replaced"])
         let none = after.changes(since: after)
@@ -188,12 +188,12 @@ import Testing
             let key = AdminKey(name: "\(scope)", scopes: [scope], createdAt: 5, expiresAt: nil)
             #expect(key.permits(.read) == reads && key.permits(.steer) == steers)
         }
-        try AdminKeyFile.change(path) {
+        try AdminKeys.change(path) {
             try $0.add(AdminKey(name: "a", scopes: [.steer], createdAt: 5, expiresAt: nil), digest: digest)
         }
-        #expect(try AdminKeyFile.load(path)?.all.map(\.name) == ["a"])
+        #expect(try AdminKeys.load(path)?.all.map(\.name) == ["a"])
         #expect {
-            _ = try APIKeyFile.load(path)
+            _ = try APIKeys.load(path)
         } throws: { "\($0)".contains("allowed are sessions, tokens:read") }
     }
 
@@ -201,10 +201,10 @@ import Testing
         try add("a")
         for mode: mode_t in [0o620, 0o602, 0o666] {
             chmod(path, mode)
-            #expect(throws: APIKeyFileError.writable(path: path)) { _ = try APIKeyFile.load(path) }
+            #expect(throws: APIKeyFileError.unusable(path: path, .writable)) { _ = try APIKeys.load(path) }
         }
         chmod(path, 0o644)
-        #expect(try APIKeyFile.load(path)?.all.count == 1)
+        #expect(try APIKeys.load(path)?.all.count == 1)
     }
 
     @Test func `a change leaves the file to those who could read it`() throws {
@@ -222,7 +222,7 @@ import Testing
             for number in 0..<20 { group.addTask { try self.add("key\(number)") } }
             try await group.waitForAll()
         }
-        #expect(try APIKeyFile.load(path)?.all.count == 20)
+        #expect(try APIKeys.load(path)?.all.count == 20)
     }
 
     @Test func `a change that fails leaves the file as it was, and a link where it is`() throws {
@@ -235,8 +235,8 @@ import Testing
         #expect(try Data(contentsOf: URL(filePath: target)) == before)
         try add("b")
         #expect(try FileStatus.read(path, followingLinks: false).isLink)
-        #expect(try APIKeyFile.load(target)?.all.map(\.name) == ["a", "b"])
-        #expect(try APIKeyFile.change(path) { $0.remove(named: "a")?.name } == "a")
-        #expect(try APIKeyFile.load(path)?.all.map(\.name) == ["b"])
+        #expect(try APIKeys.load(target)?.all.map(\.name) == ["a", "b"])
+        #expect(try APIKeys.change(path) { $0.remove(named: "a")?.name } == "a")
+        #expect(try APIKeys.load(path)?.all.map(\.name) == ["b"])
     }
 }

@@ -49,8 +49,7 @@ enum AccessCheck {
         if let refusal = user.refusesReading(path, topic) { return (nil, [refusal]) }
         let (keys, kind): ([BearerKey<Scope>], BearerKeyKind)
         do throws(BearerKeyFileError<Scope>) {
-            guard let found = try BearerKeyFile<Scope>.load(path) else { throw .missing(path: path) }
-            (keys, kind) = (found.all, Scope.kind)
+            (keys, kind) = (try BearerKeys<Scope>.loadExisting(path).all, Scope.kind)
         } catch {
             return (nil, [.problem(topic, error)])
         }

@@ -7,15 +7,10 @@ internal import System
 enum FileCheck {
     /// The settings file: it contains no secrets, but says where they are, so that only its owner should write it.
     static func settingsFile(_ path: String) -> [Finding] {
-        publicFile(path, "Settings")
-    }
-
-    /// A file that everybody may read, and only its owner should write.
-    static func publicFile(_ path: String, _ topic: String) -> [Finding] {
         guard let status = FileStatus(path), status.mode & 0o022 != 0 else { return [] }
         return [
             .problem(
-                topic, "others may write \(path) (mode \(status.permissions))", "chmod go-w \(path)"
+                "Settings", "others may write \(path) (mode \(status.permissions))", "chmod go-w \(path)"
             )
         ]
     }

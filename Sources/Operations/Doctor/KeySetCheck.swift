@@ -10,14 +10,13 @@ enum KeySetCheck {
         guard settings.access.mode == .bearer else { return [] }
         let path = settings.access.bearer.keysFile
         if let refusal = user.refusesReading(path, topic) { return [refusal] }
-        // Whoever writes it decides whose tokens are accepted.
-        return FileCheck.publicFile(path, topic) + keys(path, JWTRules(settings.access.bearer))
+        return keys(path, JWTRules(settings.access.bearer))
     }
 
     private static func keys(_ path: String, _ rules: JWTRules) -> [Finding] {
         let keys: JWTKeySet
         do throws(JWTKeyFileError) {
-            keys = try JWTKeyFile(path, rules: rules).verifier.keys
+            keys = try JWTVerifier.load(path, rules).keys
         } catch {
             return [.problem(topic, error)]
         }

@@ -2,6 +2,7 @@ internal import Audit
 internal import JWT
 internal import Logging
 internal import Synchronization
+internal import System
 internal import TokenService
 
 extension AccessResources {
@@ -32,7 +33,7 @@ extension AccessResources {
                     switch file {
                     case .apiKeys: try reload(apiKeys, rereads: rereads, &unrecorded, logger)
                     case .adminKeys: try reload(admin.present, rereads: rereads, &unrecorded, logger)
-                    case .jwtKeys: try reloadJWTKeys(logger)
+                    case .jwtKeys: try reloadJWTKeys(rereads: rereads, logger)
                     }
                 } catch {
                     let kind = file.rawValue
@@ -51,19 +52,23 @@ extension AccessResources {
             let before = admin.present
             guard adminKeys !== before else { return }
             admin.use(adminKeys)
-            report(adminKeys?.keys ?? AdminKeys(), since: before?.keys ?? AdminKeys(), &unrecorded, logger)
+            report(adminKeys?.content ?? AdminKeys(), since: before?.content ?? AdminKeys(), &unrecorded, logger)
         }
     }
 
-    private func reloadJWTKeys(_ logger: Logger) throws(JWTKeyFileError) {
-        guard let keys = try jwtKeys?.reloadIfChanged() else { return }
-        logger.notice("the keys for JWTs have changed, there are \(keys.count) now")
+    private func reloadJWTKeys(rereads: Bool, _ logger: Logger) throws(JWTKeyFileError) {
+        guard let jwtKeys else { return }
+        let hasChanged = jwtKeys.hasChanged
+        guard rereads || hasChanged else { return }
+        try jwtKeys.reload()
+        guard hasChanged else { return }
+        logger.notice("the keys for JWTs have changed, there are \(jwtKeys.content.keys.count) now")
         reportUnusedKeys(logger)
     }
 
     /// Logs which keys of the issuer are not used although they seem to be meant for it; keys for encryption are usual in a set.
     func reportUnusedKeys(_ logger: Logger) {
-        for key in jwtKeys?.verifier.keys.skipped ?? [] where key.reason.isFault {
+        for key in jwtKeys?.content.keys.skipped ?? [] where key.reason.isFault {
             logger.warning("the keys for JWTs: \(key)")
         }
     }
@@ -72,9 +77,9 @@ extension AccessResources {
         _ file: BearerKeyFile<Scope>?, rereads: Bool, _ unrecorded: inout [AuditEvent], _ logger: Logger
     ) throws(BearerKeyFileError<Scope>) {
         guard let file, rereads || file.hasChanged else { return }
-        let before = file.keys
+        let before = file.content
         try file.reload()
-        report(file.keys, since: before, &unrecorded, logger)
+        report(file.content, since: before, &unrecorded, logger)
     }
 
     // MARK: - Reporting

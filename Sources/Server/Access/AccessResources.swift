@@ -3,6 +3,7 @@ package import JWT
 internal import Logging
 internal import Settings
 internal import Synchronization
+internal import System
 package import TokenService
 internal import TokenStore
 
@@ -39,7 +40,7 @@ package final class AccessResources: Sendable {
         failures = FailureLimiter(settings.access.failureRate)
         do throws(APIKeyFileError) {
             let path = settings.access.apiKeysFile
-            apiKeys = path.isEmpty ? nil : try APIKeyFile(path: path)
+            apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)
         } catch {
             throw .access("\(error)")
         }
@@ -49,9 +50,14 @@ package final class AccessResources: Sendable {
             throw .access("\(error)")
         }
         do throws(JWTKeyFileError) {
-            let bearer = settings.access.bearer
-            jwtKeys =
-                settings.access.mode == .bearer ? try JWTKeyFile(bearer.keysFile, rules: JWTRules(bearer)) : nil
+            if settings.access.mode == .bearer {
+                let rules = JWTRules(settings.access.bearer)
+                jwtKeys = try JWTKeyFile(settings.access.bearer.keysFile) { path throws(JWTKeyFileError) in
+                    try JWTVerifier.load(path, rules)
+                }
+            } else {
+                jwtKeys = nil
+            }
         } catch {
             throw .access("the keys of JWTs in access.bearer.keys_file: \(error)")
         }

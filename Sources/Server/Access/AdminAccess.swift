@@ -18,13 +18,13 @@ package final class AdminAccess: Sendable {
 
     /// - Parameter path: `admin.keys_file`; if empty, there are no keys.
     init(path: String, _ logger: Logger) throws(AdminKeyFileError) {
-        file = Mutex(path.isEmpty ? nil : try AdminKeyFile(path: path))
+        file = Mutex(path.isEmpty ? nil : try AdminKeyFile(path, AdminKeys.loadExisting))
         // Refused keys are logged as notices. As warnings, they would let anybody who can connect fill the list of recent warnings.
         log = RateLimitedLog(logger, .notice)
     }
 
     /// The keys in use; nil without `admin.keys_file`.
-    package var keys: AdminKeys? { file.withLock { $0?.keys } }
+    package var keys: AdminKeys? { file.withLock { $0?.content } }
 
     /// Counts a request that is refused, on the administration's thread.
     ///
@@ -46,7 +46,7 @@ package final class AdminAccess: Sendable {
     func file(at path: String) throws(AdminKeyFileError) -> AdminKeyFile? {
         if path.isEmpty { return nil }
         if let present, present.path == path { return present }
-        return try AdminKeyFile(path: path)
+        return try AdminKeyFile(path, AdminKeys.loadExisting)
     }
 
     func use(_ file: AdminKeyFile?) {

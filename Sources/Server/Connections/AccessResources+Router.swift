@@ -23,7 +23,7 @@ extension AccessResources {
             maxAge: Int64(session.maxAge.components.seconds), perUser: session.perUser)
         return RequestRouter(
             service, access: mode(settings, tokens, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
-            api: apiKeys.map { keys in BackendAPI(service, keys: { keys.keys }, limits: limits, guardian) },
+            api: apiKeys.map { keys in BackendAPI(service, keys: { keys.content }, limits: limits, guardian) },
             limitsMisses: settings.access.failureRate != nil)
     }
 

@@ -66,7 +66,7 @@ package final class Worker: @unchecked Sendable {
         self.handle = handle
         self.answers = answers
         self.access = access
-        let tokens = access.jwtKeys.map { VerifiedTokens($0.verifier, counts: metrics.verifiedTokens) }
+        let tokens = access.jwtKeys.map { VerifiedTokens($0.content, counts: metrics.verifiedTokens) }
         self.tokens = tokens
         let trail = try access.audit.map {
             try AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired)
@@ -122,7 +122,7 @@ package final class Worker: @unchecked Sendable {
 
     /// Verifies JWTs by the keys of the moment from now on.
     func useJWTKeys() {
-        if let keys = access.jwtKeys { tokens?.use(keys.verifier) }
+        if let keys = access.jwtKeys { tokens?.use(keys.content) }
     }
 
     private static func connectionSettings(

@@ -61,7 +61,7 @@ struct BearerKeyOptions<Scope: CommandKeyScope>: ParsableArguments {
     func change<Result>(_ body: (inout BearerKeys<Scope>) throws -> Result) throws -> Result {
         let path = try path()
         do {
-            return try BearerKeyFile<Scope>.change(path, body)
+            return try BearerKeys<Scope>.change(path, body)
         } catch let error as BearerKeyFileError<Scope> {
             throw configuration.fault("\(error)")
         } catch let error as LinkError {

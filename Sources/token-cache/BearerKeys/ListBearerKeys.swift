@@ -17,7 +17,7 @@ struct ListBearerKeys<Scope: CommandKeyScope>: AsyncParsableCommand {
         let path = try options.path()
         let keys: [BearerKey<Scope>]
         do throws(BearerKeyFileError<Scope>) {
-            keys = try BearerKeyFile<Scope>.load(path)?.all ?? []
+            keys = try BearerKeys<Scope>.load(path)?.all ?? []
         } catch {
             throw options.configuration.fault("\(error)")
         }

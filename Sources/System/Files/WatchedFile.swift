@@ -1,0 +1,94 @@
+internal import Glibc
+internal import Synchronization
+
+/// What a file says, which is read again when the file changes; while it cannot be used, what was read before stays in use.
+///
+/// Any thread. Two calls of `reload` at once could use the earlier reading last, so their caller has them wait for one another.
+package final class WatchedFile<Content: Sendable, Failure: Error>: Sendable {
+    /// As configured; links are followed.
+    package let path: String
+    private let read: @Sendable (_ path: String) throws(Failure) -> Content
+    private let state: Mutex<State>
+
+    private struct State {
+        var content: Content
+        /// The file as it was before the last attempt to read it, even if that failed, so that a failure is reported once.
+        var stamp: FileStamp?
+    }
+
+    /// Reads the file; blocks for as long as that takes.
+    package init(
+        _ path: String, _ read: @escaping @Sendable (_ path: String) throws(Failure) -> Content
+    ) throws(Failure) {
+        // Before reading, so that a change in between is noticed.
+        let stamp = FileStamp(path: path)
+        state = Mutex(State(content: try read(path), stamp: stamp))
+        self.path = path
+        self.read = read
+    }
+
+    /// What is in use.
+    package var content: Content { state.withLock(\.content) }
+
+    /// Whether the file was written or replaced since the last attempt to read it, successful or not; costs a stat(2).
+    package var hasChanged: Bool { FileStamp(path: path) != state.withLock(\.stamp) }
+
+    /// Reads the file again, and uses what it says; blocks for as long as that takes, and must not run on a loop.
+    package func reload() throws(Failure) {
+        let stamp = FileStamp(path: path)
+        do throws(Failure) {
+            let content = try read(path)
+            state.withLock { $0 = State(content: content, stamp: stamp) }
+        } catch {
+            state.withLock { $0.stamp = stamp }
+            throw error
+        }
+    }
+}
+
+/// Files that say whom the server lets in.
+///
+/// They have no secrets, so everybody may read them; but whoever may write to one could let himself in.
+package enum TrustedFile {
+    /// Largest file that is read, in bytes.
+    package static let sizeLimit = 1 << 20
+
+    /// Why a file is not read; the text is to be read after the file's name.
+    package enum Fault: Error, Hashable, Sendable, CustomStringConvertible {
+        case unreadable(SystemError)
+        case notAFile
+        /// Other users than the file's owner may write to it.
+        case writable
+        case tooLarge
+
+        package var description: String {
+            switch self {
+            case .unreadable(let error):
+                """
+                cannot be read: \(error.reason)\
+                \(error.fileAdvice(otherwise: "check the path, and that the server's user may read it"))
+                """
+            case .notAFile: "cannot be read: it is no regular file"
+            case .writable:
+                "can be changed by other users, who could let themselves in; look for keys that you do not know, after chmod go-w"
+            case .tooLarge: "has more than \(TrustedFile.sizeLimit >> 20) MiB"
+            }
+        }
+    }
+
+    package static func read(_ path: String) throws(Fault) -> [UInt8] {
+        let (bytes, status): ([UInt8], FileStatus)
+        do throws(SystemError) {
+            // Without O_NONBLOCK, open(2) would wait for the writer of a pipe.
+            let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
+            status = try FileStatus.read(descriptor.number)
+            bytes = status.isFile ? try BlockingIO.read(from: descriptor.number, limit: sizeLimit + 1) : []
+        } catch {
+            throw .unreadable(error)
+        }
+        guard status.isFile else { throw .notAFile }
+        guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else { throw .writable }
+        guard bytes.count <= sizeLimit else { throw .tooLarge }
+        return bytes
+    }
+}

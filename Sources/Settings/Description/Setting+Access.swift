@@ -76,8 +76,8 @@ extension Setting {
             "access.bearer.keys_file", \.access.bearer.keysFile, .text("the path of a file, or empty"),
             takesEffect: .atStart,
             """
-            The public keys of the issuer, and of nobody else, as a JSON Web Key Set (RFC 7517). It is read again on SIGHUP and when it
-            changes; if it cannot be used, the old keys stay in use.
+            The public keys of the issuer, and of nobody else, as a JSON Web Key Set (RFC 7517), in a file that only its owner
+            may write to. It is read again on SIGHUP and when it changes; if it cannot be used, the old keys stay in use.
             """
         ),
         Setting(

@@ -76,6 +76,7 @@ package enum TrustedFile {
         }
     }
 
+    /// The text of a file, without a byte order mark.
     package static func read(_ path: String) throws(Fault) -> [UInt8] {
         let (bytes, status): ([UInt8], FileStatus)
         do throws(SystemError) {
@@ -89,6 +90,6 @@ package enum TrustedFile {
         guard status.isFile else { throw .notAFile }
         guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else { throw .writable }
         guard bytes.count <= sizeLimit else { throw .tooLarge }
-        return bytes
+        return Array(bytes.withoutByteOrderMark)
     }
 }

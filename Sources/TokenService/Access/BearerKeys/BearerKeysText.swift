@@ -1,5 +1,4 @@
 internal import JSON
-internal import System
 
 /// The text of a file of keys: a line of JSON for each.
 ///
@@ -16,8 +15,7 @@ enum BearerKeysText<Scope: BearerKeyScope> {
 
     static func keys(of text: [UInt8]) throws(Malformed) -> BearerKeys<Scope> {
         var keys = BearerKeys<Scope>()
-        let lines = text.withoutByteOrderMark.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        for (index, line) in lines.enumerated() {
+        for (index, line) in text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
             let content = line.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0d }
             if content.isEmpty || content.first == UInt8(ascii: "#") { continue }
             let fault: String

@@ -125,10 +125,26 @@ struct JWK {
         _ members: JSONObject, _ algorithm: JWTAlgorithm
     ) throws(SkippedKey.Reason) -> PublicKey {
         let point = try decoded("x", of: members)
-        guard point.count == Ed25519Point.length else { throw .malformed(member: "x") }
-        guard Ed25519Point.isUsable(point) else { throw .invalidKey }
+        guard point.count == 32 else { throw .malformed(member: "x") }
+        // Little endian, and the highest bit is the sign of x.
+        let y = (point.dropLast() + [point[31] & 0x7f]).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        guard !ed25519SmallOrders.contains(y) else { throw .invalidKey }
         return try made(DER.ed25519Key(point), algorithm)
     }
+
+    /// The y of Ed25519's points whose order divides 8, reduced or not.
+    ///
+    /// Signatures of such a key, as a placeholder of zeros is one, can be made without any private key, and OpenSSL accepts them.
+    /// What is no point at all needs no look: no signature is valid for it.
+    private static let ed25519SmallOrders: Set<String> = [
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    ]
 
     private static func made(_ encoded: [UInt8], _ algorithm: JWTAlgorithm) throws(SkippedKey.Reason) -> PublicKey {
         guard let key = PublicKey(encoded, algorithm) else { throw .invalidKey }
@@ -146,5 +162,96 @@ struct JWK {
         for _ in 0..<2 where text.last == UInt8(ascii: "=") { text.removeLast() }
         guard let bytes = Base64URL.decode(text.span) else { throw .malformed(member: name) }
         return bytes
+    }
+}
+
+/// A key of a set that verifies nothing here, and why (RFC 7517, section 5, asks for skipping it).
+package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
+    package enum Reason: Error, Hashable, Sendable {
+        /// It is null, for example.
+        case notAnObject
+        /// `kty` is none of RSA, EC and OKP, or missing.
+        case unknownType
+        /// `kty` is oct: a secret that makes signatures as well.
+        case symmetric
+        /// `crv` is none of P-256, P-384, P-521 and, for OKP, Ed25519.
+        case unknownCurve
+        /// `use` is not sig, or `key_ops` lacks verify.
+        case notForSignatures
+        /// `alg` is not an algorithm that can be allowed.
+        case unknownAlgorithm
+        /// `alg` belongs to another kind of key.
+        case algorithmOfAnotherType(JWTAlgorithm)
+        /// The settings do not allow the key's algorithm, or none for this kind of key.
+        case algorithmNotAllowed
+        /// The member is missing, is not a string, or not base64url of the right length.
+        case malformed(member: String)
+        /// The modulus has this many bits.
+        case modulusSize(Int)
+        /// The exponent is even, below 3 or has more than 32 bits.
+        case exponent
+        /// The point is not on its curve or, of Ed25519, of small order; the modulus is not a product of two large primes.
+        case invalidKey
+        /// The set has the same key under the same `kid` before.
+        case repeated
+        /// No token could name it among several keys.
+        case withoutKeyID
+
+        /// Whether something is wrong with the key; false for one that is only meant for something else.
+        package var isFault: Bool {
+            switch self {
+            case .unknownType, .unknownCurve, .notForSignatures, .unknownAlgorithm, .algorithmNotAllowed, .repeated:
+                false
+            case .notAnObject, .symmetric, .algorithmOfAnotherType, .malformed, .modulusSize, .exponent, .invalidKey,
+                .withoutKeyID:
+                true
+            }
+        }
+    }
+
+    /// Counted from 1.
+    package let position: Int
+    /// As the set has it, if that is short and printable.
+    package let keyID: String?
+    package let reason: Reason
+
+    init(position: Int, keyID: [UInt8]?, reason: Reason) {
+        self.position = position
+        self.keyID = keyID.flatMap(Self.printable)
+        self.reason = reason
+    }
+
+    /// A key id for people; nil for one that a log should not have.
+    static func printable(_ keyID: [UInt8]) -> String? {
+        let isPrintable = keyID.count <= 100 && keyID.allSatisfy { 0x21...0x7e ~= $0 }
+        return isPrintable && !keyID.isEmpty ? String(decoding: keyID, as: UTF8.self) : nil
+    }
+
+    package var description: String {
+        let name = keyID.map { "key \(position) (kid \($0))" } ?? "key \(position)"
+        return "\(name) is not used: \(reason.description)"
+    }
+}
+
+extension SkippedKey.Reason: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .notAnObject: "it is no object"
+        case .unknownType: "its kty is none of RSA, EC and OKP"
+        case .symmetric: "it is symmetric (kty oct), and who can verify with it could sign too"
+        case .unknownCurve: "its crv is none of P-256, P-384 and P-521 for EC, Ed25519 for OKP"
+        case .notForSignatures: "its use is not sig, or its key_ops do not contain verify"
+        case .unknownAlgorithm:
+            "its alg is none of \(JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "))"
+        case .algorithmOfAnotherType(let algorithm): "its alg \(algorithm.rawValue) does not belong to its kty and crv"
+        case .algorithmNotAllowed: "the settings do not allow its algorithm"
+        case .malformed(let member): "its \(member) is missing or malformed"
+        case .modulusSize(let bits):
+            "its modulus has \(bits) bits, and \(JWK.modulusBits.lowerBound) to \(JWK.modulusBits.upperBound) are accepted"
+        case .exponent: "its exponent is not an odd number from 3 to 4294967295"
+        case .invalidKey: "its numbers do not make a valid key (a point off its curve, or a modulus that is none)"
+        case .repeated: "the set has the same key before"
+        case .withoutKeyID: "it has no kid, which a set of several keys needs"
+        }
     }
 }

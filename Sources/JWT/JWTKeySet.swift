@@ -1,3 +1,5 @@
+package import System
+
 /// The public keys of the issuer: a JWK set (RFC 7517, section 5) without what cannot verify signatures here.
 ///
 /// Immutable; any thread.
@@ -27,9 +29,7 @@ package struct JWTKeySet: Sendable {
     ///   - algorithms: Those that are allowed. A key has the algorithm that its `alg` names, or else the first of these that
     ///     fits its kind.
     package init(parsing text: Span<UInt8>, algorithms: [JWTAlgorithm]) throws(JWTKeyError) {
-        // A byte order mark may be ignored (RFC 8259, section 8.1).
-        let hasMark = text.count >= 3 && text[0] == 0xef && text[1] == 0xbb && text[2] == 0xbf
-        var (usable, skipped) = try Self.read(hasMark ? text.extracting(droppingFirst: 3) : text, algorithms)
+        var (usable, skipped) = try Self.read(text, algorithms)
         if usable.count > 1 {
             for entry in usable where entry.jwk.keyID == nil {
                 skipped.append(SkippedKey(position: entry.position, keyID: nil, reason: .withoutKeyID))
@@ -80,7 +80,7 @@ package struct JWTKeySet: Sendable {
                 skipped.append(SkippedKey(position: position, keyID: nil, reason: .notAnObject))
                 continue
             }
-            let members = try object(text, range, memberLimit: JWK.memberLimit)
+            let members = try object(text, range)
             if let member = JWK.privateMember(of: members) {
                 throw .privateKey(position: position, member: member)
             }
@@ -108,7 +108,7 @@ package struct JWTKeySet: Sendable {
         do throws(JSONObject.Failure) {
             set = try JSONObject(text, memberLimit: memberLimit)
         } catch {
-            throw JWTKeyError(error, tooManyMembers: .notKeySet)
+            throw JWTKeyError(error)
         }
         guard case .array(let array) = set["keys"] else { throw .notKeySet }
         let objects = JSONObject.objects(text, array)
@@ -117,26 +117,95 @@ package struct JWTKeySet: Sendable {
     }
 
     private static func object(
-        _ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int
+        _ text: Span<UInt8>, _ range: Range<Int>
     ) throws(JWTKeyError) -> JSONObject {
         do throws(JSONObject.Failure) {
-            return try JSONObject(text, range, memberLimit: memberLimit).withoutNulls
+            return try JSONObject(text, range, memberLimit: JWK.memberLimit).withoutNulls
         } catch {
-            throw JWTKeyError(error, tooManyMembers: .notKeySet)
+            throw JWTKeyError(error)
         }
     }
 }
 
 extension JWTKeyError {
-    /// - Parameters:
-    ///   - failure: Of an object of the set.
-    ///   - tooManyMembers: For an object with too many members.
-    fileprivate init(_ failure: JSONObject.Failure, tooManyMembers: JWTKeyError) {
+    /// - Parameter failure: Of an object of the set.
+    fileprivate init(_ failure: JSONObject.Failure) {
         self =
             switch failure {
             case .malformed: .notJSON
             case .repeatedMember: .repeatedMember
-            case .tooManyMembers: tooManyMembers
+            case .tooManyMembers: .notKeySet
             }
     }
+}
+
+/// Why a whole key set is refused; to be read after the file's name.
+///
+/// Its text has nothing of the keys but their positions and printable ids.
+package enum JWTKeyError: Error, Hashable, CustomStringConvertible {
+    case unreadable(TrustedFile.Fault)
+    case notJSON
+    /// The object has no array `keys`.
+    case notKeySet
+    case tooManyKeys
+    /// The set or one of its keys has a member twice.
+    case repeatedMember
+    /// Whoever reads the set could sign tokens.
+    case privateKey(position: Int, member: String)
+    /// Two different keys have the same `kid` and the same algorithm.
+    case conflictingKeys(position: Int, keyID: String?)
+    /// None is left after the skipped ones.
+    case noUsableKey([SkippedKey])
+
+    package var description: String {
+        switch self {
+        case .unreadable(let fault): fault.description
+        case .notJSON: "is not a JSON object in UTF-8; give a JWK set: {\"keys\":[...]}"
+        case .notKeySet: "has no array named keys; give a JWK set: {\"keys\":[...]}"
+        case .tooManyKeys: "has more than \(JWTKeySet.keyLimit) keys; leave out those of other uses"
+        case .repeatedMember: "has an object with the same member twice; each may stand there once"
+        case .privateKey(let position, let member):
+            "has the private part of key \(position) (member \(member)), with which anybody could sign tokens; give the "
+                + "public keys only, and replace that key at the issuer if others could read it"
+        case .conflictingKeys(let position, let keyID):
+            "gives key \(position) the kid of another key of its algorithm\(keyID.map { " (\($0))" } ?? ""); each needs its own"
+        case .noUsableKey(let skipped):
+            skipped.isEmpty
+                ? "has no keys; give at least one public key"
+                : "has no usable key (\(skipped.map(\.description).joined(separator: ", "))); give a public key for signatures"
+        }
+    }
+}
+
+/// The file with the issuer's keys (a JWK set), and the verifier that uses them.
+package typealias JWTKeyFile = WatchedFile<JWTVerifier, JWTKeyFileError>
+
+extension JWTVerifier {
+    /// Reads a file with a JWK set.
+    ///
+    /// - Parameters:
+    ///   - path: Of the file.
+    ///   - rules: What tokens have to be.
+    package static func load(_ path: String, _ rules: JWTRules) throws(JWTKeyFileError) -> JWTVerifier {
+        let text: [UInt8]
+        do throws(TrustedFile.Fault) {
+            text = try TrustedFile.read(path)
+        } catch {
+            throw JWTKeyFileError(file: path, reason: .unreadable(error))
+        }
+        do throws(JWTKeyError) {
+            return JWTVerifier(rules: rules, keys: try JWTKeySet(parsing: text.span, algorithms: rules.algorithms))
+        } catch {
+            throw JWTKeyFileError(file: path, reason: error)
+        }
+    }
+}
+
+/// Why a file of keys cannot be used, and what to do about it.
+package struct JWTKeyFileError: Error, Hashable, CustomStringConvertible {
+    /// The path as configured.
+    package let file: String
+    package let reason: JWTKeyError
+
+    package var description: String { "\(file) \(reason)" }
 }

@@ -1,0 +1,248 @@
+internal import Cryptography
+
+/// What a token has to be, beside being signed with a known key.
+package struct JWTRules: Hashable, Sendable {
+    /// The value of `iss`, compared byte by byte.
+    ///
+    /// There is one only: the key set does not say which key is whose, so each of several issuers could sign tokens for the
+    /// others' users (RFC 9068, section 4).
+    package let issuer: String
+    /// `aud` has to contain one of them.
+    package let audiences: [String]
+    /// The algorithms that keys may have; for an RSA key without `alg`, the first one of RSA counts.
+    package let algorithms: [JWTAlgorithm]
+    /// The media types that `typ` may name, without `application/` and in lower case.
+    package let types: [String]
+    /// The claim that names the user, for example `sub`.
+    package let userClaim: String
+    /// Seconds by which the issuer's clock may differ from this one.
+    package let leeway: Int64
+
+    /// Longest leeway, in seconds.
+    package static let leewayLimit: Int64 = 300
+
+    /// - Parameters:
+    ///   - issuer: Not empty.
+    ///   - audiences: At least one.
+    ///   - algorithms: At least one, the preferred ones first.
+    ///   - types: At least one; case and a leading `application/` do not count. With `JWT`, tokens without `typ` are
+    ///     accepted too.
+    ///   - userClaim: Not empty.
+    ///   - leeway: 0 to `leewayLimit`.
+    package init(
+        issuer: String, audiences: [String], algorithms: [JWTAlgorithm], types: [String], userClaim: String,
+        leeway: Int64
+    ) {
+        precondition(
+            !issuer.isEmpty && !audiences.isEmpty && !algorithms.isEmpty && !types.isEmpty, "something is accepted")
+        precondition(!userClaim.isEmpty && (0...Self.leewayLimit).contains(leeway), "claim and leeway are usable")
+        self.issuer = issuer
+        self.audiences = audiences
+        self.algorithms = algorithms
+        self.types = types.map(Self.mediaType)
+        self.userClaim = userClaim
+        self.leeway = leeway
+    }
+
+    /// A `typ` without what RFC 7515 (section 4.1.9) lets senders choose: case, and `application/` before a type.
+    static func mediaType(_ type: String) -> String {
+        let type = type.lowercased()
+        let prefix = "application/"
+        // A type with another slash needs its prefix.
+        guard type.hasPrefix(prefix), !type.dropFirst(prefix.count).contains("/") else { return type }
+        return String(type.dropFirst(prefix.count))
+    }
+
+    /// Longest user in bytes, as for unique ids.
+    package static let userLimit = 1024
+}
+
+/// What a token's header says of its signature (RFC 7515, section 4).
+///
+/// Parameters that would name or hold a key (`jwk`, `jku`, `x5c`, `x5u`, `x5t`) are never looked at: keys come from the key
+/// set alone (RFC 8725, section 3.10).
+package struct JWTHeader {
+    package let algorithm: JWTAlgorithm
+    package let keyID: [UInt8]?
+
+    private static let memberLimit = 32
+
+    /// - Parameters:
+    ///   - text: The decoded header.
+    ///   - types: Those that are accepted, as `JWTRules` has them.
+    package init(_ text: Span<UInt8>, types: [String]) throws(JWTRejection) {
+        let members = try JSONObject(ofToken: text, memberLimit: Self.memberLimit)
+        // Only a JWE has it (RFC 7516, section 9).
+        guard !members.has("enc") else { throw .encrypted }
+        guard case .string(let name) = members["alg"] else { throw .malformed }
+        guard String(decoding: name, as: UTF8.self).lowercased() != "none" else { throw .unsigned }
+        // No extension is understood, so each makes the token invalid (RFC 7515, section 4.1.11).
+        guard !members.has("crit") else { throw .critical }
+        guard !members.has("b64") else { throw .detached }
+        // Claims need no content type; a nested token has JWT (RFC 7519, section 5.2).
+        guard !members.has("cty") else { throw .nested }
+        guard let algorithm = JWTAlgorithm(name: name) else { throw .unknownAlgorithm }
+        self.algorithm = algorithm
+        try Self.checkType(members["typ"], types)
+        switch members["kid"] {
+        case nil: keyID = nil
+        case .string(let value): keyID = value
+        default: throw .malformed
+        }
+    }
+
+    /// Refuses tokens that were made for another purpose (RFC 8725, section 3.11).
+    ///
+    /// A token without `typ` is as unspecific as one with JWT, and counts as such: RFC 7519 (section 5.1) leaves `typ` to the
+    /// issuer. Where only `at+jwt` is allowed, both are refused.
+    private static func checkType(_ type: JSONObject.Value?, _ types: [String]) throws(JWTRejection) {
+        let mediaType: String
+        switch type {
+        case nil: mediaType = JWTRules.mediaType("JWT")
+        case .string(let value): mediaType = JWTRules.mediaType(String(decoding: value, as: UTF8.self))
+        default: throw .malformed
+        }
+        guard types.contains(where: { $0.utf8.elementsEqual(mediaType.utf8) }) else { throw .type }
+    }
+}
+
+extension JSONObject {
+    /// Reads a token's header or claims.
+    init(ofToken text: Span<UInt8>, memberLimit: Int) throws(JWTRejection) {
+        do throws(Failure) {
+            try self.init(text, memberLimit: memberLimit)
+        } catch {
+            throw error == .repeatedMember ? .repeatedMember : .malformed
+        }
+    }
+}
+
+/// Judges the claims of a token whose signature was verified (RFC 7519, section 4.1).
+package struct JWTClaims {
+    private static let memberLimit = 256
+    private static let audienceLimit = 64
+
+    private let text: [UInt8]
+    private let members: JSONObject
+
+    /// - Parameter text: The decoded payload.
+    package init(_ text: [UInt8]) throws(JWTRejection) {
+        members = try JSONObject(ofToken: text.span, memberLimit: Self.memberLimit)
+        self.text = text
+    }
+
+    /// The token by its claims; whether it counts now is still to be checked.
+    package func token(_ rules: JWTRules) throws(JWTRejection) -> VerifiedToken {
+        guard let issuer = try string("iss"), rules.issuer.utf8.elementsEqual(issuer) else { throw .issuer }
+        try checkAudience(rules)
+        guard let expiry = try time("exp") else { throw .missingExpiry }
+        // `iat` only says how old a token is (RFC 7519, section 4.1.6).
+        let start = try time("nbf")?.ceiling ?? 0
+        let thumbprint = try certificateThumbprint()
+        return VerifiedToken(
+            user: try user(rules), validFrom: start - rules.leeway, expiresAt: expiry.floor + rules.leeway,
+            thumbprint: thumbprint
+        )
+    }
+
+    /// RFC 7519, section 4.1.3: one string or an array of strings.
+    private func checkAudience(_ rules: JWTRules) throws(JWTRejection) {
+        let audiences: [[UInt8]]
+        switch members["aud"] {
+        case nil: throw .audience
+        case .string(let audience): audiences = [audience]
+        case .array(let range):
+            guard let strings = JSONObject.strings(text.span, range, limit: Self.audienceLimit) else { throw .claim }
+            audiences = strings
+        default: throw .claim
+        }
+        let isContained = rules.audiences.contains { audience in
+            audiences.contains { $0.elementsEqual(audience.utf8) }
+        }
+        guard isContained else { throw .audience }
+    }
+
+    private func user(_ rules: JWTRules) throws(JWTRejection) -> [UInt8] {
+        guard let user = try string(rules.userClaim) else { throw .missingUser }
+        // The removal of tags would change a user with `<`.
+        guard 1...JWTRules.userLimit ~= user.count, !user.contains(0), !user.contains(UInt8(ascii: "<")) else {
+            throw .user
+        }
+        return user
+    }
+
+    /// The certificate that the token is bound to (RFC 8705, section 3.1); nil for a token that is not bound.
+    private func certificateThumbprint() throws(JWTRejection) -> [UInt8]? {
+        guard let confirmation = members["cnf"] else { return nil }
+        guard case .object(let range) = confirmation else { throw .claim }
+        let methods: JSONObject
+        do throws(JSONObject.Failure) {
+            methods = try JSONObject(text.span, range, memberLimit: Self.memberLimit)
+        } catch {
+            throw error == .repeatedMember ? .repeatedMember : .claim
+        }
+        // Another method beside it would have to be verified too.
+        guard methods.names.count == 1, let method = methods["x5t#S256"] else { throw .boundToKey }
+        guard case .string(let encoded) = method, let thumbprint = Base64URL.decode(encoded.span),
+            thumbprint.count == Self.thumbprintLength
+        else { throw .claim }
+        return thumbprint
+    }
+
+    /// Bytes of a SHA-256 hash.
+    private static let thumbprintLength = 32
+
+    private func string(_ name: String) throws(JWTRejection) -> [UInt8]? {
+        switch members[name] {
+        case nil: return nil
+        case .string(let value): return value
+        default: throw .claim
+        }
+    }
+
+    private func time(_ name: String) throws(JWTRejection) -> NumericDate? {
+        switch members[name] {
+        case nil: return nil
+        case .number(let number):
+            guard let time = NumericDate(number) else { throw .claim }
+            return time
+        default: throw .claim
+        }
+    }
+}
+
+/// A time in a token: seconds since 1970, with or without decimals (RFC 7519, section 2).
+struct NumericDate {
+    /// The last whole second that is not after the time.
+    let floor: Int64
+    /// The first whole second that is not before the time.
+    let ceiling: Int64
+
+    /// Digits before the point: enough for 31,000 years, and too few for milliseconds.
+    private static let digitLimit = 12
+
+    /// Nil for a number with an exponent, or one that is too long.
+    ///
+    /// - Parameter number: A JSON number's text. JSON's grammar allows an exponent and any number of digits, which issuers do
+    ///   not write for times.
+    init?(_ number: [UInt8]) {
+        let isNegative = number.first == UInt8(ascii: "-")
+        let parts = number.dropFirst(isNegative ? 1 : 0).split(
+            separator: UInt8(ascii: "."), maxSplits: 1, omittingEmptySubsequences: false
+        )
+        guard let whole = parts.first, (1...Self.digitLimit).contains(whole.count), whole.allSatisfy(Self.isDigit),
+            number.count <= 2 * Self.digitLimit
+        else { return nil }
+        var seconds: Int64 = 0
+        for digit in whole { seconds = seconds * 10 + Int64(digit - UInt8(ascii: "0")) }
+        var hasFraction = false
+        if parts.count == 2 {
+            guard parts[1].allSatisfy(Self.isDigit) else { return nil }
+            hasFraction = parts[1].contains { $0 != UInt8(ascii: "0") }
+        }
+        floor = isNegative ? -seconds - (hasFraction ? 1 : 0) : seconds
+        ceiling = floor + (hasFraction ? 1 : 0)
+    }
+
+    private static func isDigit(_ byte: UInt8) -> Bool { 0x30...0x39 ~= byte }
+}

@@ -26,14 +26,14 @@ def session_settings(folder, **session):
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "api-keys"
     key = make_key(file, "backend")
-    access = {"mode": "session", "api": {"keys_file": str(file)}, "failures": "off"}
+    access = {"mode": "session", "api": {"keys_file": str(file)}}
     return {"access": {**access, **({"session": session} if session else {})}}, key
 
 
 def bearer_settings(file, signer, **settings):
     """Settings of mode bearer, with values below `access.bearer`; writes the issuer's key set to the file."""
     signer.publish(file)
-    return {"access": {"mode": "bearer", "failures": "off", "bearer": {
+    return {"access": {"mode": "bearer", "bearer": {
         "issuer": signer.url, "audience": signer.audience, "keys_file": str(file), **settings}}}
 
 

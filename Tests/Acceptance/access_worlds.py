@@ -47,7 +47,7 @@ def bearer_world(folder, is_in_unique_id, settings=None):
     return SimpleNamespace(server=server, issuer=issuer, table=bearer_table(issuer, Issuer(), is_in_unique_id))
 
 
-HEADER = {"access": {"mode": "header", "failures": "off", "header": {"name": "Remote-User"}}, "trusted_proxies": "127.0.0.1"}
+HEADER = {"access": {"mode": "header", "header": {"name": "Remote-User"}}, "trusted_proxies": "127.0.0.1"}
 
 
 def header_world(folder, settings=None):
@@ -108,7 +108,7 @@ def certificate_world(folder, clients="required", name="san_uri"):
     server = Server(folder / "server", {
         "listen": f"https://127.0.0.1:0?client-certificate={clients}",
         "tls": {"certificate": str(own / "cert.pem"), "private_key": str(own / "key.pem"), "client_ca": str(authority.file)},
-        "access": {"mode": "certificate", "failures": "off", "certificate": {"name": name}}})
+        "access": {"mode": "certificate", "certificate": {"name": name}}})
 
     def connect(pair=None):
         return CertificateConnection(server.address, own / "cert.pem", pair)

@@ -63,7 +63,7 @@ class Soak:
         self.settings = {
             "listen": ["127.0.0.1:0", "https://127.0.0.1:0"], "admin": {"listen": "127.0.0.1:0"}, "loops": 2,
             "tls": {"certificate": self.pair[0], "private_key": self.pair[1]},
-            "access": {"api": {"keys_file": str(folder / "api-keys")}, "failures": "off"},
+            "access": {"api": {"keys_file": str(folder / "api-keys")}},
             # Small, so that it is full before memory is measured.
             "cache": {"max_bytes": "2 MiB"},
             "audit": {"file": str(self.audit_log)}, "access_log": "json", "access_log_file": str(self.access_log),

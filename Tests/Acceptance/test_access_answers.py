@@ -164,7 +164,7 @@ def server_with_keys(serve, tmp_path):
     file = tmp_path / "keys"
     keys = [make_key(file, "read", "tokens:read"), make_key(file, "write", "tokens:write"), make_key(file, "all")]
     expired = make_key(file, "expired", expires="1s")
-    server = serve({"access": {"mode": "session", "api": {"keys_file": str(file)}, "failures": "off"}})
+    server = serve({"access": {"mode": "session", "api": {"keys_file": str(file)}}})
     return server, keys, expired
 
 

@@ -151,20 +151,16 @@ def refusals(operators):
             re.findall(r'^token_cache_admin_refusals_total\{reason="(\w+)"\} (\d+)$', text, re.M)}
 
 
-def test_whoever_guesses_is_limited_and_counted_and_good_keys_count_all_the_same(guarded):
-    answers = [guarded.ask("GET", "/status", bearer(UNKNOWN)) for _ in range(40)]
-    limited = [answer for answer in answers if answer.status == 429]
-    assert [answer.status for answer in answers[:30]] == [401] * 30
-    # One more wrong key is allowed every two seconds.
-    assert limited and {answer.status for answer in answers} == {401, 429}
-    assert all(1 <= int(answer.headers["retry-after"]) <= 2 for answer in limited)
+def test_whoever_guesses_is_counted_and_logged(guarded):
+    # A key has 256 random bits: nobody guesses one, however often he tries.
+    assert {guarded.ask("GET", "/status", bearer(UNKNOWN)).status for _ in range(40)} == {401}
     assert guarded.with_key("read", "GET", "/status").status == 200
     # Who shows no key guesses nothing, and a probe goes on.
     assert guarded.ask("GET", "/status").status == 401
     assert guarded.ask("GET", "/healthz", bearer(UNKNOWN)).status == 200
     guarded.with_key("read", "POST", "/reload")
     counts = refusals(guarded)
-    assert counts["unknown"] + counts["limited"] == 41 and counts["limited"] >= len(limited)
+    assert counts["unknown"] == 41 and "limited" not in counts
     assert counts["missing"] == 1 and counts["scope"] == 1 and counts["expired"] == 0
     assert "notice: 127.0.0.1 sent an admin key that was refused: unknown" in guarded.server.log()
     # Anybody could otherwise drive real warnings out of those that the page shows.

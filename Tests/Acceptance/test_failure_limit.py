@@ -1,14 +1,24 @@
-"""An address that fails too often gets 429 for what fails; what succeeds, and other addresses, are served as before."""
+"""An address that fails too often gets 429 for whatever it sends; other addresses are served as before."""
 import json
+import re
 
 import pytest
 
-from contract import NOT_FOUND, STORED, found, fresh_id
-from http_client import exchange, get, post
+from access import API, api_request, bearer, bearer_settings, fetch, session_settings, store, unknown_session
+from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id
+from http_client import Connection, exchange, get, post
+from issuer import Issuer
 from server_process import run, until
 from test_metrics import metrics
 
 LIMITED = {"access": {"failures": "5/h"}}
+
+
+def check_limited(response):
+    check_http_error(response, 429)
+    # One failure is made up for in 720 seconds.
+    assert 600 < int(response.headers["retry-after"]) <= 720
+    assert "www-authenticate" not in response.headers
 
 
 def guess(server, *lines, index=0):
@@ -16,24 +26,33 @@ def guess(server, *lines, index=0):
     return exchange(server.addresses[index], get(fresh_id(), *lines))
 
 
-def test_by_default_nothing_is_limited_in_mode_open(serve):
-    server = serve()
-    assert {guess(server).body for _ in range(100)} == {NOT_FOUND}
+# Mode open
+
+def test_by_default_nothing_is_limited_in_any_mode(serve, tmp_path):
+    settings, _ = session_settings(tmp_path / "keys")
+    for mode, expected in (({}, 200), (settings, 401)):
+        server = serve(mode)
+        request = fetch(bearer(unknown_session())) if mode else get(fresh_id())
+        with Connection(server.address) as connection:
+            assert {connection.exchange(request).status for _ in range(200)} == {expected}
 
 
-def test_an_address_that_guesses_gets_429_and_what_is_good_is_served(serve):
+def test_an_address_that_guesses_does_not_learn_which_id_exists(serve):
     server = serve({**LIMITED, "admin": {"listen": "127.0.0.1:0"}})
     known = fresh_id()
     assert exchange(server.address, post(known, "abc")).body == STORED
-    assert [guess(server).status for _ in range(8)] == [200] * 5 + [429] * 3
-    limited = guess(server)
-    assert json.loads(limited.body)["errorCode"] == "42900"
-    # One failure is made up for in 720 seconds.
-    assert 600 < int(limited.headers["retry-after"]) <= 720
     for _ in range(10):
         assert exchange(server.address, get(known)).body == found("abc")
-        assert exchange(server.address, post(known, "abc")).body == STORED
-    assert metrics(server).items() >= {"token_cache_limited_failures_total": 4, "token_cache_limited_addresses": 1}.items()
+    assert [guess(server).status for _ in range(8)] == [200] * 5 + [429] * 3
+    limited = guess(server)
+    check_limited(limited)
+    assert json.loads(limited.body)["errorCode"] == "42900"
+    # Whatever it sends, the answer is the same, and nothing is stored.
+    assert exchange(server.address, get(known)).body == limited.body
+    assert exchange(server.address, post(known, "def")).body == limited.body
+    figures = metrics(server)
+    assert figures['token_cache_access_failures_total{reason="limited"}'] == 6
+    assert figures["token_cache_store_writes_total"] == 1
 
 
 def test_behind_a_trusted_proxy_the_clients_are_limited_each(serve):
@@ -66,6 +85,83 @@ def test_a_reload_changes_the_rate(serve):
         assert run("reload", "--data-directory", str(server.data)).returncode == 0
         assert [guess(server).status for _ in range(7)] == expected
 
+
+# Modes with users
+
+@pytest.fixture(name="limited")
+def limited_server(serve, tmp_path):
+    settings, key = session_settings(tmp_path / "keys")
+    settings["access"]["failures"] = "5/h"
+    server = serve({**settings, "admin": {"listen": "127.0.0.1:0"}})
+    return server, API(server, key)
+
+
+GUESSES = {
+    "unknown session in unique_id": lambda: fetch(unique_id=unknown_session()),
+    "unknown session in a POST": lambda: store("x", unique_id=unknown_session()),
+    "unknown session in Authorization": lambda: fetch(bearer(unknown_session())),
+    "malformed session": lambda: fetch(unique_id=fresh_id()),
+    "unknown API key": lambda: api_request("tck_" + fresh_id() + "AAAAAAAAAAA", "GET", "/v1/users/anna/token"),
+    "malformed API key": lambda: api_request(fresh_id(), "POST", "/v1/sessions", {"user": "anna"}),
+}
+
+
+@pytest.mark.parametrize("request_of", GUESSES.values(), ids=GUESSES)
+def test_an_address_that_guesses_gets_429_for_good_credentials_as_well(limited, request_of):
+    server, api = limited
+    session = api.session("anna")
+    with Connection(server.address) as connection:
+        assert connection.exchange(store("hello", bearer(session))).body == STORED
+        for _ in range(5):
+            assert connection.exchange(request_of()).status in (200, 401)
+        for request in [other() for other in GUESSES.values()] + [
+                fetch(unique_id=session), store("bye", bearer(session)), fetch(),
+                api_request(api.key, "GET", "/v1/users/anna/token")]:
+            check_limited(connection.exchange(request))
+
+
+def test_what_is_no_guess_is_never_limited(limited):
+    server, api = limited
+    session = api.session("anna")
+    with Connection(server.address) as connection:
+        for _ in range(20):
+            check_http_error(connection.exchange(fetch()), 401)
+            check_http_error(connection.exchange(fetch("Authorization: Basic eDp5")), 401)
+            check_http_error(connection.exchange(fetch(bearer(session), unique_id="ben")), 403)
+            assert connection.exchange(fetch(unique_id=session)).body == NOT_FOUND
+            check_http_error(connection.exchange(store("x", bearer(session), 'If-Match: "1"')), 412)
+        check_http_error(connection.exchange(fetch(bearer(unknown_session()))), 401)
+
+
+def test_in_mode_bearer_bad_tokens_are_limited(serve, tmp_path):
+    issuer = Issuer()
+    settings = bearer_settings(tmp_path / "keys.json", issuer)
+    settings["access"]["failures"] = "5/h"
+    server, bad = serve(settings), Issuer().token("anna")
+    with Connection(server.address) as connection:
+        assert connection.exchange(fetch(bearer(issuer.token("anna")))).body == NOT_FOUND
+        assert [connection.exchange(fetch(bearer(bad))).status for _ in range(7)] == [401] * 5 + [429] * 2
+        check_limited(connection.exchange(fetch(bearer(issuer.token("anna")))))
+
+
+def test_failures_are_counted_by_their_reasons(limited):
+    server, api = limited
+    session = api.session("anna")
+    with Connection(server.address) as connection:
+        for _ in range(3):
+            connection.exchange(fetch())
+            connection.exchange(fetch(bearer(session), unique_id="ben"))
+        for _ in range(7):
+            connection.exchange(GUESSES["unknown session in unique_id"]())
+
+    def counts():
+        return {re.search('"(.*)"', name)[1]: value for name, value in metrics(server).items()
+                if name.startswith("token_cache_access_failures_total{") and value}
+
+    until(lambda: counts() == {"missing": 3, "other_user": 3, "unknown": 5, "limited": 2})
+
+
+# Files of API keys
 
 def test_api_keys_are_taken_and_refused_as_their_file_changes(serve, tmp_path):
     file = tmp_path / "api-keys"

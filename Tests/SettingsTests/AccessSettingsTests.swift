@@ -85,15 +85,15 @@ import TokenService
         #expect((fault(["header.name": name]) == "accepted") == isAllowed)
     }
 
-    @Test func `failures are a rate, off, or what suits the mode`() throws {
-        #expect(try load([:]).access.failureRate == nil)
+    @Test func `failures are a rate, or off as in every mode by default`() throws {
+        #expect(try load([:]).access.failures == nil)
         let session = ["mode": "session", "api.keys_file": "/k"]
-        #expect(try load(session).access.failureRate?.description == "30/min")
-        #expect(try load(session.merging(["failures": "off"]) { $1 }).access.failureRate == nil)
+        #expect(try load(session).access.failures == nil)
+        #expect(try load(session.merging(["failures": "off"]) { $1 }).access.failures == nil)
         let open = try load(["failures": "5/s"])
-        #expect(open.access.failureRate?.interval == .milliseconds(200))
+        #expect(open.access.failures?.interval == .milliseconds(200))
         #expect(open.listing.contains("access.failures: 5/s"))
-        for text in ["0/min", "1000001/s", "+1/s", "30/day", "30", "/s", "1/", "1/s/s", " 1/s", "\u{663}/s"] {
+        for text in ["auto", "0/min", "1000001/s", "+1/s", "30/day", "30", "/s", "1/", "1/s/s", " 1/s", "\u{663}/s"] {
             #expect(fault(["failures": text]).contains("such as 30/min"), "\(text)")
         }
         #expect(FailureRate("100/h")?.interval == .seconds(36))

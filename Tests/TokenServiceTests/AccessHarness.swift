@@ -46,7 +46,7 @@ final class AccessHarness {
         let access = UserAccess(.session(UserAccess.SessionRules(idleTimeout: 1_000)))
         let guardian = AccessGuard(limiter: nil, trail: trail) { [unowned self] in failures.append($0) }
         router = RequestRouter(
-            service, access: (access, sessions), guardian: guardian, api: nil, limitsMisses: false)
+            service, access: (access, sessions), guardian: guardian, api: nil)
     }
 
     // MARK: - What another loop does

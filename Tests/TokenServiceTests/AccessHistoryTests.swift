@@ -29,8 +29,7 @@ private actor AccessActor {
             report: { _, _ in })
         let access = UserAccess(.session(UserAccess.SessionRules(idleTimeout: 1_000)))
         router = RequestRouter(
-            service, access: (access, sessions), guardian: AccessGuard(limiter: nil, trail: nil) { _ in }, api: nil,
-            limitsMisses: false)
+            service, access: (access, sessions), guardian: AccessGuard(limiter: nil, trail: nil) { _ in }, api: nil)
     }
 
     private func run(_ work: @Sendable () -> Void) { work() }

@@ -13,7 +13,7 @@ import TokenStore
         handle.failure = failure
         let service = TokenService(settings: .init(), handle: handle, answers: nil, report: { _, _ in })
         let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }
-        let router = RequestRouter(service, access: nil, guardian: guardian, api: nil, limitsMisses: true)
+        let router = RequestRouter(service, access: nil, guardian: guardian, api: nil)
         let policy = HTTPSPolicy(mode: .off, trusted: .init(ranges: [], includesUnixSockets: false), publicHost: "")
         let source = RequestSource(
             origin: policy.origin(address: IPAddress("192.0.2.1"), isTLS: false), https: policy)
@@ -40,8 +40,11 @@ import TokenStore
         let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }
         let address = IPAddress("192.0.2.1")
         let began = MonotonicTime.now
-        for _ in 0..<3 { #expect(guardian.limit(address) == nil) }
-        let refusal = guardian.limit(address)
+        for _ in 0..<3 {
+            #expect(guardian.limited(address) == nil)
+            guardian.noteGuess(from: address)
+        }
+        let refusal = guardian.limited(address)
         let seconds = try #require(refusal?.extras?.retryAfter)
         // The first failure is made up for after a third of an hour; it was noted before now.
         let waited = MonotonicTime.now.nanoseconds - began.nanoseconds

@@ -39,6 +39,9 @@ package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// The addresses that one client usually has: an IPv4 address is alone, of an IPv6 address the first 64 bits count.
+    package var network: IPAddress { isIPv4 ? self : IPAddress(high: high, low: 0) }
+
     package var isIPv4: Bool { high == 0 && low >> 32 == 0xffff }
 
     /// 127.0.0.0/8 and `::1`.

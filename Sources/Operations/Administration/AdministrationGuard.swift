@@ -78,11 +78,11 @@ struct AdministrationGuard: Sendable {
         }
         if requirement == .nothing {
             // A probe with a removed key is still answered, but the answer tells nothing that would help to guess keys.
-            if refusal != .missing { _ = server.access.admin.note(refusal, from: address) }
+            if refusal != .missing { server.access.admin.note(refusal, from: address) }
             return .admitted(Admission(requester: .network(address), mayRead: false))
         }
-        let wait = server.access.admin.note(refusal, from: address)
-        return .refused(AdministrationRefusals.answer(refusal, to: endpoint, wait: wait, server.settingsInForce))
+        server.access.admin.note(refusal, from: address)
+        return .refused(AdministrationRefusals.answer(refusal, to: endpoint, server.settingsInForce))
     }
 
     private struct NotFound: Error {

@@ -6,18 +6,10 @@ internal import Settings
 enum AdministrationRefusals {
     /// - Parameters:
     ///   - endpoint: What was requested.
-    ///   - wait: How long the address has to wait; nil if it has not had too many wrong keys.
     ///   - settings: Those in force.
     static func answer(
-        _ refusal: AdminRefusal, to endpoint: AdministrationEndpoint, wait: Duration?, _ settings: Settings
+        _ refusal: AdminRefusal, to endpoint: AdministrationEndpoint, _ settings: Settings
     ) -> AdministrationAnswer {
-        if let wait {
-            let seconds = max(1, Int(wait.components.seconds) + (wait.components.attoseconds > 0 ? 1 : 0))
-            var answer = AdministrationAnswer.error(
-                .tooManyRequests, "too many wrong admin keys came from this address; try again in \(seconds) seconds")
-            answer.fields = ["Retry-After: \(seconds)"]
-            return answer
-        }
         let fault = text(refusal, endpoint, settings)
         // Without keys, none would help; only the question for the key itself is always answered as one for a credential.
         if refusal == .disabled && endpoint != .key { return .error(.forbidden, fault) }
@@ -29,7 +21,7 @@ enum AdministrationRefusals {
     /// The challenge (RFC 6750, section 3).
     private static func challenge(_ refusal: AdminRefusal) -> String {
         switch refusal {
-        case .disabled, .missing, .limited: "Bearer"
+        case .disabled, .missing: "Bearer"
         case .malformed, .unknown, .expired: #"Bearer error="invalid_token""#
         case .scope: #"Bearer error="insufficient_scope""#
         }
@@ -58,7 +50,6 @@ enum AdministrationRefusals {
             """
         case .expired: "the admin key has expired; make a new one with token-cache admin keys add"
         case .scope: "the admin key has only the scope read, and this needs the scope steer; make another key for it"
-        case .limited: "too many wrong admin keys came from this address"
         }
     }
 

@@ -37,20 +37,6 @@ extension MetricsReport {
                 workers.sum { $0.verifiedTokens.bytes.value }
             )
         }
-        let limiter = access.failures.counts
-        text.single(
-            "token_cache_limited_failures_total", .counter,
-            "Failures beyond access.failures, which were answered with 429.", UInt64(max(0, limiter.limited))
-        )
-        text.single(
-            "token_cache_limited_addresses", .gauge, "Addresses and networks that are beyond access.failures now.",
-            UInt64(max(0, access.failures.limitedAddresses(at: .now)))
-        )
-        text.single(
-            "token_cache_limiter_evictions_total", .counter,
-            "Addresses that were forgotten before their failures were made up for, as others needed their place.",
-            UInt64(max(0, limiter.evictions))
-        )
         let sessions = access.sessions.counts
         text.single(
             "token_cache_session_cache_hits_total", .counter, "Sessions that were found in memory.",

@@ -119,7 +119,7 @@ extension ServerStatus.Audit {
 
 extension ServerStatus.Access {
     fileprivate init(_ server: Server) {
-        let (limiter, workers) = (server.access.failures, server.workers)
+        let workers = server.workers
         var failures: [String: UInt64] = [:]
         for reason in AccessFailure.allCases {
             let count = workers.sum { $0.accessFailures.value(reason) }
@@ -127,8 +127,6 @@ extension ServerStatus.Access {
         }
         self.init(
             mode: server.settingsInForce.access.mode.rawValue, failures: failures,
-            limited: UInt64(max(0, limiter.counts.limited)),
-            limitedAddresses: UInt64(max(0, limiter.limitedAddresses(at: .now))),
             cachedSessions: UInt64(max(0, server.access.sessions.counts.entries))
         )
     }

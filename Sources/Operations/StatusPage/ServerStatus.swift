@@ -129,10 +129,6 @@ struct ServerStatus: Encodable, Sendable {
         let mode: String
         /// Requests that were not served although they could be read, by reason; those without a request are left out.
         let failures: [String: UInt64]
-        /// Failures beyond `access.failures`, which were answered with 429.
-        let limited: UInt64
-        /// Addresses and networks that are beyond `access.failures` now.
-        let limitedAddresses: UInt64
         /// Sessions that need no look into the store.
         let cachedSessions: UInt64
     }

@@ -37,7 +37,7 @@ package final class AccessResources: Sendable {
         self.audit = audit
         // A session takes a tenth of what an answer takes.
         sessions = SessionCache(limit: keepsSessions ? settings.cacheLimit / 4 : 0)
-        failures = FailureLimiter(settings.access.failureRate)
+        failures = FailureLimiter(settings.access.failures)
         do throws(APIKeyFileError) {
             let path = settings.access.apiKeysFile
             apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)

@@ -6,13 +6,12 @@ internal import Synchronization
 internal import System
 package import TokenService
 
-/// Who may use the administration over TCP: the admin keys, and the failures of clients without a valid one.
+/// Who may use the administration over TCP: the admin keys, and who was refused for want of one.
 ///
-/// Any thread, except for `note`.
+/// Any thread.
 package final class AdminAccess: Sendable {
     /// Nil without `admin.keys_file`.
     private let file: Mutex<AdminKeyFile?>
-    private let failures = FailureLimiter(.standard)
     private let log: RateLimitedLog
     package let refusals = Counters<AdminRefusal>()
 
@@ -26,18 +25,11 @@ package final class AdminAccess: Sendable {
     /// The keys in use; nil without `admin.keys_file`.
     package var keys: AdminKeys? { file.withLock { $0?.content } }
 
-    /// Counts a request that is refused, on the administration's thread.
-    ///
-    /// - Returns: If its address has had too many wrong keys, how long to wait before another one.
-    package func note(_ refusal: AdminRefusal, from address: IPAddress?) -> Duration? {
-        guard refusal.isGuess else {
-            refusals.add(refusal)
-            return nil
-        }
+    /// Counts a request that is refused, and logs a wrong key.
+    package func note(_ refusal: AdminRefusal, from address: IPAddress?) {
+        refusals.add(refusal)
+        guard refusal.isGuess else { return }
         log.log("\(address.map { "\($0)" } ?? "a program") sent an admin key that was refused: \(refusal.rawValue)")
-        let wait = failures.noteFailure(from: address, at: .now)
-        refusals.add(wait == nil ? refusal : .limited)
-        return wait
     }
 
     // MARK: - Reloading
@@ -68,14 +60,12 @@ package enum AdminRefusal: String, Sendable, CaseIterable {
     case expired
     /// The key has too small a scope.
     case scope
-    /// The address has shown too many wrong keys.
-    case limited
 
     /// Whether who meets it may be guessing keys.
     var isGuess: Bool {
         switch self {
         case .malformed, .unknown, .expired: true
-        case .disabled, .missing, .scope, .limited: false
+        case .disabled, .missing, .scope: false
         }
     }
 }

@@ -17,14 +17,15 @@ extension AccessResources {
         _ settings: Settings, _ service: TokenService, _ trail: AuditTrail?, _ tokens: VerifiedTokens?,
         _ metrics: LoopMetrics
     ) -> RequestRouter {
-        let guardian = AccessGuard(limiter: failures, trail: trail) { metrics.accessFailures.add($0) }
+        let guardian = AccessGuard(limiter: settings.access.failures == nil ? nil : failures, trail: trail) {
+            metrics.accessFailures.add($0)
+        }
         let session = settings.access.session
         let limits = BackendAPI.SessionLimits(
             maxAge: Int64(session.maxAge.components.seconds), perUser: session.perUser)
         return RequestRouter(
             service, access: mode(settings, tokens, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
-            api: apiKeys.map { keys in BackendAPI(service, keys: { keys.content }, limits: limits, guardian) },
-            limitsMisses: settings.access.failureRate != nil)
+            api: apiKeys.map { keys in BackendAPI(service, keys: { keys.content }, limits: limits, guardian) })
     }
 
     /// How requests show their users; nil in mode `open`.

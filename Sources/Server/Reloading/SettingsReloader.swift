@@ -154,7 +154,7 @@ final class SettingsReloader: Sendable {
         running.withLock { $0 = settings }
         parts.connectionCount.setLimit(settings.connectionLimit)
         parts.bufferBudget.setLimit(settings.bufferLimit)
-        parts.access.failures.setRate(settings.access.failureRate)
+        parts.access.failures.setRate(settings.access.failures)
         let accessLog = AccessLog(settings, listeners: parts.listenerNames, to: parts.accessLog)
         for worker in workers { worker.loop.execute { worker.apply(settings, accessLog: accessLog) } }
     }

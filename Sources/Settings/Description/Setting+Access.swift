@@ -143,32 +143,23 @@ extension Setting {
     private static let failures = Setting(
         "access.failures", \.access.failures,
         SettingFormat.single(
-            "auto, off, or a number of failures per s, min or h, such as 30/min", failureLimit, text(of:)),
+            "off, or a number of failures per s, min or h, such as 30/min", failureRate,
+            { rate in rate.map { "\($0)" } ?? "off" }),
         """
         How many failures (unknown credentials, wrong keys; in mode open also GETs that find nothing) an address may have in
-        which time. Beyond it, an address gets 429 for what fails, while what is good is still answered, as phones share
-        addresses. auto is \(FailureRate.standard), and off in mode open.
+        which time. Beyond it, whatever the address sends gets 429 before anything is looked up.
 
-        The address is the client's, also behind trusted proxies; of IPv6 it is the network with 64 bits, and one with 48
-        bits may have 16 times as many failures.
+        Only mode open needs it, with ids that are not secrets: sessions, keys and signatures cannot be guessed. Phones
+        behind one address, as in a mobile network, share its failures and are locked out together; in mode open the GET of
+        a new user, who has no token yet, is a failure too. The address is the client's, also behind trusted proxies; of
+        IPv6 it is the network with 64 bits.
         """
     )
 
-    private static func failureLimit(_ text: String) -> Settings.FailureLimit? {
-        switch text {
-        case "auto": .auto
+    private static func failureRate(_ text: String) -> FailureRate?? {
         // Programs that write YAML turn off into false.
-        case "off", "false": .off
-        default: FailureRate(text).map { .rate($0) }
-        }
-    }
-
-    private static func text(of limit: Settings.FailureLimit) -> String {
-        switch limit {
-        case .auto: "auto"
-        case .off: "off"
-        case .rate(let rate): "\(rate)"
-        }
+        if text == "off" || text == "false" { return .some(nil) }
+        return FailureRate(text).map(Optional.some)
     }
 
     private static func nonempty(_ text: String) -> String? { text.isEmpty ? nil : text }

@@ -14,25 +14,8 @@ extension Settings {
         package var headerName = ""
         /// The name that is the user in mode `certificate`.
         package var certificateName = CertificateName.sanURI
-        package var failures = FailureLimit.auto
-
-        /// The rate beyond which an address gets 429 for what fails; nil without a limit.
-        package var failureRate: FailureRate? {
-            switch failures {
-            // In mode open a GET that finds nothing counts, and phones without a token share addresses.
-            case .auto: mode == .open ? nil : .standard
-            case .off: nil
-            case .rate(let rate): rate
-            }
-        }
-    }
-
-    /// The value of `access.failures`.
-    package enum FailureLimit: Hashable, Sendable {
-        /// The standard rate, except in mode `open`, which has none.
-        case auto
-        case off
-        case rate(FailureRate)
+        /// The rate beyond which an address gets 429 for whatever it sends; nil without a limit.
+        package var failures: FailureRate?
     }
 
     /// The sessions of users.

@@ -7,14 +7,14 @@ internal import TokenStore
 ///
 /// Belongs to one loop's thread.
 package final class AccessGuard {
-    /// Shared by all loops; nil without a limit.
+    /// Shared by all loops; nil without a limit of failures.
     private let limiter: FailureLimiter?
     /// Nil without an audit log.
     private let trail: AuditTrail?
     private let note: (AccessFailure) -> Void
 
     /// - Parameters:
-    ///   - limiter: Counts failures by address; nil for no limit.
+    ///   - limiter: Counts failures by address; nil without a limit.
     ///   - trail: The loop's; nil without an audit log.
     ///   - note: Counts each failure.
     package init(limiter: FailureLimiter?, trail: AuditTrail?, note: @escaping (AccessFailure) -> Void) {
@@ -30,20 +30,26 @@ package final class AccessGuard {
         _ failure: AccessFailure, in place: AccessFailure.Place, isWrite: Bool, from address: IPAddress?,
         _ requestID: RequestID
     ) -> Answer {
-        if failure.isGuess, let limited = limit(address) { return .now(limited) }
+        if failure.isGuess { noteGuess(from: address) }
         note(failure)
         let answer = Answer.now(failure.response(in: place, isWrite: isWrite))
         return recorded(answer, failure, in: place, isWrite: isWrite, from: address, requestID)
     }
 
-    /// Counts a failure of an address.
-    ///
-    /// - Returns: The answer with status 429, if there were too many; nil if the failure is answered as such.
-    func limit(_ address: IPAddress?) -> Response? {
-        guard let wait = limiter?.noteFailure(from: address, at: MonotonicTime.now) else { return nil }
+    /// Whether addresses are limited at all.
+    var limitsFailures: Bool { limiter != nil }
+
+    /// The answer with status 429 to whatever an address sends that has failed too often; nil if it is served.
+    func limited(_ address: IPAddress?) -> Response? {
+        guard let wait = limiter?.wait(for: address, at: MonotonicTime.now) else { return nil }
         note(.limited)
         let seconds = max(1, Int(wait.components.seconds) + (wait.components.attoseconds > 0 ? 1 : 0))
         return AccessFailure.limited.response(in: .field, isWrite: false, wait: seconds)
+    }
+
+    /// Counts a failure of an address.
+    func noteGuess(from address: IPAddress?) {
+        limiter?.noteFailure(from: address, at: MonotonicTime.now)
     }
 }
 

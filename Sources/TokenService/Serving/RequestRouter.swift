@@ -11,24 +11,21 @@ package final class RequestRouter {
     private let contract: AuthorizedContract?
     /// Nil without API keys.
     private let api: BackendAPI?
-    /// Limits GETs that find nothing in mode `open`; nil without such a limit.
-    private let openGuard: AccessGuard?
+    private let guardian: AccessGuard
 
     /// - Parameters:
     ///   - service: The loop's.
     ///   - access: How requests show their users, and the sessions that were used recently; nil in mode `open`.
     ///   - guardian: Refuses requests.
     ///   - api: Nil without API keys.
-    ///   - limitsMisses: Whether GETs that find nothing count as failures in mode `open`.
     package init(
-        _ service: TokenService, access: (UserAccess, SessionCache)?, guardian: AccessGuard, api: BackendAPI?,
-        limitsMisses: Bool
+        _ service: TokenService, access: (UserAccess, SessionCache)?, guardian: AccessGuard, api: BackendAPI?
     ) {
         self.service = service
         contract = access.map { AuthorizedContract(service, $0.0, $0.1, guardian) }
         self.api = api
-        openGuard = access == nil && limitsMisses ? guardian : nil
-        plainService = contract == nil && api == nil && openGuard == nil ? service : nil
+        self.guardian = guardian
+        plainService = contract == nil && api == nil && !guardian.limitsFailures ? service : nil
     }
 
     /// Answers a request, now or later; for a router without a `plainService`.
@@ -42,6 +39,10 @@ package final class RequestRouter {
         to request: Request, in bytes: Span<UInt8>, requestID: RequestID, from source: RequestSource
     ) -> Answer {
         let (head, method) = (request.head, request.head.method)
+        // Before anything is looked up: otherwise a guess that hits would be answered, and slowed down by nothing.
+        if guardian.limitsFailures, let refusal = guardian.limited(source.address(of: head, in: bytes)) {
+            return .now(refusal)
+        }
         guard service.isKnown(head.path, of: method, in: bytes) else {
             guard let api, APIResource.contains(head.path, in: bytes) else {
                 return service.answer(to: request, in: bytes, requestID: requestID)
@@ -53,17 +54,13 @@ package final class RequestRouter {
             return contract.answer(to: request, in: bytes, requestID, from: source)
         }
         let answer = service.answer(to: request, in: bytes, requestID: requestID)
-        guard let openGuard, method == .get else { return answer }
-        return limited(answer, by: openGuard, from: source.address(of: head, in: bytes))
-    }
-
-    /// Counts a GET that finds nothing.
-    private func limited(_ answer: Answer, by guardian: AccessGuard, from address: IPAddress?) -> Answer {
-        answer.then { answer in
-            guard case .now(let response) = answer, response.code == .notFound, !response.isFailure else {
-                return answer
+        guard guardian.limitsFailures, method == .get else { return answer }
+        let (guardian, address) = (guardian, source.address(of: head, in: bytes))
+        return answer.then { answer in
+            if case .now(let response) = answer, response.code == .notFound, !response.isFailure {
+                guardian.noteGuess(from: address)
             }
-            return guardian.limit(address).map(Answer.now) ?? answer
+            return answer
         }
     }
 

@@ -47,7 +47,7 @@ async function useKey(secret) {
     showKey(reply);
     return reply;
   } catch (error) {
-    if (error instanceof Refusal && error.status !== 429) key.secret = null;
+    if (error instanceof Refusal) key.secret = null;
     showKey(null);
     throw error;
   }

@@ -101,7 +101,6 @@ const FACTS = [
       if (reasons.length === 0) return "none";
       return reasons.map(([reason, count]) => `${reason.replaceAll("_", " ")} ${number(count)}`).join("\n");
     }],
-    ["limited addresses", status => number(status.access.limited_addresses)],
   ], hasAccess],
 ];
 

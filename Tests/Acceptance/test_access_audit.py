@@ -40,6 +40,8 @@ def events(log):
 
 
 def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
+    (tmp_path / "keys").mkdir()
+    reader = make_key(tmp_path / "keys" / "api-keys", "reader", "tokens:read")
     server, api, log = start()
     made, other = api.make_session("anna"), api.make_session("ben")
     session, unknown = made["session"], unknown_session()
@@ -51,7 +53,7 @@ def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
         (fetch(unique_id=session), "read_token", "ok", "user", True, True),
         (store("y", bearer(session), 'If-Match: "1"'), "store_token", "precondition_failed", "user", True, True),
         (fetch(bearer(unknown)), "authenticate", "denied", "none", False, None),
-        (store("x", unique_id=unknown), "authenticate", "denied", "none", False, None),
+        (fetch(bearer(session), unique_id="ben"), "authenticate", "denied", "none", False, None),
         (api_request(key, "GET", "/v1/users/anna/token"), "read_token", "ok", "api_key", True, False),
         (api_request(key, "PUT", "/v1/users/anna/token", {"token_info": "z"}, "If-Match: *"), "store_token", "ok", "api_key", True,
          False),
@@ -62,7 +64,7 @@ def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
         (api_request(key, "DELETE", "/v1/users/anna/sessions"), "end_sessions", "ok", "api_key", True, False),
         (api_request(key, "DELETE", "/v1/users/anna/token"), "remove_token", "ok", "api_key", True, False),
         (api_request(key, "DELETE", "/v1/users/anna"), "erase_user", "ok", "api_key", True, False),
-        (api_request("tck_x", "DELETE", "/v1/users/anna"), "authenticate", "denied", "none", None, False)]
+        (api_request(reader, "DELETE", "/v1/users/anna"), "authenticate", "denied", "none", None, False)]
     users = set()
     with Connection(server.address) as connection:
         for data, action, outcome, actor, has_user, has_session in table:
@@ -83,6 +85,37 @@ def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
     verified(tmp_path)
     text = log.read_text()
     assert not [secret for secret in (session, unknown, key, "anna", made["session"][4:]) if secret in text]
+
+
+def test_what_a_client_repeats_is_two_lines_with_its_number(start, tmp_path):
+    (tmp_path / "keys").mkdir()
+    reader = make_key(tmp_path / "keys" / "api-keys", "reader", "tokens:read")
+    server, api, log = start()
+    session = api.session("anna")
+    repeated = {
+        "other_user": fetch(bearer(session), unique_id="ben"), "unknown": store("x", bearer(unknown_session())),
+        "scope": api_request(reader, "DELETE", "/v1/users/anna"), "precondition_failed": store("x", bearer(session), 'If-Match: "1"')}
+
+    def denied(reason):
+        return [event for event in events(log) if reason in (event.get("reason"), event["outcome"])]
+
+    with Connection(server.address) as connection:
+        for data in repeated.values():
+            statuses = {connection.exchange(data).status for _ in range(200)}
+            assert len(statuses) == 1 and statuses < {200, 401, 403, 412}
+        for reason in repeated:
+            event, = denied(reason)
+            assert "count" not in event and "request_id" in event
+        # What is allowed is a line each time.
+        before = len(events(log))
+        for _ in range(9):
+            connection.exchange(fetch(bearer(session)))
+        assert len(events(log)) == before + 9
+    assert server.stop() == 0
+    for reason in repeated:
+        first, rest = denied(reason)
+        assert (rest["count"], rest["address"]) == (199, first["address"]) and "request_id" not in rest
+    verified(tmp_path)
 
 
 def test_reads_may_be_left_out(start):

@@ -21,7 +21,7 @@ import Testing
                 requestID: "a\"b\\\n\u{e9}"),
             AuditEvent(.read, .notFound, by: .none),
             AuditEvent(.erase, .preconditionFailed, by: .operator(uid: nil)),
-            AuditEvent(.createSession, .limited, by: .apiKey("shop")),
+            AuditEvent(.createSession, .ok, by: .apiKey("shop")),
             AuditEvent(.store, .failed, by: .user),
         ])
         let lines = fixture.lines()
@@ -41,7 +41,7 @@ import Testing
             lines[3].hasPrefix(start(4) + #""erase_user","outcome":"precondition_failed","actor":"operator","mac""#))
         #expect(
             lines[4].hasPrefix(
-                start(5) + #""create_session","outcome":"limited","actor":"api_key","api_key":"shop","mac":""#))
+                start(5) + #""create_session","outcome":"ok","actor":"api_key","api_key":"shop","mac":""#))
         #expect(lines[5].hasPrefix(start(6) + #""store_token","outcome":"failed","actor":"user","mac":""#))
         #expect(try fixture.verify().isSound)
         #expect(log.figures.sequence == 6 && log.figures.lines == 6 && !log.figures.isFailing)

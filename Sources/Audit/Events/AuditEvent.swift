@@ -1,7 +1,7 @@
 /// Something that a client, the app's server or an operator did or tried, as the audit log records it.
-package struct AuditEvent: Sendable {
+package struct AuditEvent: Hashable, Sendable {
     /// Whose credential or command it was.
-    package enum Actor: Sendable {
+    package enum Actor: Hashable, Sendable {
         /// A user, by the session, the signed token or whatever else the access mode asks for.
         case user
         /// The app's server, by the name of its API key.
@@ -72,7 +72,7 @@ package struct AuditEvent: Sendable {
         }
     }
 
-    package enum Outcome: Sendable {
+    package enum Outcome: Hashable, Sendable {
         case ok
         /// There was nothing to read, to remove or to end.
         case notFound
@@ -80,8 +80,6 @@ package struct AuditEvent: Sendable {
         case preconditionFailed
         /// Refused; with a reason such as `expired`: a fixed word in snake_case, no text of a client's.
         case denied(_ reason: String)
-        /// Refused, as the address had too many failures.
-        case limited
         /// The server could not do it.
         case failed
     }
@@ -97,6 +95,8 @@ package struct AuditEvent: Sendable {
     /// The client's address.
     package var address: String?
     package var requestID: String?
+    /// How many events of this client and kind the line stands for; nil for one that is a line of its own.
+    var count: UInt64?
 
     package init(
         _ action: Action, _ outcome: Outcome, by actor: Actor, user: AuditPseudonym? = nil,
@@ -123,7 +123,7 @@ package enum AuditEvents: String, Sendable, CaseIterable {
     package func includes(_ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome) -> Bool {
         if self == .all || action.isAlwaysRecorded { return true }
         return switch outcome {
-        case .denied, .limited: true
+        case .denied: true
         case .ok, .notFound, .preconditionFailed, .failed: false
         }
     }

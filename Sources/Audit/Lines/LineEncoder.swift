@@ -81,6 +81,7 @@ struct LineEncoder: ~Copyable {
             appendEscaped(requestID)
         }
         message.append(UInt8(ascii: "\""))
+        if let count = event.count { appendField(#","count":\#(count)"#) }
         try end(to: &lines)
     }
 
@@ -138,7 +139,6 @@ struct LineEncoder: ~Copyable {
             appendField(#"denied","reason":""#)
             appendEscaped(reason)
             message.append(UInt8(ascii: "\""))
-        case .limited: appendField(#"limited""#)
         case .failed: appendField(#"failed""#)
         }
     }

@@ -18,6 +18,7 @@ package final class AuditLog: Sendable {
     private let keyPath: String
     private let pseudonymKey: SecretKey
     private let writer: Mutex<ChainWriter>
+    private let repeated = Mutex(RepeatedEvents())
     /// As of the last change; beside the writer, so that reading it does not wait for a slow disk.
     private let published: Mutex<AuditFigures>
     /// Locked while the file of the running key or the log's file is replaced.
@@ -102,13 +103,24 @@ package final class AuditLog: Sendable {
         try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now, retrying: retried) }
     }
 
+    /// Whether an event need not be appended, as it was added to those of its client and kind: one of them was recorded within the
+    /// last minute, and their number will be when the minute is over.
+    ///
+    /// If the process dies, the number is lost.
+    ///
+    /// - Parameter event: Without what tells it from others of its client and kind, such as the request's id.
+    package func isCounted(_ event: AuditEvent) -> Bool {
+        repeated.withLock { $0.count(event, at: clock()) }
+    }
+
     // MARK: - Upkeep
 
-    /// Replaces the key when its period is over, tries again to write after a failure, and begins a new file if the present
-    /// one was removed.
+    /// Records the numbers of repeated events, replaces the key when its period is over, tries again to write after a failure,
+    /// and begins a new file if the present one was removed.
     ///
     /// To be called every second or so, on a thread that may wait for the disk.
     package func keepUp() {
+        record(repeated.withLock { $0.takeDue(at: clock()) })
         // What fails is reported when it begins, and tried again at the next call.
         let isRemoved = try? perform { (writer, now) throws(AuditError) in
             if writer.figures.isFailing { try writer.write([], at: now) }
@@ -141,11 +153,21 @@ package final class AuditLog: Sendable {
 
     /// Records the server's end; later events are refused.
     package func close() {
+        record(repeated.withLock { $0.takeAll() })
         try? perform { (writer, now) throws(AuditError) in
             defer { writer.close() }
             try writer.endPeriod(.closed, at: now)
         }
         saveKey()
+    }
+
+    /// Records numbers of repeated events, or keeps them for the next time.
+    private func record(_ sums: [AuditEvent]) {
+        do throws(AuditError) {
+            try append(sums, retrying: sums.count)
+        } catch {
+            repeated.withLock { $0.restore(sums) }
+        }
     }
 
     /// Replaces the running key's file if the key has changed.

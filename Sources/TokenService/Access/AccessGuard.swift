@@ -81,11 +81,10 @@ extension AccessGuard {
         guard let trail else { return answer }
         let names = grant.session?.auditNames ?? trail.names(user: grant.user)
         return trail.recorded(
-            answer, action, orElse: { [self] in unrecorded(in: grant.place, isWrite: isWrite) },
+            answer, action, from: address, orElse: { [self] in unrecorded(in: grant.place, isWrite: isWrite) },
             { outcome in
                 AuditEvent(
-                    action, outcome, by: .user, user: names.user, session: names.session,
-                    address: address?.description, requestID: requestID.text)
+                    action, outcome, by: .user, user: names.user, session: names.session, requestID: requestID.text)
             })
     }
 
@@ -97,11 +96,11 @@ extension AccessGuard {
         guard let trail else { return answer }
         let names = trail.names(user: user, session: session)
         return trail.recorded(
-            answer, action, orElse: { [self] in unrecorded(in: .field, isWrite: true) },
+            answer, action, from: address, orElse: { [self] in unrecorded(in: .field, isWrite: true) },
             { outcome in
                 AuditEvent(
                     action, outcome, by: .apiKey(name), user: names.user, session: names.session,
-                    address: address?.description, requestID: requestID.text)
+                    requestID: requestID.text)
             })
     }
 
@@ -112,11 +111,9 @@ extension AccessGuard {
     ) -> Answer {
         guard let trail, failure.isRecorded else { return answer }
         return trail.recorded(
-            answer, .authenticate, orElse: { [self] in unrecorded(in: place, isWrite: isWrite) },
+            answer, .authenticate, from: address, orElse: { [self] in unrecorded(in: place, isWrite: isWrite) },
             { _ in
-                AuditEvent(
-                    .authenticate, .denied(failure.rawValue), by: .none, address: address?.description,
-                    requestID: requestID.text)
+                AuditEvent(.authenticate, .denied(failure.rawValue), by: .none, requestID: requestID.text)
             })
     }
 

@@ -5,8 +5,8 @@ internal import TokenStore
 
 /// The events of a loop's turn, and the answers that wait until these are in the audit log.
 ///
-/// What a client without a credential can cause any number of is not recorded: requests without a credential, with two
-/// different ones, and those beyond `access.failures`. The metrics count them.
+/// Requests without a credential, with two different ones, and those beyond `access.failures` are not recorded; the metrics
+/// count them.
 ///
 /// Belongs to one loop's thread.
 package final class AuditTrail {
@@ -62,20 +62,37 @@ package final class AuditTrail {
     /// - Parameters:
     ///   - answer: The answer.
     ///   - action: What the request asked for.
+    ///   - address: The client's; nil for a client of a Unix socket.
     ///   - failure: The answer if the event cannot be recorded.
-    ///   - event: Makes the event with its outcome.
+    ///   - event: Makes the event with its outcome, without the address.
     func recorded(
-        _ answer: Answer, _ action: AuditEvent.Action, orElse failure: @escaping () -> Response,
-        _ event: @escaping (AuditEvent.Outcome) -> AuditEvent
+        _ answer: Answer, _ action: AuditEvent.Action, from address: IPAddress?,
+        orElse failure: @escaping () -> Response, _ event: @escaping (AuditEvent.Outcome) -> AuditEvent
     ) -> Answer {
         answer.then { [self] answer in
             let outcome = Self.outcome(of: answer)
             guard recorded.includes(action, outcome) else { return answer }
-            events.append(event(outcome))
+            var event = event(outcome)
+            if isRepeated(event, from: address) { return answer }
+            event.address = address?.description
+            events.append(event)
             let held = RecordedAnswer(answer, orElse: failure)
             waiting.append(held)
             return .later(held)
         }
+    }
+
+    /// Whether an event is only counted: what is refused, a client can send again at once, and as often as it likes.
+    private func isRepeated(_ event: AuditEvent, from address: IPAddress?) -> Bool {
+        switch event.outcome {
+        case .denied, .preconditionFailed: break
+        case .ok, .notFound, .failed: return false
+        }
+        if log.figures.isFailing { return false }
+        var common = event
+        common.requestID = nil
+        common.address = address.map { $0.isIPv4 ? $0.description : "\($0.network)/64" }
+        return log.isCounted(common)
     }
 
     private static func outcome(of answer: Answer) -> AuditEvent.Outcome {

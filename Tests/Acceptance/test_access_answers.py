@@ -118,6 +118,20 @@ def test_a_header_counts_from_trusted_proxies_only(serve):
             check_http_error(connection.exchange(data), 401)
 
 
+def test_behind_a_proxy_that_does_not_say_whose_connection_it_is_a_header_shows_no_user(serve):
+    server = serve({**HEADER, "listen": "127.0.0.1:0?proxy-protocol=required"})
+    local = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
+    unspecified = b"\r\n\r\n\x00\r\nQUIT\n\x21\x00\x00\x00"
+    for start in (b"PROXY UNKNOWN\r\n", b"PROXY UNKNOWN ::1 ::1 1 2\r\n", local, unspecified):
+        with Connection(server.address) as connection:
+            connection.send(start)
+            for data in (fetch("Remote-User: anna"), store("x", "Remote-User: anna")):
+                MISSING[0].check(connection.exchange(data), repr(start))
+    with Connection(server.address) as connection:
+        connection.send(b"PROXY TCP4 127.0.0.1 127.0.0.1 4711 80\r\n")
+        assert connection.exchange(store("x", "Remote-User: anna")).body == STORED
+
+
 # Mode open
 
 def names(response):

@@ -23,7 +23,9 @@ extension Connection {
             case .header(let length, let client):
                 seen.removeAll()
                 guard case .received(length) = try? stream.receive(into: &seen, room: length) else { return false }
-                if let client { origin = settings.https.origin(address: client, isTLS: false) }
+                // Without an address the connection stays the proxy's, which then has not written what comes through it.
+                origin = settings.https.origin(
+                    address: client ?? origin.address, isTLS: false, hidesClient: client == nil)
                 return true
             case .needsMore:
                 // Peeking leaves the bytes on the socket, so the end of input behind them shows only as `hasEnded`.
@@ -47,7 +49,8 @@ extension Connection {
             let deadline = worker.loop.now + settings.deadlines.handshake
             try await stream.startTLS(context, clients: clients, until: deadline)
             worker.metrics.handshakes.add()
-            origin = settings.https.origin(address: origin.address, isTLS: true)
+            origin = settings.https.origin(
+                address: origin.address, isTLS: true, hidesClient: origin.hidesClient)
             certificate = stream.clientCertificate.map { ClientCertificate($0, named: settings.certificateName) }
             return true
         } catch {

@@ -150,6 +150,7 @@ struct Connection: ~Copyable {
     private mutating func takeSettings(of worker: Worker) {
         settings = worker.connectionSettings
         reader.limits = settings.limits
-        origin = settings.https.origin(address: origin.address, isTLS: origin.isTLS, port: origin.port)
+        origin = settings.https.origin(
+            address: origin.address, isTLS: origin.isTLS, port: origin.port, hidesClient: origin.hidesClient)
     }
 }

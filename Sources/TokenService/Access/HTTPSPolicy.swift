@@ -37,15 +37,19 @@ package struct HTTPSPolicy: Sendable {
         /// Nil for a Unix socket.
         package let address: IPAddress?
         package let isTLS: Bool
+        /// Whether the peer is a proxy that passes on what some client sends, and does not say whose it is.
+        package let hidesClient: Bool
+        /// Whether the peer's headers are believed; those of a client that a proxy hides are not the proxy's.
         package let isTrusted: Bool
         /// The server's port that the client connected to; 0 if no URL can name it.
         package let port: UInt16
 
-        package init(address: IPAddress?, isTLS: Bool, port: UInt16, trusted: TrustedProxies) {
+        package init(address: IPAddress?, isTLS: Bool, port: UInt16, hidesClient: Bool, trusted: TrustedProxies) {
             self.address = address
             self.isTLS = isTLS
             self.port = port
-            isTrusted = trusted.contains(address)
+            self.hidesClient = hidesClient
+            isTrusted = !hidesClient && trusted.contains(address)
         }
 
         /// Whether the peer is a program on this machine.
@@ -71,8 +75,10 @@ package struct HTTPSPolicy: Sendable {
     }
 
     /// The origin of a connection under this policy.
-    package func origin(address: IPAddress?, isTLS: Bool, port: UInt16 = 0) -> Origin {
-        Origin(address: address, isTLS: isTLS, port: port, trusted: trusted)
+    package func origin(
+        address: IPAddress?, isTLS: Bool, port: UInt16 = 0, hidesClient: Bool = false
+    ) -> Origin {
+        Origin(address: address, isTLS: isTLS, port: port, hidesClient: hidesClient, trusted: trusted)
     }
 
     // MARK: - Decision

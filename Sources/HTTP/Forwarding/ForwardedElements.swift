@@ -7,6 +7,11 @@ package struct ForwardedElements {
         package fileprivate(set) var proto: [UInt8]?
     }
 
+    /// The most elements of a list that are read, from its end: no request comes through more proxies, and whoever sends more
+    /// has written the first ones himself.
+    package static let limit = 64
+
+    /// The last ones, in order.
     package private(set) var elements: [Element] = []
     /// False if a quote is not closed: what a proxy appended may then lie inside the quote.
     package let isWellFormed: Bool
@@ -14,16 +19,20 @@ package struct ForwardedElements {
     package init(_ value: ByteRange, in bytes: Span<UInt8>) {
         let parts = Self.split(value, at: UInt8(ascii: ","), in: bytes)
         isWellFormed = parts != nil
-        for part in parts ?? [] {
+        for part in (parts ?? []).suffix(Self.limit) {
             var element = Element()
+            var (client, proto): (ByteRange?, ByteRange?)
             for pair in Self.split(part, at: UInt8(ascii: ";"), in: bytes) ?? [] {
                 guard let equals = bytes.firstIndex(of: UInt8(ascii: "="), in: pair.indices) else { continue }
                 let name = bytes.trimmed(ByteRange(Int(pair.start), equals))
-                let text = Self.unquoted(bytes.trimmed(ByteRange(equals + 1, Int(pair.end))), in: bytes)
-                if bytes.equalsIgnoringCase(name, Names.proto) { element.proto = text }
-                if bytes.equalsIgnoringCase(name, Names.client) {
-                    element.address = Self.address(String(decoding: text, as: UTF8.self))
-                }
+                let value = bytes.trimmed(ByteRange(equals + 1, Int(pair.end)))
+                if bytes.equalsIgnoringCase(name, Names.proto) { proto = value }
+                if bytes.equalsIgnoringCase(name, Names.client) { client = value }
+            }
+            // Of repeated parameters only the last is read.
+            if let proto { element.proto = Self.unquoted(proto, in: bytes) }
+            if let client {
+                element.address = Self.address(String(decoding: Self.unquoted(client, in: bytes), as: UTF8.self))
             }
             elements.append(element)
         }
@@ -83,5 +92,26 @@ package struct ForwardedElements {
     private enum Names {
         static let proto: StaticString = "proto"
         static let client: StaticString = "for"
+    }
+}
+
+extension Span<UInt8> {
+    /// The last elements of a list in several lines, the last one first, as many as
+    /// `ForwardedElements.limit`.
+    ///
+    /// - Parameter values: The lines, in order.
+    package func lastElements(of values: [ByteRange]) -> [ByteRange] {
+        var elements: [ByteRange] = []
+        for value in values.reversed() {
+            var end = Int(value.end)
+            while end > Int(value.start), elements.count < ForwardedElements.limit {
+                var start = end
+                while start > Int(value.start), self[start - 1] != UInt8(ascii: ",") { start -= 1 }
+                let element = trimmed(ByteRange(start, end))
+                if !element.isEmpty { elements.append(element) }
+                end = start - 1
+            }
+        }
+        return elements
     }
 }

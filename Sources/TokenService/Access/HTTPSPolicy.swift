@@ -96,17 +96,20 @@ package struct HTTPSPolicy: Sendable {
             return .served(isSecure: false)
         }
         let forwarding = head.fields.forwarding
-        let claims = claims(of: forwarding, in: bytes)
-        let isSecure = origin.isTLS || origin.isTrusted && claims == [.https]
+        // Only what is believed is read.
+        func isSecure() -> Bool {
+            origin.isTLS || origin.isTrusted && claims(of: forwarding, in: bytes) == [.https]
+        }
         switch mode {
-        case .off: return .served(isSecure: isSecure)
+        case .off: return .served(isSecure: isSecure())
         case .proxy:
             let isExempt = origin.address == Self.scriptsLoopback
             let saysHTTP = forwarding.protos(in: bytes).contains { bytes.equals($0, Words.http) }
-            return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure)
+            return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure())
         case .strict:
+            guard isSecure() else { return .redirected }
             // Nobody gains by claiming that a request came over plain HTTP, so that is believed from anyone.
-            guard isSecure && !claims.contains(.http) else { return .redirected }
+            if origin.isTLS && claims(of: forwarding, in: bytes).contains(.http) { return .redirected }
             return isRebound(head, in: bytes, from: origin) ? .refused(.foreignHost) : .served(isSecure: true)
         }
     }
@@ -124,8 +127,8 @@ package struct HTTPSPolicy: Sendable {
 
     private func claims(of forwarding: Forwarding, in bytes: Span<UInt8>) -> Claims {
         var claims: Claims = []
-        for value in forwarding.protos(in: bytes) {
-            for element in bytes.elements(of: value) { claims.insert(Self.claim(element, in: bytes)) }
+        for element in bytes.lastElements(of: forwarding.protos(in: bytes)) {
+            claims.insert(Self.claim(element, in: bytes))
         }
         guard let value = forwarding.elements(in: bytes).last else { return claims }
         let forwarded = ForwardedElements(value, in: bytes)
@@ -196,14 +199,14 @@ package struct HTTPSPolicy: Sendable {
 
     // MARK: - Client
 
-    /// The client's address for logs: the rightmost hop that is not a trusted proxy; nil for a Unix socket.
+    /// The client's address: the rightmost hop that is not a trusted proxy; nil for a Unix socket.
     ///
     /// The hops are those of X-Forwarded-For or, if that is missing, of Forwarded; several lines form one list (RFC 9110,
     /// section 5.3).
     package func client(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> IPAddress? {
         guard origin.isTrusted, head.fields.forwarding.isPresent else { return origin.address }
         var client = origin.address
-        for hop in Self.hops(of: head.fields.forwarding, in: bytes).reversed() {
+        for hop in Self.hops(of: head.fields.forwarding, in: bytes) {
             // An invalid address proves nothing, and neither do the hops before it.
             guard let hop else { break }
             client = hop
@@ -212,18 +215,17 @@ package struct HTTPSPolicy: Sendable {
         return client
     }
 
-    /// The address from which each proxy got the request, that of the nearest proxy last; nil for an invalid one.
+    /// The address from which each proxy got the request, that of the nearest proxy first; nil for an invalid one.
     private static func hops(of forwarding: Forwarding, in bytes: Span<UInt8>) -> [IPAddress?] {
-        var hops: [IPAddress?] = []
         let addresses = forwarding.addresses(in: bytes)
-        for value in addresses {
-            for element in bytes.elements(of: value) { hops.append(ForwardedElements.address(bytes.text(element))) }
-        }
         // Most proxies set X-Forwarded-For and pass on any Forwarded header that a client has made up.
-        guard addresses.isEmpty else { return hops }
-        for value in forwarding.elements(in: bytes) {
+        guard addresses.isEmpty else {
+            return bytes.lastElements(of: addresses).map { ForwardedElements.address(bytes.text($0)) }
+        }
+        var hops: [IPAddress?] = []
+        for value in forwarding.elements(in: bytes).reversed() where hops.count < ForwardedElements.limit {
             let forwarded = ForwardedElements(value, in: bytes)
-            hops += forwarded.isWellFormed ? forwarded.elements.map(\.address) : [nil]
+            hops += forwarded.isWellFormed ? forwarded.elements.reversed().map(\.address) : [nil]
         }
         return hops
     }

@@ -3,7 +3,7 @@ import random
 from dataclasses import dataclass, field
 
 from access import (
-    CONFLICT, DENIED, INVALID_TOKEN, MISSING, NONE_IN_PARAMETER, NOTHING, OTHER_USER, PRECONDITION, bearer, fetch,
+    CONFLICT, DENIED, FOREIGN_PAGE, INVALID_TOKEN, MISSING, NONE_IN_PARAMETER, NOTHING, OTHER_USER, PRECONDITION, bearer, fetch,
     found_by, store, token_of, unknown_session,
 )
 
@@ -53,6 +53,12 @@ class Table:
 
 # Both are invalid before anybody asks who it is.
 INVALID_IDS = {"NUL": b"a\0b", "not UTF-8": b"\xff\xfe"}
+# What browsers say of the page that causes a request, for credentials that they show by themselves.
+FOREIGN_PAGES = {
+    "another site": ("Origin: https://evil.example", "Sec-Fetch-Site: cross-site"), "a link": ("Sec-Fetch-Site: cross-site",),
+    "an old browser": ("Origin: https://evil.example",), "a sandbox": ("Origin: null",),
+    "a neighbour": ("Origin: https://app.localhost", "Sec-Fetch-Site: same-site")}
+OWN_PAGES = {"the server's own page": ("Sec-Fetch-Site: same-origin",), "typed": ("Sec-Fetch-Site: none",)}
 BASIC = "Authorization: Basic dXNlcjpwYXNzd29yZA=="
 
 
@@ -172,6 +178,10 @@ def header_table():
     table.add("user that is too long", INVALID_TOKEN, fields=("Remote-User: " + "a" * 1025,))
     table.add("another user in unique_id", OTHER_USER, unique_id="ben", fields=("Remote-User: anna",))
     table.add("two users", CONFLICT, fields=("Remote-User: anna", "Remote-User: ben"))
+    for name, fields in FOREIGN_PAGES.items():
+        table.add(f"page: {name}", FOREIGN_PAGE, fields=("Remote-User: anna", "X-Forwarded-Proto: https", *fields))
+    for name, fields in OWN_PAGES.items():
+        table.good(f"page: {name}", "anna", fields=("Remote-User: anna", "X-Forwarded-Proto: https", *fields))
     table.add("nothing stored", NOTHING, fields=("Remote-User: newcomer",), methods=("GET",))
     table.add("stale tag", PRECONDITION, fields=("Remote-User: ben", 'If-Match: "1"'))
     return table
@@ -184,6 +194,11 @@ def certificate_table(user, other):
     table.good("certificate and the user", user, unique_id=user)
     table.good("Authorization does not count", user, fields=(bearer("anything"),))
     table.add("another user in unique_id", OTHER_USER, unique_id=other)
+    for name, fields in FOREIGN_PAGES.items():
+        table.add(f"page: {name}", FOREIGN_PAGE, fields=fields)
+    for name, fields in OWN_PAGES.items():
+        table.good(f"page: {name}", user, fields=fields)
+    table.good("page: the server's own, in an old browser", user, fields=("Origin: https://localhost",))
     table.add("stale tag", PRECONDITION, fields=('If-Match: "1"',))
     return table
 

@@ -20,6 +20,8 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     case conflicting
     /// An API key does not have the scope.
     case scope
+    /// A page of another site has the browser show the user's certificate, or log in at the proxy.
+    case foreignPage = "foreign_page"
     /// The address has had too many failures.
     case limited
     /// The audit log cannot be written.
@@ -31,12 +33,12 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     var isGuess: Bool {
         switch self {
         case .malformed, .unknown, .invalidToken: true
-        case .missing, .expired, .tooLong, .otherUser, .conflicting, .scope, .limited, .unrecorded: false
+        case .missing, .expired, .tooLong, .otherUser, .conflicting, .scope, .foreignPage, .limited, .unrecorded: false
         }
     }
 
-    /// Whether it is written in the audit log: what nobody can cause any number of without a credential.
-    var isRecorded: Bool { isGuess || self == .expired || self == .otherUser || self == .scope }
+    /// Whether it is written in the audit log: what tells of a guess, or of somebody who has or had a credential.
+    var isRecorded: Bool { isGuess || [.expired, .otherUser, .scope, .foreignPage].contains(self) }
 
     /// Where a request has its credential, which decides how it is told of a failure.
     package enum Place: Sendable {
@@ -71,6 +73,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
         case (.conflicting, _): return Response(.badRequest, "The request has two different credentials.")
         case (.scope, _):
             return Response(.forbidden, "The API key does not have the scope for this.", challenge: .insufficientScope)
+        case (.foreignPage, _): return Response(.forbidden, "A page of another site must not send this.")
         case (.limited, _):
             var response = Response(.tooManyRequests, "Too many failed requests came from this address.")
             response.extras = Response.Extras(retryAfter: wait)

@@ -28,6 +28,10 @@ extension UserAccess {
         case .certificate: finding = Self.certificate(of: source)
         }
         guard case .user(let grant) = finding else { return finding }
+        // The browser shows these credentials whatever page sends a request.
+        if head.fields.mentionsPage, head.isFromForeignPage(in: bytes, allowsTLS: true) {
+            return .denied(.foreignPage, .field)
+        }
         return Self.check(uniqueID, grant)
     }
 

@@ -93,9 +93,15 @@ class API:
         """The secret of a new session."""
         return self.make_session(user)["session"]
 
+    @staticmethod
+    def path(user, rest=""):
+        """The path of a user, who is in the query where a path cannot carry him."""
+        escaped = quote(user, safe="")
+        return f"/v1/user{rest}?user={escaped}" if "/" in user or user in (".", "..") else f"/v1/users/{escaped}{rest}"
+
     def sessions(self, user):
         """The list of a user's sessions."""
-        response = self.call("GET", f"/v1/users/{quote(user, safe='')}/sessions")
+        response = self.call("GET", self.path(user, "/sessions"))
         assert response.status == 200, response
         return json.loads(response.body)["sessions"]
 
@@ -104,19 +110,19 @@ class API:
         assert response.status == 200, response
 
     def end_all(self, user):
-        response = self.call("DELETE", f"/v1/users/{quote(user, safe='')}/sessions")
+        response = self.call("DELETE", self.path(user, "/sessions"))
         assert response.status == 200, response
 
     def erase(self, user):
-        response = self.call("DELETE", f"/v1/users/{quote(user, safe='')}")
+        response = self.call("DELETE", self.path(user))
         assert response.status == 200, response
 
     def put(self, user, token_info, *fields):
-        path = f"/v1/users/{quote(user, safe='')}/token"
+        path = self.path(user, "/token")
         return self.call("PUT", path, {"token_info": token_info}, *(fields or ["If-None-Match: *"]))
 
     def get(self, user, *fields):
-        return self.call("GET", f"/v1/users/{quote(user, safe='')}/token", None, *fields)
+        return self.call("GET", self.path(user, "/token"), None, *fields)
 
 
 # Answers
@@ -165,8 +171,8 @@ MISSING = both(Outcome(401, challenge="Bearer"))
 DENIED = Outcome(200, NOT_FOUND), Outcome(200, WRITE_FAILED)
 INVALID_TOKEN = both(Outcome(401, challenge='Bearer error="invalid_token"'))
 OTHER_USER = both(Outcome(403))
+FOREIGN_PAGE = both(Outcome(403))
 NO_SCOPE = both(Outcome(403, challenge='Bearer error="insufficient_scope"'))
 CONFLICT = both(Outcome(400))
 PRECONDITION = both(Outcome(412))
 NOTHING = Outcome(200, NOT_FOUND), Outcome(200, STORED, tagged=True)
-FOREIGN_PAGE = both(Outcome(403))

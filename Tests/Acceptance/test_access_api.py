@@ -19,7 +19,7 @@ def server_with_api(serve, tmp_path):
 
 
 # Users whose paths need escapes
-USERS = ["anna", "a/b", "a%2Fb", "a b+c", "größe", "?#[]@", "..", "user:42", "tck_x", "sessions", "token", "a" * 1024]
+USERS = ["anna", "a/b", "a%2Fb", "a b+c", "größe", "?#[]@&=", ".", "..", "...", "user:42", "tck_x", "sessions", "token", "a" * 1024]
 
 
 @pytest.mark.parametrize("user", USERS, ids=lambda user: user[:20])
@@ -34,6 +34,21 @@ def test_a_user_is_the_same_in_paths_bodies_and_apps(api, user):
     assert api.get(user).body == NOT_FOUND and api.sessions(user) == []
 
 
+@pytest.mark.parametrize("user, path", [("anna", "anna"), ("a+b c", "a%2Bb+c"), ("ben", "anna&user=ben"), ("anna", "anna&user[]=ben")])
+def test_any_user_may_be_in_the_query(api, user, path):
+    response = api.call("PUT", f"/v1/user/token?user={path}", {"token_info": "x"}, "If-None-Match: *")
+    assert response.body == STORED
+    assert api.get(user).body == found("x")
+
+
+@pytest.mark.parametrize("user", ["anna%2Ftoken", "anna%2ftoken", "%2F", "a%2F..%2Fb", ".", "..", "%2e%2E"])
+@pytest.mark.parametrize("method, rest", [("GET", "/token"), ("PUT", "/token"), ("GET", "/sessions"), ("DELETE", "")])
+def test_a_user_that_proxies_would_change_is_not_in_the_path(api, user, method, rest):
+    body = {"token_info": "x"} if method == "PUT" else None
+    message = check_http_error(api.call(method, f"/v1/users/{user}{rest}", body), 400)
+    assert "/v1/user/token?user=a%2Fb" in message
+
+
 BAD_USERS = ["", "%", "%2", "%zz", "%00", "a%00b", "%ff", "%c3%28", "%3Cb%3E", "a%3Cb%3Ea", "a" * 1025]
 
 
@@ -41,9 +56,11 @@ BAD_USERS = ["", "%", "%2", "%zz", "%00", "a%00b", "%ff", "%c3%28", "%3Cb%3E", "
 @pytest.mark.parametrize("method, rest", [("GET", "/token"), ("PUT", "/token"), ("GET", "/sessions"), ("DELETE", "")])
 def test_a_user_that_cannot_be_one_is_explained(api, path, method, rest):
     body = {"token_info": "x"} if method == "PUT" else None
-    response = api.call(method, f"/v1/users/{path}{rest}", body)
-    message = check_http_error(response, 400)
-    assert "user" in message and "1024 bytes" in message
+    # In a query, a percent sign alone stands for itself.
+    in_query = [] if path in ("%", "%2", "%zz") else [f"/v1/user{rest}?user={path}", f"/v1/user{rest}"]
+    for target in (f"/v1/users/{path}{rest}", *in_query):
+        message = check_http_error(api.call(method, target, body), 400)
+        assert "user" in message and "1024 bytes" in message
 
 
 BAD_BODIES = [b"", b"{", b"[]", b"null", b'"anna"', b"{}", b'{"user":null}', b'{"user":1}', b'{"user":""}', b'{"user":["anna"]}',
@@ -106,7 +123,7 @@ def test_a_deleted_token_is_gone_for_the_app_too(api):
 
 @pytest.mark.parametrize("path, methods", [
     ("/v1/sessions", "POST"), ("/v1/sessions/" + "A" * 22, "DELETE"), ("/v1/users/anna", "DELETE"),
-    ("/v1/users/anna/sessions", "GET, HEAD, DELETE"), ("/v1/users/anna/token", "GET, HEAD, PUT, DELETE")])
+    ("/v1/users/anna/sessions", "GET, HEAD, DELETE"), ("/v1/user?user=anna", "DELETE"), ("/v1/users/anna/token", "GET, HEAD, PUT, DELETE")])
 def test_a_wrong_method_is_told_the_right_ones(api, path, methods):
     for method in {"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"} - set(methods.split(", ")):
         response = api.call(method, path)
@@ -115,7 +132,7 @@ def test_a_wrong_method_is_told_the_right_ones(api, path, methods):
 
 
 @pytest.mark.parametrize("path", ["/v1/", "/v1/session", "/v1/sessions/a/b", "/v1/users", "/v1/users/",
-                                  "/v1/users/anna/", "/v1/users/anna/tokens", "/v1/users/anna/token/", "/v1/users/anna/token/x",
+                                  "/v1/users/anna/", "/v1/users/anna/tokens", "/v1/user/tokens?user=a", "/v1/user/token/x?user=a", "/v1/users/anna/token/", "/v1/users/anna/token/x",
                                   "/v1", "/V1/sessions", "/v2/sessions", "//v1/sessions", "/v1/./sessions"])
 def test_there_is_nothing_at_other_paths(api, path):
     for method in ("GET", "POST", "DELETE"):

@@ -37,7 +37,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/login":
             return self.answer(200, token_cache("POST", "/v1/sessions", {"user": known["user"]}))
         if self.path == "/logout":
-            return self.answer(200, token_cache("DELETE", f"/v1/users/{urllib.parse.quote(known['user'], safe='')}/sessions"))
+            return self.answer(200, token_cache("DELETE", f"/v1/user/sessions?user={urllib.parse.quote(known['user'])}"))
         return self.answer(404, {"error": "there is nothing at this path"})
 
     def answer(self, status, value):

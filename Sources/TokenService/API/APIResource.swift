@@ -2,12 +2,15 @@ internal import HTTP
 internal import TokenStore
 
 /// What a path below `/v1` names.
+///
+/// A user is a segment of the path, or in the query of a path that begins with `/v1/user`: some proxies decode `%2F` in a path, and
+/// nearly all resolve `.` and `..`, so that the request would be about another user or do something else.
 enum APIResource: Hashable {
     /// `/v1/sessions`
     case sessions
     /// `/v1/sessions/{id}`; nil for a text that no session has as its id.
     case session(SessionID?)
-    /// `/v1/users/{user}`
+    /// `/v1/users/{user}` or `/v1/user?user=...`; the others likewise.
     case user([UInt8])
     /// `/v1/users/{user}/sessions`
     case sessionsOfUser([UInt8])
@@ -17,8 +20,10 @@ enum APIResource: Hashable {
     /// Why a path names nothing.
     enum Fault: Error {
         case unknown
-        /// The user in the path could not be one: not UTF-8, too long, or not as it would be stored.
+        /// The user could not be one: not UTF-8, too long, or not as it would be stored.
         case user
+        /// The user in the path has to be in a query.
+        case unsafeInPath
     }
 
     /// How all paths of the API begin.
@@ -29,8 +34,9 @@ enum APIResource: Hashable {
         path.count >= 4 && bytes.equals(ByteRange(Int(path.start), Int(path.start) + 4), prefix)
     }
 
-    /// - Parameter path: One that `contains` is true for.
-    init(_ path: ByteRange, in bytes: Span<UInt8>) throws(Fault) {
+    /// - Parameter head: Of a request with a path that `contains` is true for.
+    init(_ head: RequestHead, in bytes: Span<UInt8>) throws(Fault) {
+        let path = head.path
         let segments = Self.segments(of: ByteRange(Int(path.start) + 4, Int(path.end)), in: bytes)
         guard let first = segments.first, segments.count <= 3 else { throw .unknown }
         if bytes.equals(first, "sessions") {
@@ -40,16 +46,24 @@ enum APIResource: Hashable {
             default: throw .unknown
             }
         } else if bytes.equals(first, "users"), segments.count > 1 {
-            let user = try Self.user(segments[1], in: bytes)
-            if segments.count == 2 {
-                self = .user(user)
-            } else if bytes.equals(segments[2], "sessions") {
-                self = .sessionsOfUser(user)
-            } else if bytes.equals(segments[2], "token") {
-                self = .token(user)
-            } else {
-                throw .unknown
-            }
+            try self.init(segments.dropFirst(2), of: try Self.user(segments[1], in: bytes), in: bytes)
+        } else if bytes.equals(first, "user"), segments.count < 3 {
+            try self.init(segments.dropFirst(), of: try Self.user(inQuery: head.query, in: bytes), in: bytes)
+        } else {
+            throw .unknown
+        }
+    }
+
+    /// - Parameter rest: The segments of the path behind the user.
+    private init(_ rest: ArraySlice<ByteRange>, of user: [UInt8], in bytes: Span<UInt8>) throws(Fault) {
+        guard let name = rest.first else {
+            self = .user(user)
+            return
+        }
+        if bytes.equals(name, "sessions") {
+            self = .sessionsOfUser(user)
+        } else if bytes.equals(name, "token") {
+            self = .token(user)
         } else {
             throw .unknown
         }
@@ -84,6 +98,18 @@ enum APIResource: Hashable {
                 index += 1
             }
         }
+        if user.contains(UInt8(ascii: "/")) || user == [0x2e] || user == [0x2e, 0x2e] { throw .unsafeInPath }
+        return try checked(user)
+    }
+
+    /// The parameter `user` of a query; of several, the last counts.
+    private static func user(inQuery query: ByteRange, in bytes: Span<UInt8>) throws(Fault) -> [UInt8] {
+        var value: ByteRange?
+        URLEncodedForm.forEachPair(in: query, of: bytes, from: .query) { name, found in
+            if URLEncodedForm.role(of: name, in: bytes, for: "user") == .parameter { value = found }
+        }
+        var user: [UInt8] = []
+        if let value { URLEncodedForm.appendDecoded(value, of: bytes, to: &user) }
         return try checked(user)
     }
 

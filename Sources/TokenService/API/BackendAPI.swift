@@ -65,7 +65,7 @@ package final class BackendAPI {
         }
         let resource: APIResource
         do throws(APIResource.Fault) {
-            resource = try APIResource(request.head.path, in: bytes)
+            resource = try APIResource(request.head, in: bytes)
         } catch {
             return .now(Self.answer(to: error))
         }
@@ -97,6 +97,7 @@ package final class BackendAPI {
         switch fault {
         case .unknown: Response(.notFound, "There is nothing at this path.")
         case .user: .malformedUser
+        case .unsafeInPath: .unsafeUserInPath
         }
     }
 

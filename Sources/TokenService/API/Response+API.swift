@@ -6,8 +6,19 @@ extension Response {
     static var malformedUser: Response {
         Response(
             .badRequest,
-            "The user in the path has to be UTF-8 of 1 to \(UniqueID.limit) bytes, without NUL and tags, escaped as in URLs."
-        )
+            """
+            The user in the path or the query has to be UTF-8 of 1 to \(UniqueID.limit) bytes, without NUL and tags, escaped as \
+            in URLs.
+            """)
+    }
+
+    static var unsafeUserInPath: Response {
+        Response(
+            .badRequest,
+            """
+            A user with a slash, . and .. cannot be in the path, which proxies change: use the query, such as \
+            /v1/user/token?user=a%2Fb.
+            """)
     }
 
     static var malformedUserInBody: Response {

@@ -158,10 +158,25 @@ import Testing
         #expect(throws: APIKeyFileError.self) { try file.reload() }
         // Reported once; the keys stay.
         #expect(try !file.hasChanged && find(secret, in: file.content) != .unknown)
+        // What a write leaves for which the disk has no room.
+        truncate(path, 0)
+        #expect(throws: APIKeyFileError.empty(path: path)) { try file.reload() }
+        #expect(try find(secret, in: file.content) != .unknown)
         try FileManager.default.removeItem(atPath: path)
         #expect(file.hasChanged)
         #expect(throws: APIKeyFileError.missing(path: path)) { try file.reload() }
         #expect(try !file.hasChanged && find(secret, in: file.content) != .unknown)
+    }
+
+    @Test func `a file without keys is not empty, so that the last key can be removed`() throws {
+        try "".write(toFile: path, atomically: true, encoding: .utf8)
+        chmod(path, 0o600)
+        #expect(throws: APIKeyFileError.empty(path: path)) { try APIKeyFile(path: path) }
+        let secret = try add("a")
+        let file = try APIKeyFile(path: path)
+        try APIKeyFile.change(path) { _ = $0.remove(named: "a") }
+        try file.reload()
+        #expect(try find(secret, in: file.content) == .unknown)
     }
 
     @Test func `the names of keys that were added, removed and replaced are known`() throws {

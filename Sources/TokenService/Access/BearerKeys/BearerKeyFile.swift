@@ -12,7 +12,11 @@ extension BearerKeys {
     }
 
     /// The keys of a file; nil if there is no such file.
-    package static func load(_ path: String) throws(BearerKeyFileError<Scope>) -> BearerKeys? {
+    ///
+    /// - Parameter allowsEmpty: Whether a file of zero bytes has no keys; to a server it is one whose text was lost.
+    package static func load(
+        _ path: String, allowsEmpty: Bool = false
+    ) throws(BearerKeyFileError<Scope>) -> BearerKeys? {
         let text: [UInt8]
         do throws(TrustedFile.Fault) {
             text = try TrustedFile.read(path)
@@ -20,6 +24,7 @@ extension BearerKeys {
             if case .unreadable(let error) = error, error.code == ENOENT { return nil }
             throw .unusable(path: path, error)
         }
+        guard allowsEmpty || !text.isEmpty else { throw .empty(path: path) }
         do throws(BearerKeysText<Scope>.Malformed) {
             return try BearerKeysText<Scope>.keys(of: text)
         } catch {
@@ -37,7 +42,7 @@ extension BearerKeys {
     ) throws -> Result {
         let target = try FollowedPath(path).path
         return try FileReplacement.withLock(onFolderOf: target) {
-            var keys = try load(target) ?? BearerKeys()
+            var keys = try load(target, allowsEmpty: true) ?? BearerKeys()
             let result = try body(&keys)
             do throws(SystemError) {
                 try FileReplacement.replace(target, with: BearerKeysText<Scope>.bytes(of: keys), keeping: 0o644)
@@ -53,6 +58,7 @@ extension BearerKeys {
 package enum BearerKeyFileError<Scope: BearerKeyScope>: Error, Hashable, CustomStringConvertible {
     case missing(path: String)
     case unusable(path: String, TrustedFile.Fault)
+    case empty(path: String)
     /// Lines count from 1.
     case malformed(path: String, line: Int, reason: String)
     case unwritable(path: String, SystemError)
@@ -66,6 +72,11 @@ package enum BearerKeyFileError<Scope: BearerKeyScope>: Error, Hashable, CustomS
             \(kind.commonScope)` makes it with a first key
             """
         case .unusable(let path, let fault): "the file \(path) of \(kind.plural) \(fault)"
+        case .empty(let path):
+            """
+            the file \(path) of \(kind.plural) is empty, as after a write for which the disk had no room; \
+            `token-cache \(kind.command) add` writes a key, and a file without keys has a line that begins with #
+            """
         case .malformed(let path, let line, let reason): "the \(kind.plural) in \(path), line \(line): \(reason)"
         case .unwritable(let path, let error):
             """

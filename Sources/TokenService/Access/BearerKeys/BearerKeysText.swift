@@ -39,7 +39,9 @@ enum BearerKeysText<Scope: BearerKeyScope> {
         return keys
     }
 
+    /// Never empty, so that a file without keys differs from one whose text was lost.
     static func bytes(of keys: BearerKeys<Scope>) -> [UInt8] {
+        if keys.entries.isEmpty { return Array("# no keys\n".utf8) }
         let lines = keys.entries.map { entry in
             // Neither names nor scopes have characters that JSON would escape.
             let scopes = Scope.allCases.filter(entry.key.scopes.contains).map { "\"\($0.rawValue)\"" }

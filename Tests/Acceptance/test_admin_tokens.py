@@ -43,6 +43,12 @@ def test_the_id_is_stripped_of_tags_as_those_of_clients_are(operators):
         assert about(operators, "/token", body)[1]["size"] == 5
 
 
+def test_of_two_ids_the_last_counts_as_it_does_for_clients(operators):
+    assert exchange(operators.server.address, post("one", "hello")).body == STORED
+    for ids, found in ((("one", "two"), False), (("two", "one"), True)):
+        assert about(operators, "/token", b'{"unique_id":"%b","unique_id":"%b"}' % tuple(map(str.encode, ids)))[1]["found"] is found
+
+
 def test_in_the_modes_with_users_the_id_is_the_user(serve, tmp_path):
     settings, key = session_settings(tmp_path / "keys")
     operators = Operators(serve, tmp_path / "admin", **settings)

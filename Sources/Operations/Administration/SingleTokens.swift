@@ -1,5 +1,5 @@
-internal import FoundationEssentials
 internal import HTTP
+internal import TokenService
 internal import TokenStore
 
 /// Answers requests of operators about the token of one id, which is in the body, as URLs are in logs and histories.
@@ -14,17 +14,10 @@ struct SingleTokens: Sendable {
         self.acts = acts
     }
 
-    /// `{"unique_id":"..."}`; in the access modes with users, the id is the user.
-    private struct Body: Decodable {
-        let uniqueID: String
-
-        private enum CodingKeys: String, CodingKey {
-            // The conversion from snake case does not restore acronyms.
-            case uniqueID = "uniqueId"
-        }
-    }
-
     /// Sends the store a request about the id in the body, on a thread of its own, because it waits for the store.
+    ///
+    /// The body is `{"unique_id":"..."}`; in the access modes with users, the id is the user. Of equal names the last counts, as in
+    /// the contract; with `JSONDecoder` it would be the first.
     func answer<Request: StoreRequest, Reply: Encodable & Sendable>(
         _ request: AdministrationStream.Received, from requester: Requester, _ makeRequest: (_ id: String) -> Request,
         _ makeReply: @escaping @Sendable (Request.Reply) -> Reply
@@ -33,15 +26,17 @@ struct SingleTokens: Sendable {
             let limit = AdministrationStream.Received.bodyLimit
             return .error(.contentTooLarge, "the body is longer than \(limit) bytes")
         }
-        guard let body = try? OperationsJSON.decode(Body.self, from: Data(text)) else {
+        guard let bytes = JSONBody(ByteRange(0, text.count), of: text.span)?.uniqueID,
+            let id = String(validating: bytes, as: UTF8.self)
+        else {
             return .error(.badRequest, #"the body has to be JSON with the id of one token: {"unique_id":"..."}"#)
         }
         do throws(StoreError) {
-            _ = try StoredText.id(body.uniqueID)
+            _ = try StoredText.id(id)
         } catch {
             return .error(.badRequest, "\(error)")
         }
-        let work = makeRequest(body.uniqueID)
+        let work = makeRequest(id)
         return await Task(executorPreference: CommandThread()) { [administrators, acts] in
             do throws(StoreError) {
                 let reply = try await work.answer(administrators.administrator(for: requester)) { _ in }

@@ -1,17 +1,17 @@
-internal import HTTP
+package import HTTP
 internal import JSON
 
 /// The parameters in an `application/json` body: an extension of the contract that a setting turns on.
 ///
 /// The whole body must be one JSON object (RFC 8259). `unique_id` is a string. `token_info` is a string, or an object, which is
 /// stored as its text. Of equal names the last counts. Any other body has no parameters.
-struct JSONBody {
-    private(set) var uniqueID: [UInt8]?
+package struct JSONBody {
+    package private(set) var uniqueID: [UInt8]?
     private(set) var tokenInfo: [UInt8]?
     /// Read for the API alone; the contract knows no such member.
     private(set) var user: [UInt8]?
 
-    init?(_ range: ByteRange, of bytes: Span<UInt8>, readsUser: Bool = false) {
+    package init?(_ range: ByteRange, of bytes: Span<UInt8>, readsUser: Bool = false) {
         var scanner = JSONScanner(position: Int(range.start), end: Int(range.end))
         do throws(JSONScanner.Malformed) {
             scanner.skipSpace(bytes)

@@ -35,6 +35,11 @@ static inline int copenssl_set_groups(SSL_CTX *context, const char *names) {
     return SSL_CTX_set1_groups_list(context, names);
 }
 
+// The most bytes that a peer's certificates may have.
+static inline void copenssl_set_max_certificates(SSL_CTX *context, long bytes) {
+    SSL_CTX_set_max_cert_list(context, bytes);
+}
+
 static inline void copenssl_disable_session_cache(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 }

@@ -81,10 +81,11 @@ package final class Server: Sendable {
             try SettingsReloader.destination(settings), failures: RateLimitedLog(logger, .error))
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
-        let bufferBudget = BufferBudget(limit: settings.bufferLimit)
+        let loops = settings.loops ?? Processors.usable
+        let bufferBudget = BufferBudget(limit: settings.bufferLimit, loops: loops)
         do {
             var workers: [Worker] = []
-            for _ in 0..<(settings.loops ?? Processors.usable) {
+            for _ in 0..<loops {
                 workers.append(
                     try Worker(
                         settings: settings, store: store, answers: store.seesAllWrites ? answers : nil,

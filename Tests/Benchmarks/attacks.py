@@ -1,7 +1,8 @@
-"""How two attacks affect other clients: their waiting times, and the memory of the server.
+"""How attacks affect other clients: their waiting times, and the memory of the server.
 
 Long answers: many connections that each store a short token and ask for a long one, with little traffic, and never read.
 Large writes: many connections that each store a token of almost 1 MiB while the disk is stopped.
+Handshakes: many connections that begin a TLS handshake and do not go on, at once or at a steady rate.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import os
 import re
 import resource
 import socket
+import ssl
 import statistics
 import subprocess
 import threading
@@ -19,14 +21,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from client import ask
-from machine import BenchmarkError, raise_descriptor_limit
+from machine import BenchmarkError, choose_cores, raise_descriptor_limit
+from peers import Certificate
 from sync_delay import SyncDelay
 
 ATTACKERS = 3
 """Attacking processes; several, because each may open only so many files."""
 PERIOD_SECONDS = 8.0
 """Seconds between two requests of a connection for a long answer."""
-SERVES = re.compile(r"serves on http://127\.0\.0\.1:(\d+), administration on http://127\.0\.0\.1:(\d+)")
+SERVES = re.compile(
+    r"serves on http://127\.0\.0\.1:(\d+)(?: https://127\.0\.0\.1:(\d+))?, administration on http://127\.0\.0\.1:(\d+)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +41,12 @@ class Plan:
     long_answers: int
     seconds: float
     large_writes: int
+    handshakes: int
+    hellos_a_second: int = 2_300
 
 
-FULL = Plan(long_answers=18_000, seconds=30, large_writes=10_000)
-QUICK = Plan(long_answers=6_000, seconds=12, large_writes=2_000)
+FULL = Plan(long_answers=18_000, seconds=30, large_writes=10_000, handshakes=10_900)
+QUICK = Plan(long_answers=6_000, seconds=12, large_writes=2_000, handshakes=3_000)
 
 
 @dataclasses.dataclass
@@ -98,7 +105,7 @@ class Target:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise BenchmarkError(f"the server does not start:\n{(folder / 'log').read_text()}")
             time.sleep(0.01)
-        self.port, self.administration = int(found[1]), int(found[2])
+        self.port, self.tls_port, self.administration = int(found[1]), int(found[2] or 0), int(found[3])
 
     def _listen(self) -> None:
         while message := self.notifications.recv(4096):
@@ -125,11 +132,18 @@ class Target:
 
 
 @contextlib.contextmanager
-def asking(waits: Waits, port: int, request: bytes, pause: float) -> Iterator[None]:
-    """Sends a request repeatedly, each time over a new connection, and measures how long it takes."""
+def asking(waits: Waits, port: int, request: bytes, pause: float, keeps: bool = False) -> Iterator[None]:
+    """Sends a request repeatedly, over one connection or over a new one each time, and measures how long it takes."""
     ended = threading.Event()
 
     def run() -> None:
+        if keeps:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                while not ended.wait(pause):
+                    begin = time.monotonic()
+                    ask(connection, request)
+                    waits.seconds.append(time.monotonic() - begin)
+            return
         while not ended.wait(pause):
             begin = time.monotonic()
             try:
@@ -263,8 +277,71 @@ def large_writes(binary: Path, folder: Path, plan: Plan) -> None:
         target.close()
 
 
+def client_hello() -> bytes:
+    """What a client sends first in a TLS handshake."""
+    sent = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return sent.read()
+
+
+def long_hello() -> bytes:
+    """112 KiB of a ClientHello of 128,000 bytes, in records of 16 KiB."""
+    message = b"\x01" + (128_000).to_bytes(3) + b"\x03\x03" + bytes(112 << 10)
+    records = (message[start:start + (16 << 10)] for start in range(0, 112 << 10, 16 << 10))
+    return b"".join(b"\x16\x03\x01" + len(record).to_bytes(2) + record for record in records)
+
+
+def handshakes(binary: Path, folder: Path, plan: Plan) -> None:
+    """Measures memory with many handshakes that have begun, and waits while new ones begin at a steady rate."""
+    certificate = Certificate.make(folder)
+    settings = {
+        "TOKEN_CACHE_LISTEN": "127.0.0.1:0,https://127.0.0.1:0", "TOKEN_CACHE_TLS_CERTIFICATE": str(certificate.chain),
+        "TOKEN_CACHE_TLS_PRIVATE_KEY": str(certificate.key), "TOKEN_CACHE_LOOPS": "1",
+    }
+    for name, data in (("one byte", b"\x16"), ("112 KiB of a hello", long_hello()), ("a whole hello", client_hello())):
+        target = Target(binary, folder / f"handshakes-{len(data)}", **settings)
+        try:
+            target.ask(post("other", b"x"))
+            before, peak, others = target.resident_mebibytes(), 0.0, Waits("GET meanwhile")
+            with (
+                attacked(flood, target.tls_port, plan.handshakes, plan.seconds, data),
+                asking(others, target.port, get("other"), 0.01),
+            ):
+                end = time.monotonic() + plan.seconds
+                while time.monotonic() < end:
+                    peak = max(peak, target.resident_mebibytes())
+                    time.sleep(0.05)
+            print(
+                f"handshakes, {name}, {plan.handshakes} connections: resident before {before:.0f} MiB, "
+                f"at most {peak:.0f} MiB; {others}", flush=True,
+            )
+        finally:
+            target.close()
+    target = Target(binary, folder / "hellos", **settings)
+    try:
+        core, _ = choose_cores()
+        for task in Path(f"/proc/{target.process.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {core})
+        target.ask(post("other", b"x"))
+        kept, new, writes = Waits("kept connection's GET"), Waits("new connections' GET"), Waits("new connections' POST")
+        count = int(plan.hellos_a_second * PERIOD_SECONDS)
+        with (
+            attacked(demand, target.tls_port, count, plan.seconds, client_hello()),
+            asking(kept, target.port, get("other"), 0.01, keeps=True),
+            asking(new, target.port, get("other"), 0.01),
+            asking(writes, target.port, post("other", b"x"), 0.01),
+        ):
+            time.sleep(plan.seconds)
+        print(f"handshakes, {plan.hellos_a_second} hellos a second: {kept}; {new}; {writes}", flush=True)
+    finally:
+        target.close()
+
+
 def measure(binary: Path, folder: Path, plan: Plan) -> None:
-    """Runs both attacks, one after the other, and prints the results."""
+    """Runs the attacks, one after the other, and prints the results."""
     raise_descriptor_limit()
     long_answers(binary, folder, plan)
     large_writes(binary, folder, plan)
+    handshakes(binary, folder, plan)

@@ -18,13 +18,13 @@ extension TLSContext {
 /// - Parameter note: Gets the client's certificate after the handshake.
 func serveEcho(
     _ descriptor: Int32, _ context: TLSContext, clients: TLSClientAuthentication = .requiredByAuthorities,
-    on loop: EventLoop, handshakeTime: Duration = .seconds(3_600),
+    on loop: EventLoop, handshakeTime: Duration = .seconds(3_600), budget: BufferBudget = BufferBudget(limit: 1 << 20),
     note: @escaping @Sendable (TLSClientCertificate?) -> Void = { _ in }
 ) async throws -> String? {
     try await loop.perform {
         var stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
         try await stream.startTLS(
-            context, clients: clients, until: .now + Nanoseconds(handshakeTime))
+            context, clients: clients, until: .now + Nanoseconds(handshakeTime), among: TLSHandshakes(budget))
         note(stream.clientCertificate)
         let version = stream.tlsVersion
         var buffer: [UInt8] = []

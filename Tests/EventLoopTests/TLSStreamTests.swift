@@ -56,7 +56,7 @@ import Testing
             async let sent: Void = loop.perform {
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
                 try await stream.startTLS(
-                    context, clients: .none, until: .never)
+                    context, clients: .none, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
                 try await send([UInt8](repeating: 7, count: total), to: stream)
                 stream.finishSending()
                 var rest: [UInt8] = []
@@ -94,7 +94,7 @@ import Testing
             async let text: String = loop.perform {
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
                 try await stream.startTLS(
-                    context, clients: .none, until: .never)
+                    context, clients: .none, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
                 var buffer: [UInt8] = []
                 while buffer.count < 30 {
                     switch try stream.receive(into: &buffer, room: 4) {
@@ -137,7 +137,7 @@ import Testing
             async let served: Void = loop.perform {
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
                 try await stream.startTLS(
-                    context, clients: .none, until: .never)
+                    context, clients: .none, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
                 try await send(Array("all".utf8), to: stream)
             }
             let received = try await blocking {
@@ -233,7 +233,7 @@ import Testing
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
                 do throws(TLSError) {
                     try await stream.startTLS(
-                        context, clients: .none, until: .never)
+                        context, clients: .none, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
                 } catch {
                     #expect(error == .plainRequest)
                 }

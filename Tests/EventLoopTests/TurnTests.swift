@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test
-    func `between two steps of long work others have their turn`() async throws {
+    func `between two steps of long work others have their turn, and so do handshakes`() async throws {
         try await withLoop { loop in
             let notes = Notes()
             try await loop.perform {
@@ -50,10 +50,65 @@ import Testing
                         loop.enqueue(usual, for: .usual)
                     }
                     loop.enqueue(long, for: .long)
+                    loop.enqueue(Turns(10 + number, notes, work: Self.workLong), for: .handshake)
+                }
+            }
+            try await collect(9, notes, on: loop)
+            #expect(notes.all == [1, 11, 9, 2, 12, 9, 3, 13, 9])
+        }
+    }
+
+    @Test
+    func `between two steps of TLS handshakes others have their turn`() async throws {
+        let (server, client) = try socketPair()
+        defer { for descriptor in [server, client] { close(descriptor) } }
+        try await withLoop { loop in
+            let notes = Notes()
+            try await loop.perform {
+                let id = try loop.register(server)
+                let usual = Turns(9, notes)
+                for number in 1...3 {
+                    Task(executorPreference: loop) {
+                        let all = TLSHandshakes(BufferBudget(limit: 1 << 20))
+                        let handshake = TLSHandshake(on: loop, id, until: .never, among: all) {
+                            notes.add(number)
+                            Self.workLong()
+                            loop.enqueue(usual, for: .usual)
+                            return nil
+                        }
+                        _ = try? await handshake.perform()
+                    }
                 }
             }
             try await collect(6, notes, on: loop)
             #expect(notes.all == [1, 9, 2, 9, 3, 9])
+        }
+    }
+
+    @Test
+    func `events have their part of a turn in which jobs have used up theirs`() async throws {
+        // Enough for several looks at the clock, however often the machine interrupts the loop.
+        let count = 128
+        let pairs = try (0..<count).map { _ in try socketPair() }
+        defer { for (_, client) in pairs { close(client) } }
+        try await withLoop { loop in
+            let turns = Notes()
+            let keeper = Keeper()
+            try await loop.perform {
+                for pair in pairs {
+                    let stream = Box(try TCPStream(FileDescriptor(owning: pair.0), on: loop))
+                    keeper.boxes.append(stream)
+                    stream.receive()
+                    let handler = Turns(0, Notes()) { turns.add(Int(loop.turnCount)) }
+                    #expect(stream.wait(calling: handler) == nil)
+                }
+                for (_, client) in pairs { _ = write(client, "x", 1) }
+                for _ in 1...10 { Task(executorPreference: loop) { Self.workLong() } }
+            }
+            try await collect(count, turns, on: loop)
+            try await loop.perform { keeper.boxes = [] }
+            // More than go between two looks.
+            #expect(Dictionary(turns.all.map { ($0, 1) }, uniquingKeysWith: +).values.max() ?? 0 > 16)
         }
     }
 

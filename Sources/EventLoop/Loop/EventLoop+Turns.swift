@@ -3,8 +3,8 @@ package import System
 
 /// The time that one part of a turn may take before the next part begins.
 ///
-/// The parts are jobs, queued handlers, queued long work, events and timers. Whatever clients ask for, a
-/// turn takes at most the five budgets plus one step in each, so that timers, new connections, other clients and the
+/// The parts are jobs, queued handlers, queued long work, handshakes, events and timers. Whatever clients ask for, a
+/// turn takes at most the six budgets plus one step in each, so that timers, new connections, other clients and the
 /// watchdog never wait for long.
 package struct TurnBudget {
     private let end: MonotonicTime
@@ -31,6 +31,8 @@ package enum TurnPart: Sendable {
     /// Each turn does at least one such step, and more only while their own budget lasts: however many clients ask for long
     /// work, they wait for one another, and other clients hardly wait for them.
     case long
+    /// For steps of TLS handshakes, in the same way: nobody has to show anything to have the server sign something.
+    case handshake
 }
 
 extension EventLoop {
@@ -42,6 +44,7 @@ extension EventLoop {
         switch part {
         case .usual: queue.append(handler)
         case .long: longQueue.append(handler)
+        case .handshake: handshakeQueue.append(handler)
         }
         hasQueued.store(true, ordering: .relaxed)
     }
@@ -75,6 +78,10 @@ extension EventLoop {
             let budget = TurnBudget(.long, began: .now)
             repeat { longQueue.popFirst()?.takeTurn() } while !longQueue.isEmpty && !budget.isSpent
         }
-        hasQueued.store(!queue.isEmpty || !longQueue.isEmpty, ordering: .relaxed)
+        if !handshakeQueue.isEmpty {
+            let budget = TurnBudget(.handshake, began: .now)
+            repeat { handshakeQueue.popFirst()?.takeTurn() } while !handshakeQueue.isEmpty && !budget.isSpent
+        }
+        hasQueued.store(!queue.isEmpty || !longQueue.isEmpty || !handshakeQueue.isEmpty, ordering: .relaxed)
     }
 }

@@ -26,9 +26,10 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     var sleepers: [Waiter<Void>?] = []  // loop
     var freeSleepers: [Int] = []  // loop
     private var jobs: [UnownedJob] = []  // loop
-    /// Handlers that continue in the next turn, and those with long work, which share a smaller part of each turn.
+    /// Handlers that continue in the next turn, one queue for each `TurnPart`.
     var queue = TurnQueue()  // loop
     var longQueue = TurnQueue()  // loop
+    var handshakeQueue = TurnQueue()  // loop
     private var isStopping = false  // loop
 
     // Atomics although only the loop writes them: each request reads them several times, and Swift guards a plain field of a
@@ -118,9 +119,11 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             if isDelivered { eventsArrived.store(began, ordering: .relaxed) }
             // Before the events, so that work from another thread precedes a request that a client sent after it.
             takeOverInbox()
+            let hasWork = !jobs.isEmpty || left.hasJobs || hasQueued.load(ordering: .relaxed)
             runJobs(&left)
             if hasQueued.load(ordering: .relaxed) { runQueues() }
-            deliverEvents(&left)
+            // Jobs and handlers have had their own time, and use up none of the events'.
+            deliverEvents(&left, since: hasWork ? .now : now)
             // A wait whose event is still to be delivered has not timed out.
             if left.events.isEmpty { fireTimers() }
             endOfTurn()
@@ -184,15 +187,13 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     }
 
     /// Delivers the events of the last wait, as many as the budget allows.
-    private func deliverEvents(_ left: inout LeftOver) {
-        var budget: TurnBudget?
+    private func deliverEvents(_ left: inout LeftOver, since began: MonotonicTime) {
+        let budget = TurnBudget(began: began)
         for index in left.events {
             let (events, tag) = epoll.event(at: index)
             if tag != Self.wakeUpTag { deliver(events, to: RegistrationID(tag: tag)) }
             guard index % Self.eventsPerLook == Self.eventsPerLook - 1 || takeHasWorkedLong() else { continue }
-            let current = budget ?? TurnBudget(began: now)
-            budget = current
-            if current.isSpent {
+            if budget.isSpent {
                 left.events = (index + 1)..<left.events.upperBound
                 return
             }

@@ -164,22 +164,16 @@ package struct TCPStream: ~Copyable {
     ///   - context: The certificates that it holds now are used.
     ///   - clients: Whether the client shows a certificate.
     ///   - deadline: For the whole handshake, during which other connections of the loop continue.
+    ///   - handshakes: Those of the loop.
     package mutating func startTLS(
-        _ context: TLSContext, clients: TLSClientAuthentication, until deadline: MonotonicTime
+        _ context: TLSContext, clients: TLSClientAuthentication, until deadline: MonotonicTime,
+        among handshakes: TLSHandshakes
     ) async throws(TLSError) {
         try await receiveHello(until: deadline)
-        guard let session = TLSSession(context.credentials, clients: clients, on: loop, id) else {
-            throw .system(SystemError(call: "SSL_new", code: ENOMEM))
-        }
-        while true {
-            switch session.handshake() {
-            case .done:
-                tls = session
-                return
-            case .needs(let direction): try await wait(for: direction, until: deadline, isIdle: false)
-            case .failed(let error): throw error
-            }
-        }
+        let (loop, id) = (loop, id)
+        tls = try await TLSHandshake(on: loop, id, until: deadline, among: handshakes) {
+            TLSSession(context.credentials, clients: clients, on: loop, id)
+        }.perform()
     }
 
     /// Waits for the client's first byte and peeks at it.
@@ -197,17 +191,11 @@ package struct TCPStream: ~Copyable {
             guard errno == EAGAIN else { throw .system(SystemError.last("recv")) }
             loop.markBlocked(.readable, of: id)
             // A client that has sent nothing yet loses nothing.
-            try await wait(for: .readable, until: deadline, isIdle: true)
-        }
-    }
-
-    private func wait(
-        for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
-    ) async throws(TLSError) {
-        switch await loop.wait(for: direction, of: id, until: deadline, isIdle: isIdle) {
-        case .ready: return
-        case .timedOut: throw .timedOut
-        case .draining, .abandoned: throw .stopped
+            switch await loop.wait(for: .readable, of: id, until: deadline, isIdle: true) {
+            case .ready: break
+            case .timedOut: throw .timedOut
+            case .draining, .abandoned: throw .stopped
+            }
         }
     }
 }

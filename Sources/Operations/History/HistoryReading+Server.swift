@@ -1,3 +1,4 @@
+internal import EventLoop
 internal import Metrics
 internal import Server
 internal import System

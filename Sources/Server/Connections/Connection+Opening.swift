@@ -47,7 +47,7 @@ extension Connection {
     ) async -> Bool {
         do throws(TLSError) {
             let deadline = worker.loop.now + settings.deadlines.handshake
-            try await stream.startTLS(context, clients: clients, until: deadline)
+            try await stream.startTLS(context, clients: clients, until: deadline, among: worker.handshakes)
             worker.metrics.handshakes.add()
             origin = settings.https.origin(
                 address: origin.address, isTLS: true, hidesClient: origin.hidesClient)
@@ -62,7 +62,7 @@ extension Connection {
                 // Sends the alert that tells the client why.
                 lingers = true
                 await finish(on: worker)
-            case .closed, .timedOut, .stopped, .system: break
+            case .closed, .timedOut, .displaced, .stopped, .system: break
             }
             return false
         }

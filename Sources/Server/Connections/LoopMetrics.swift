@@ -107,6 +107,7 @@ extension TLSError {
         case plainRequest = "plain_request"
         case closed
         case timedOut = "timeout"
+        case displaced
         case stopped
         case refused
         case system
@@ -117,6 +118,7 @@ extension TLSError {
         case .plainRequest: .plainRequest
         case .closed: .closed
         case .timedOut: .timedOut
+        case .displaced: .displaced
         case .stopped: .stopped
         case .refused: .refused
         case .system: .system

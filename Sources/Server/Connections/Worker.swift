@@ -1,4 +1,4 @@
-internal import EventLoop
+package import EventLoop
 internal import Glibc
 internal import HTTP
 internal import JWT
@@ -31,6 +31,7 @@ package final class Worker: @unchecked Sendable {
     private let failures: RateLimitedLog
     /// Shared by all loops.
     package let bufferBudget: BufferBudget
+    let handshakes: TLSHandshakes
     package let metrics: LoopMetrics
     private let logger: Logger
     private var buffers = BufferPool()
@@ -74,6 +75,7 @@ package final class Worker: @unchecked Sendable {
         self.trail = trail
         self.failures = failures
         self.bufferBudget = bufferBudget
+        handshakes = TLSHandshakes(bufferBudget)
         self.totalCount = totalCount
         self.logger = logger
         (connectionSettings, encoder) = Self.connectionSettings(

@@ -22,9 +22,9 @@ extension Setting {
         Setting(
             "limits.buffers", \.bufferLimit, .bytes(1 << 20...64 << 30),
             """
-            The memory for all requests that have not arrived in full, answers that clients have not read, and tokens that
-            are being stored. Beyond it, a request gets 503, a POST 50001, and a long answer is cut off. Without this limit,
-            slow clients or a slow disk could fill the memory.
+            The memory for all requests that have not arrived in full, answers that clients have not read, tokens that are
+            being stored, and, up to a half, TLS handshakes. Beyond it, a request gets 503, a POST 50001, a long answer is cut
+            off, and the oldest handshakes end. Without this limit, slow clients or a slow disk could fill the memory.
             """
         ),
         Setting(

@@ -62,6 +62,8 @@ internal import System
                 // An idle connection then keeps no 16 KiB buffers.
                 | COPENSSL_MODE_RELEASE_BUFFERS
         )
+        // For a claimed length room is made at once, as for a hello.
+        unsafe copenssl_set_max_certificates(handle, 16 << 10)
         // Otherwise each record costs two reads, one of them for its five-byte header.
         unsafe copenssl_set_read_ahead(handle)
         // Sessions are kept in the clients' tickets only, one for each handshake: API clients open few connections at once.

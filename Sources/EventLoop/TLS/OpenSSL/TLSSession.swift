@@ -25,12 +25,13 @@ internal import System
     private(set) var fault: Int32 = 0
     /// Whether the peer has closed its sending side, with or without close_notify.
     private(set) var hasEnded = false
-    /// Bytes received since the handshake or since the last byte of application data; nil until the handshake is over.
-    private var unusedBytes: Int?
-    /// While only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control of turns and deadlines.
+    /// Bytes received since the beginning, the end of the handshake, or the last byte of application data.
+    private var unusedBytes = 0
+    /// How many there may be: while only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control of
+    /// turns and deadlines.
     ///
-    /// A record has 16 KiB at most.
-    private static let mostUnusedBytes = 64 << 10
+    /// For a ClientHello it is as much as a record has at most, many times what clients send.
+    private var mostUnusedBytes = 16 << 10
 
     /// Nil if memory is short.
     init?(
@@ -78,21 +79,28 @@ internal import System
         // The client's first request may have arrived with the end of its handshake.
         if result == 1 {
             unusedBytes = 0
+            mostUnusedBytes = 64 << 10
             hasPending = unsafe SSL_has_pending(handle) == 1
             return .done
         }
         switch outcome(of: result) {
-        case .needs(let direction): return .needs(direction)
+        case .needs(let direction):
+            if !isReadingHello { mostUnusedBytes = 64 << 10 }
+            return .needs(direction)
         case .ended: return .failed(.closed)
         case .failed(let code):
             let entries = OpenSSLErrors.drain()
             if hasEnded || code == ECONNRESET || code == EPIPE { return .failed(.closed) }
             guard let first = entries.first else {
+                if code == EMSGSIZE { return .failed(.refused(reason: "ClientHello larger than 16 KiB")) }
                 return .failed(.system(SystemError(call: "TLS handshake", code: code)))
             }
             return .failed(.refused(reason: first.isFailedVerification ? verificationFault : first.text))
         }
     }
+
+    /// Whether a part of a ClientHello has arrived.
+    var isReadingHello: Bool { unsafe SSL_get_state(handle) == TLS_ST_SR_CLNT_HELLO }
 
     private var verificationFault: String {
         let words = unsafe String(cString: X509_verify_cert_error_string(SSL_get_verify_result(handle)))
@@ -189,14 +197,15 @@ internal import System
     // MARK: - The socket, for OpenSSL
 
     func read(_ bytes: UnsafeMutablePointer<CChar>?, _ room: Int32) -> Int32 {
-        if let unusedBytes, unusedBytes > Self.mostUnusedBytes {
-            fault = EPROTO
+        let room = min(Int(room), mostUnusedBytes - unusedBytes)
+        guard room > 0 else {
+            fault = EMSGSIZE
             return -1
         }
-        let count = retryingInterrupts { unsafe recv(id.descriptor, bytes, Int(room), 0) }
+        let count = retryingInterrupts { unsafe recv(id.descriptor, bytes, room, 0) }
         fault = count < 0 ? errno : 0
-        if count > 0 { unusedBytes? += count }
-        if count > 0, count < Int(room) { loop.markDrained(id) }
+        if count > 0 { unusedBytes += count }
+        if count > 0, count < room { loop.markDrained(id) }
         if count == 0 { hasEnded = true }
         if fault == EAGAIN { loop.markBlocked(.readable, of: id) }
         return Int32(count)

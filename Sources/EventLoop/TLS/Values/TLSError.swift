@@ -8,6 +8,8 @@ package enum TLSError: Error, Hashable, CustomStringConvertible {
     case closed
     /// The handshake did not finish by its deadline.
     case timedOut
+    /// Newer handshakes needed the memory that it held.
+    case displaced
     /// The loop is draining.
     case stopped
     /// One side did not accept what the other offered; the library's short reason, for example `no shared cipher`.
@@ -20,6 +22,7 @@ package enum TLSError: Error, Hashable, CustomStringConvertible {
         case .plainRequest: "plain text on a TLS port"
         case .closed: "closed by the client during the TLS handshake"
         case .timedOut: "TLS handshake timed out"
+        case .displaced: "TLS handshake given up for newer ones, which needed its part of limits.buffers"
         case .stopped: "TLS handshake given up, the server is stopping"
         case .refused(let reason): "TLS handshake failed: \(reason)"
         case .system(let error): "TLS handshake failed: \(error)"

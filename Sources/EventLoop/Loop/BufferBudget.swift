@@ -1,20 +1,24 @@
 internal import Synchronization
 
-/// Counts the bytes of requests, answers and tokens that wait for a slow client or for the store, and keeps them within
+/// Counts the bytes of handshakes, requests, answers and tokens that wait for a slow client or for the store, and keeps them within
 /// `limits.buffers`.
 ///
 /// Any thread.
 package final class BufferBudget: Sendable {
     private let limit: Atomic<Int>
+    private let loops: Int
     private let taken = Atomic<Int>(0)
 
-    /// - Parameter limit: In bytes.
-    init(limit: Int) {
+    /// - Parameters:
+    ///   - limit: In bytes.
+    ///   - loops: How many loops share it.
+    package init(limit: Int, loops: Int = 1) {
         self.limit = Atomic(limit)
+        self.loops = loops
     }
 
     /// Changes the limit; bytes that are already counted stay so.
-    func setLimit(_ bytes: Int) {
+    package func setLimit(_ bytes: Int) {
         limit.store(bytes, ordering: .relaxed)
     }
 
@@ -22,18 +26,21 @@ package final class BufferBudget: Sendable {
     package var takenBytes: Int { taken.load(ordering: .relaxed) }
 
     /// Whether more than half of the limit is taken: connections then free memory that they can do without.
-    var isScarce: Bool { takenBytes > limit.load(ordering: .relaxed) / 2 }
+    package var isScarce: Bool { takenBytes > limit.load(ordering: .relaxed) / 2 }
+
+    /// What the handshakes of one loop may take; half of the limit is left to requests.
+    var handshakeShare: Int { limit.load(ordering: .relaxed) / 2 / loops }
 
     /// Counts bytes, all or none.
     ///
     /// - Returns: False if there is no room for them.
-    func take(_ bytes: Int) -> Bool {
+    package func take(_ bytes: Int) -> Bool {
         if taken.add(bytes, ordering: .relaxed).newValue <= limit.load(ordering: .relaxed) { return true }
         giveBack(bytes)
         return false
     }
 
-    func giveBack(_ bytes: Int) {
+    package func giveBack(_ bytes: Int) {
         taken.subtract(bytes, ordering: .relaxed)
     }
 }

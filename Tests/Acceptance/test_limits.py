@@ -180,6 +180,20 @@ def open_and_use(server):
     return connection
 
 
+def open_and_begin(server):
+    """A connection whose second request has begun to arrive, once that has been read."""
+    connection = open_and_use(server)
+    connection.send(lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 2", "Expect: 100-continue"))
+    assert connection.receive().status == 100
+    return connection
+
+
+def go_on(connection):
+    """Sends the rest of the request."""
+    connection.send(b"a=")
+    assert connection.receive().body == INVALID_INPUT
+
+
 def is_served(server):
     """Whether a new connection gets an answer of the contract."""
     with Connection(server.address) as connection:
@@ -192,18 +206,40 @@ def is_served(server):
 
 def test_connections_up_to_the_limit_are_served_and_one_more_gets_503(serve):
     server = serve({"limits": {"connections": 5}})
-    connections = [open_and_use(server) for _ in range(5)]
+    connections = [open_and_begin(server) for _ in range(5)]
     for _ in range(3):
         with Connection(server.address) as extra:
             response = extra.receive()
             check_http_error(response, 503)
             assert response.closes
             extra.expect_end()
-    for connection in connections:
-        assert connection.exchange(get("nobody")).body == NOT_FOUND
     connections.pop().close()
     until(lambda: is_served(server))
     for connection in connections:
+        go_on(connection)
+        connection.close()
+
+
+def test_beyond_the_limit_the_connection_that_was_idle_for_longest_makes_room(serve):
+    server = serve({"loops": 1, "limits": {"connections": 3}})
+    with open_and_use(server) as first, open_and_use(server) as second, open_and_begin(server) as busy:
+        assert first.exchange(get("nobody")).body == NOT_FOUND
+        # The first one has been used after the second one.
+        with open_and_use(server):
+            second.expect_end()
+            with open_and_use(server):
+                first.expect_end()
+        go_on(busy)
+
+
+@pytest.mark.parametrize("loops", [1, 3])
+def test_idle_connections_keep_no_client_out(serve, loops):
+    server = serve({"loops": loops, "limits": {"connections": 40}})
+    idle = [open_and_use(server) for _ in range(40)]
+    for _ in range(100):
+        # Those that came later are idle as well, and the next ones take their places.
+        idle.append(open_and_use(server))
+    for connection in idle:
         connection.close()
 
 
@@ -211,7 +247,7 @@ def test_503_can_be_read_by_a_client_that_sends_its_request_first(serve, tmp_pat
     server = serve({"limits": {"connections": 1}})
     file = tmp_path / "body"
     file.write_bytes(form_of(500_000, fresh_id()))
-    with open_and_use(server):
+    with open_and_begin(server):
         for arguments in [[], ["--header", "Expect:", "--data-binary", f"@{file}"]]:
             exit_status, status, body = curl(*arguments, f"{server.base}/token?unique_id=a")
             assert (exit_status, status) == (0, 503)
@@ -220,13 +256,16 @@ def test_503_can_be_read_by_a_client_that_sends_its_request_first(serve, tmp_pat
 
 def test_a_storm_of_connections_beyond_the_limit_leaves_the_others_served(serve):
     server = serve({"limits": {"connections": 3}})
-    with open_and_use(server) as connection:
-        storm = [Connection(server.address) for _ in range(1_300)]
-        assert connection.exchange(get("nobody")).body == NOT_FOUND
-        for extra in storm:
-            extra.reset()
-        until(lambda: is_served(server))
-        assert connection.exchange(get("nobody")).body == NOT_FOUND
+    connections = [open_and_begin(server) for _ in range(3)]
+    storm = [Connection(server.address) for _ in range(1_300)]
+    go_on(connections[0])
+    for extra in storm:
+        extra.reset()
+    until(lambda: is_served(server))
+    for connection in connections[1:]:
+        go_on(connection)
+    for connection in connections:
+        connection.close()
 
 
 def test_an_id_at_its_limit_is_a_key_and_a_longer_one_is_not(plain):

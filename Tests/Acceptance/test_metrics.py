@@ -10,7 +10,7 @@ import pytest
 
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, found, fresh_id
-from http_client import Connection, exchange, get, lines, post
+from http_client import FORM, Connection, exchange, get, lines, post
 from server_process import run, until
 from storage_shim import StorageShim
 
@@ -177,7 +177,10 @@ def test_connections_are_counted(serve):
     server = serve({**ADMINISTRATION, "limits": {"connections": 2}})
     open_ones = [Connection(server.address) for _ in range(2)]
     for connection in open_ones:
-        connection.exchange(get("nobody"))
+        # Neither is idle while its request waits for its body.
+        connection.send(lines(
+            "POST /token HTTP/1.1", "Host: localhost", FORM, "Content-Length: 1", "Expect: 100-continue"))
+        assert connection.receive().status == 100
     assert exchange(server.address, get("nobody")).status == 503
     after = metrics(server)
     assert after['token_cache_connections_refused_total{cause="limit"}'] == 1

@@ -125,6 +125,21 @@ extension EventLoop {
         registrations[row].takeWaiter()?.wake(reason)
     }
 
+    /// Ends the idle waits of handlers that have lasted longest, as if their deadlines had passed: at least one of them, if there is
+    /// one, and of many some at once, as this looks at every descriptor.
+    ///
+    /// With equal time limits, the deadline that comes first belongs to the wait that began first.
+    package func endLongestIdleWaits() {
+        assertCurrent()
+        var idle = TimerHeap()
+        for row in registrations.indices where registrations[row].isIdleHandler {
+            idle.insert(TimerHeap.Entry(deadline: registrations[row].deadline, target: .row(row)))
+        }
+        for _ in 0..<max(1, min(32, idle.count / 8)) {
+            if case .row(let row) = idle.popDue(at: .never)?.target { wake(row, .timedOut) }
+        }
+    }
+
     // MARK: - Stopping
 
     /// Stops accepting, and closes connections with their next answer, on the loop's thread.

@@ -60,6 +60,11 @@ struct Registration {
     /// Whether the wait may end without loss, for example between two requests.
     var isIdle = false
     var waiter: ReadinessWaiter?
+    /// Whether a handler waits, and may be told at any time that its wait is over.
+    var isIdleHandler: Bool {
+        guard isIdle, case .handler = waiter else { return false }
+        return true
+    }
     var deadline = MonotonicTime.never
     /// The earliest entry that the timer heap holds for this row.
     var timer = MonotonicTime.never

@@ -6,6 +6,8 @@ internal import System
 
 /// Accepts connections on all loops and assigns each to the loop that has the fewest connections.
 ///
+/// Beyond `limits.connections` that is the loop with the most: there one is most likely idle and can be closed instead.
+///
 /// Any thread.
 final class ConnectionDistributor: Sendable {
     private let workers: [Worker]
@@ -100,23 +102,25 @@ final class ConnectionDistributor: Sendable {
             _ = FileDescriptor(owning: descriptor)
             return
         }
-        let worker = leastBusyWorker
+        let exceedsLimit = open > count.limit
+        let worker = exceedsLimit ? worker(with: >) : worker(with: <)
         worker.expectConnection()
-        let isRefused = open > count.limit
-        if isRefused { acceptor.metrics.refused.add() }
         if worker === acceptor {
-            worker.serve(descriptor, from: peer, through: listener, isRefused: isRefused)
+            worker.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
         } else {
-            worker.loop.execute { worker.serve(descriptor, from: peer, through: listener, isRefused: isRefused) }
+            worker.loop.execute { worker.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit) }
         }
     }
 
-    private var leastBusyWorker: Worker {
-        var least = workers[0]
+    /// The worker with the fewest or the most connections.
+    private func worker(with order: (Int, Int) -> Bool) -> Worker {
+        var found = workers[0]
         for worker in workers.dropFirst()
-        where worker.connectionCount.load(ordering: .relaxed) < least.connectionCount.load(ordering: .relaxed) {
-            least = worker
+        where order(
+            worker.connectionCount.load(ordering: .relaxed), found.connectionCount.load(ordering: .relaxed))
+        {
+            found = worker
         }
-        return least
+        return found
     }
 }

@@ -9,8 +9,11 @@ final class ConnectionCount: Sendable {
         mostOpen = Atomic(limit)
     }
 
-    /// The most connections that are served; further ones are refused.
+    /// The most connections that are served; further ones are refused, unless idle ones can make room for them.
     var limit: Int { mostOpen.load(ordering: .relaxed) }
+
+    /// Whether there are more.
+    var isExceeded: Bool { count.load(ordering: .relaxed) > limit }
 
     /// Changes the limit; open connections stay.
     func setLimit(_ limit: Int) {

@@ -161,8 +161,12 @@ package final class Worker: @unchecked Sendable {
     ///   - descriptor: A connected socket that this call owns.
     ///   - peer: The client.
     ///   - listener: The listener that accepted the connection.
-    ///   - isRefused: Whether the connection exceeds the limit, and is to be answered with 503 and closed.
-    func serve(_ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, isRefused: Bool) {
+    ///   - exceedsLimit: Whether there were too many connections when this one came. Idle ones are then closed in its favour; if
+    ///     there are none, it is answered with 503 and closed.
+    func serve(_ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, exceedsLimit: Bool) {
+        if exceedsLimit, totalCount.isExceeded { loop.endLongestIdleWaits() }
+        let isRefused = exceedsLimit && totalCount.isExceeded
+        if isRefused { metrics.refused.add() }
         let stream: TCPStream
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)

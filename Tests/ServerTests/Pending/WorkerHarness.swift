@@ -56,7 +56,7 @@ final class WorkerHarness {
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { throw SystemError.last("socketpair") }
         let (descriptor, worker, peer, listener) = (ends[0], worker, peer, listener)
         worker.expectConnection()
-        worker.loop.execute { worker.serve(descriptor, from: peer, through: listener, isRefused: false) }
+        worker.loop.execute { worker.serve(descriptor, from: peer, through: listener, exceedsLimit: false) }
         return TestClient(ends[1])
     }
 

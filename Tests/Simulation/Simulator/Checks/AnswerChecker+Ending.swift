@@ -13,7 +13,8 @@ extension AnswerChecker {
                 fail("the connection is closed although input had arrived")
             }
             let waited = now + Self.slack - lastAnswerAt
-            guard socket.hasEnd || world.hasEndedIdleWaits || waited >= world.choices.idleTime else {
+            let mayEnd = socket.hasEnd || world.hasEndedIdleWaits || world.hasTooManyConnections
+            guard mayEnd || waited >= world.choices.idleTime else {
                 fail("an idle connection is closed after \(waited / 1_000_000) ms")
             }
         } else if socket.hasUnreadInput {

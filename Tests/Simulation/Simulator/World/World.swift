@@ -118,8 +118,12 @@ final class World: @unchecked Sendable {
         note("is accepted", client.number)
         accepted.append(client)
         client.checker.isAccepted()
-        let open = accepted.count { $0.socket?.isClosed == false }
-        client.checker.exceedsLimit = open > choices.connectionLimit ?? .max
+        client.checker.exceedsLimit = hasTooManyConnections
+    }
+
+    /// Whether more connections are open than the settings allow, so that idle ones make room for new ones.
+    var hasTooManyConnections: Bool {
+        accepted.count { $0.socket?.isClosed == false } > choices.connectionLimit ?? .max
     }
 
     /// Whether the server has reported a failure of the store that no answer has shown so far.

@@ -78,7 +78,8 @@ package enum URLEncodedForm {
         precondition(room.count >= encoded.count, "decoding makes nothing longer")
         var (index, count) = (0, 0)
         while index < encoded.count {
-            if index + 8 <= encoded.count {
+            var byte = encoded[index]
+            if byte != UInt8(ascii: "%"), byte != UInt8(ascii: "+"), index + 8 <= encoded.count {
                 // Those from the first escape on are overwritten by what follows.
                 let bytes = unsafe encoded.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
                 unsafe room.storeBytes(of: bytes, toByteOffset: count, as: UInt64.self)
@@ -86,8 +87,8 @@ package enum URLEncodedForm {
                 index += plain
                 count += plain
                 if plain == 8 { continue }
+                byte = encoded[index]
             }
-            var byte = encoded[index]
             if byte == UInt8(ascii: "+") {
                 byte = .space
             } else if byte == UInt8(ascii: "%"), index + 2 < encoded.count,

@@ -27,6 +27,14 @@ package enum TagRemoval {
         static let singleQuote = UInt8(ascii: "'")
     }
 
+    /// What stands before the byte that ends a mode, as numbers: texts would be compared slowly, and at every byte of some inputs.
+    private enum Before {
+        static let xml: UInt64 = 0x3c_3f_78_6d  // <?xm
+        static let doctype: UInt64 = 0x64_6f_63_74_79_70  // doctyp
+        static let comment: UInt64 = 0x21_2d  // !-
+        static let commentEnd: UInt64 = 0x2d_2d  // --
+    }
+
     private enum Mode {
         /// Outside tags: bytes are kept.
         case text
@@ -48,6 +56,8 @@ package enum TagRemoval {
         private var parentheses = 0
         private var last: UInt8?
         private var isXML = false
+        /// The bytes before the current one, the latest lowest, with ASCII's letters in lower case.
+        private var recent: UInt64 = 0
 
         init(_ input: [UInt8]) {
             self.input = input
@@ -63,6 +73,9 @@ package enum TagRemoval {
                 case .declaration: readDeclaration(at: index)
                 case .comment: readComment(at: index)
                 }
+                let byte = input[index]
+                let isUpper = byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z")
+                recent = recent << 8 | UInt64(isUpper ? byte | 0x20 : byte)
             }
         }
 
@@ -86,16 +99,16 @@ package enum TagRemoval {
                     depth -= 1
                 } else if quote == nil {
                     last = Character.greater
-                    if !(isXML && previous(index) == UInt8(ascii: "-")) {
+                    if !(isXML && previous == UInt8(ascii: "-")) {
                         isXML = false
                         mode = .text
                     }
                 }
             case Character.doubleQuote, Character.singleQuote: toggle(input[index])
-            case UInt8(ascii: "!") where previous(index) == Character.less:
+            case UInt8(ascii: "!") where previous == Character.less:
                 last = UInt8(ascii: "!")
                 mode = .declaration
-            case UInt8(ascii: "?") where previous(index) == Character.less:
+            case UInt8(ascii: "?") where previous == Character.less:
                 parentheses = 0
                 mode = .processingInstruction
             default: break
@@ -114,18 +127,18 @@ package enum TagRemoval {
                 if depth > 0 {
                     depth -= 1
                 } else if quote == nil && parentheses == 0 && last != Character.doubleQuote
-                    && previous(index) == UInt8(ascii: "?")
+                    && previous == UInt8(ascii: "?")
                 {
                     mode = .text
                 }
             case Character.doubleQuote, Character.singleQuote:
-                if previous(index) != UInt8(ascii: "\\") {
+                if previous != UInt8(ascii: "\\") {
                     last = last == byte ? nil : byte
                     toggle(byte)
                 }
             case UInt8(ascii: "l"), UInt8(ascii: "L"):
                 // `<?xml` closes like a tag, except at the very start of the input.
-                if index >= 5 && input[index - 4] == Character.less && precedes(index, "?xm") {
+                if index >= 5 && follows(Before.xml) {
                     isXML = true
                     mode = .tag
                 }
@@ -142,39 +155,33 @@ package enum TagRemoval {
                     mode = .text
                 }
             case Character.doubleQuote, Character.singleQuote:
-                if previous(index) != UInt8(ascii: "\\") { toggle(input[index]) }
+                if previous != UInt8(ascii: "\\") { toggle(input[index]) }
             case UInt8(ascii: "-"):
-                if precedes(index, "!-") { mode = .comment }
+                if follows(Before.comment) { mode = .comment }
             case UInt8(ascii: "e"), UInt8(ascii: "E"):
-                if precedes(index, "doctyp") { mode = .tag }
+                if follows(Before.doctype) { mode = .tag }
             default: break
             }
         }
 
         private mutating func readComment(at index: Int) {
-            if input[index] == Character.greater && quote == nil && precedes(index, "--") { mode = .text }
+            if input[index] == Character.greater && quote == nil && follows(Before.commentEnd) { mode = .text }
         }
 
         // MARK: - Neighbours
 
-        private func previous(_ index: Int) -> UInt8? {
-            index > 0 ? input[index - 1] : nil
-        }
+        /// The byte before the current one; NUL at the beginning.
+        private var previous: UInt8 { UInt8(truncatingIfNeeded: recent) }
 
         private func isFollowedBySpace(_ index: Int) -> Bool {
             guard index + 1 < input.count else { return false }
             return input[index + 1] == 0x20 || (0x09...0x0d).contains(input[index + 1])
         }
 
-        /// Whether `text`, which is given in lower case, stands directly before the index in upper or lower case.
-        private func precedes(_ index: Int, _ text: String) -> Bool {
-            let start = index - text.utf8.count
-            guard start >= 0 else { return false }
-            for (byte, expected) in zip(input[start..<index], text.utf8) {
-                let isUpper = byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z")
-                if (isUpper ? byte | 0x20 : byte) != expected { return false }
-            }
-            return true
+        /// Whether the text stands directly before the current byte, in upper or lower case.
+        private func follows(_ text: UInt64) -> Bool {
+            let bits = UInt64.bitWidth - text.leadingZeroBitCount / 8 * 8
+            return recent & (1 << bits - 1) == text
         }
 
         private mutating func toggle(_ byte: UInt8) {

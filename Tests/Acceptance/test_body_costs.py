@@ -1,0 +1,88 @@
+"""No body costs much more than a plain one of its length: counted in instructions under Callgrind, not in seconds."""
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from contract import STORED
+from http_client import FORM, exchange, lines
+from server_process import binary, clean_environment, until
+
+LENGTH = 32 << 10
+"""Of a token info, in bytes as they are sent."""
+MOST = 2
+"""The instructions for each byte, at most, when those of a body full of tags are 1."""
+TOTAL = re.compile(r"^totals: (\d+)$", re.MULTILINE)
+
+# What `token.php` removes are tags; a body begins with the first part and then repeats the second.
+ALPHABETS = {
+    "letters": ("", "x"), "escapes": ("", "%41"), "no escapes": ("", "%"), "blanks": ("", "+"), "NUL": ("", "%00"),
+    "beginnings": ("", "<"), "tags": ("", "<b>x"), "nested tags": ("<a" + "<" * 1000, ">x"), "quotes": ("<", "\"'"),
+    "declaration, e": ("<!", "e"), "declaration, E": ("<!", "E"), "declaration, almost": ("<!", "octype"),
+    "declaration, nearly": ("<!", "doctye"), "declaration, -": ("<!", "x-"), "comment, -": ("<!--", "-"),
+    "comment, >": ("<!--", ">"), "comment, ->": ("<!--", "->"), "instruction, l": ("<?", "l"), "instruction, ml": ("<?", "<?ml"),
+    "instruction, quotes": ("<?", "\""), "instruction, parentheses": ("<?", "()"),
+}
+
+
+class CountedServer:
+    """A server in Callgrind's virtual processor."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        settings = {"LISTEN": "127.0.0.1:0", "ADMIN_LISTEN": "off", "LOOPS": "1", "DATA_DIRECTORY": str(folder / "data")}
+        with open(folder / "log", "wb") as log:
+            self.process = subprocess.Popen(
+                ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.%p", binary(), "serve"],
+                env=clean_environment() | {f"TOKEN_CACHE_{name}": value for name, value in settings.items()},
+                stdout=log, stderr=log)
+
+    def address(self):
+        """Where it serves, once it does."""
+        found = until(lambda: re.search(r"serves on http://127\.0\.0\.1:(\d+)", (self.folder / "log").read_text()), 120)
+        return "127.0.0.1", int(found[1])
+
+    def control(self, action):
+        """Tells Callgrind what to do, and waits until it has done it."""
+        done = subprocess.run(
+            ["callgrind_control", action, str(self.process.pid)], capture_output=True, text=True, timeout=60, check=True)
+        assert "OK" in done.stdout, done.stdout + done.stderr
+
+    def instructions(self, address, data):
+        """Those of a POST, in user space."""
+        self.control("--zero")
+        assert exchange(address, data).body == STORED
+        before = set(self.folder.glob("callgrind.*.*"))
+        self.control("--dump")
+        [dump] = set(self.folder.glob("callgrind.*.*")) - before
+        return int(TOTAL.findall(dump.read_text())[-1])
+
+
+@pytest.fixture(name="counted")
+def counted_server(tmp_path):
+    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
+    if not shutil.which("valgrind") or "libdispatch" in linked:
+        pytest.skip("needs valgrind, and a release binary: Callgrind crashes with Swift's shared libraries")
+    server = CountedServer(tmp_path)
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.wait(60)
+
+
+def post(first, repeated):
+    """A POST of a body of the common length."""
+    info = (first + repeated * LENGTH)[:LENGTH]
+    body = f"unique_id=a&token_info={info}".encode()
+    return lines("POST /token HTTP/1.1", "Host: localhost", FORM, f"Content-Length: {len(body)}", body=body)
+
+
+def test_no_body_costs_much_more_than_a_plain_one(counted):
+    address = counted.address()
+    # The first requests fill caches and make buffers.
+    for _ in range(2):
+        counted.instructions(address, post("", "x"))
+    counts = {name: counted.instructions(address, post(*parts)) / LENGTH for name, parts in ALPHABETS.items()}
+    assert max(counts.values()) < MOST * counts["tags"], counts

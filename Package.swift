@@ -65,7 +65,7 @@ let package = Package(
 
         // Three modules that do not import one another.
         .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "System"], swiftSettings: strict),
-        .target(name: "HTTP", swiftSettings: strict),
+        .target(name: "HTTP", dependencies: ["System"], swiftSettings: strict),
         .target(
             name: "TokenStore", dependencies: ["COpenSSL", "Cryptography", "JSON", "Metrics", "System"],
             swiftSettings: strict

@@ -19,6 +19,27 @@ import Testing
         #expect(late + Nanoseconds(count: .max) == .never)
     }
 
+    @Test func `each day of 1,000 years follows the one before, and is found by its date`() throws {
+        let start = try #require(CalendarDay(year: 1600, month: 1, day: 1))
+        #expect(try #require(CalendarDay(year: 1970, month: 1, day: 1)).daysSince1970 == 0)
+        #expect(try #require(CalendarDay(year: 1, month: 1, day: 1)).daysSince1970 == -719_162)
+        var (day, wrong) = (start, 0)
+        for number in start.daysSince1970..<start.daysSince1970 + 365_243 {
+            let found = CalendarDay(daysSince1970: number)
+            if found != day || found.daysSince1970 != number { wrong += 1 }
+            day =
+                CalendarDay(year: day.year, month: day.month, day: day.day + 1)
+                ?? CalendarDay(year: day.year, month: day.month + 1, day: 1)
+                ?? CalendarDay(year: day.year + 1, month: 1, day: 1) ?? start
+        }
+        #expect(wrong == 0 && day == CalendarDay(year: 2600, month: 1, day: 1))
+        for (year, month, day) in [
+            (1900, 2, 29), (2001, 2, 29), (2000, 2, 30), (2000, 4, 31), (2000, 13, 1), (2000, 0, 1), (2000, 1, 0),
+        ] {
+            #expect(CalendarDay(year: Int64(year), month: Int64(month), day: Int64(day)) == nil)
+        }
+    }
+
     @Test func `the clock goes on`() {
         let before = MonotonicTime.now
         #expect(MonotonicTime.now >= before)

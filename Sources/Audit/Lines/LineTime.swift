@@ -1,4 +1,5 @@
 internal import Cryptography
+internal import System
 
 /// Writes times as RFC 3339 defines them, in UTC and with microseconds: `2026-11-21T02:03:04.567890Z`.
 struct LineTime: ~Copyable {
@@ -28,12 +29,12 @@ struct LineTime: ~Copyable {
 
     private mutating func format(_ second: Int64) {
         let (days, clock) = second.quotientAndRemainder(dividingBy: 86_400)
-        let (year, month, day) = Self.date(days)
+        let day = CalendarDay(daysSince1970: days)
         text.removeAll(keepingCapacity: true)
-        append(year / 100)
-        append(year % 100)
+        append(day.year / 100)
+        append(day.year % 100)
         for (mark, value) in [
-            ("-", month), ("-", day), ("T", clock / 3_600), (":", clock / 60 % 60), (":", clock % 60),
+            ("-", day.month), ("-", day.day), ("T", clock / 3_600), (":", clock / 60 % 60), (":", clock % 60),
         ] {
             text.append(contentsOf: mark.utf8)
             append(value)
@@ -47,18 +48,4 @@ struct LineTime: ~Copyable {
     }
 
     private static func digit(_ value: Int64) -> UInt8 { UInt8(ascii: "0") + UInt8(value % 10) }
-
-    /// The date of a day in the Gregorian calendar, by Howard Hinnant's `civil_from_days`: years begin in March, so that
-    /// the leap day is the last of one.
-    private static func date(_ daysSince1970: Int64) -> (year: Int64, month: Int64, day: Int64) {
-        let days = daysSince1970 + 719_468
-        let era = days / 146_097
-        let dayOfEra = days % 146_097
-        let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-        let month = (5 * dayOfYear + 2) / 153
-        let day = dayOfYear - (153 * month + 2) / 5 + 1
-        let isAfterNewYear = month >= 10
-        return (yearOfEra + era * 400 + (isAfterNewYear ? 1 : 0), isAfterNewYear ? month - 9 : month + 3, day)
-    }
 }

@@ -1,5 +1,6 @@
 internal import HTTP
 internal import Settings
+internal import System
 
 /// Writes one line per request to the access log, or per failure and for a sample of the other requests.
 ///
@@ -87,7 +88,6 @@ private struct Line {
         add(#","listener":"#, listener)
         add(name: "tls", entry.tlsVersion)
         add(name: "request_id", entry.requestID.text)
-        add(name: "trace_id", entry.requestID.traceID?.text)
         add("}\n")
     }
 
@@ -103,8 +103,7 @@ private struct Line {
         add(entry.requestID.text ?? "-", " ")
         add(entry.errorCode > 0 ? "\(entry.errorCode)" : "-", " ")
         add(listener, " ")
-        add(entry.tlsVersion ?? "-", " ")
-        add(entry.requestID.traceID?.text ?? "-", "\n")
+        add(entry.tlsVersion ?? "-", "\n")
     }
 
     private mutating func add(_ first: String, _ second: String = "") {
@@ -122,8 +121,8 @@ private struct Line {
 
     /// A time in the common log format: `21/Nov/2026:02:03:04 +0000`.
     private static func commonTime(_ unixTime: Int64) -> String {
-        let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
-        let day = "\(HTTPDate.twoDigits(Int64(date.day)))/\(HTTPDate.months[date.month - 1])/\(date.year)"
+        let date = CalendarDay(daysSince1970: unixTime / 86_400)
+        let day = "\(HTTPDate.twoDigits(date.day))/\(HTTPDate.months[Int(date.month) - 1])/\(date.year)"
         return "\(day):\(LogTime.clock(unixTime)) +0000"
     }
 }

@@ -1,5 +1,6 @@
 internal import HTTP
 internal import Settings
+internal import System
 
 /// One entry of the server's log, before formatting.
 struct LogLine {
@@ -73,8 +74,8 @@ package enum LogTime {
     ///   - unixTime: Seconds since 1970.
     ///   - fraction: Appended to the seconds, such as `.567`.
     package static func text(_ unixTime: Int64, fraction: String = "") -> String {
-        let date = HTTPDate.date(daysSince1970: Int(unixTime / 86_400))
-        let day = "\(date.year)-\(HTTPDate.twoDigits(Int64(date.month)))-\(HTTPDate.twoDigits(Int64(date.day)))"
+        let date = CalendarDay(daysSince1970: unixTime / 86_400)
+        let day = "\(date.year)-\(HTTPDate.twoDigits(date.month))-\(HTTPDate.twoDigits(date.day))"
         return "\(day)T\(clock(unixTime))\(fraction)Z"
     }
 

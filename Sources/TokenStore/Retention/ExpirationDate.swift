@@ -1,3 +1,5 @@
+internal import System
+
 /// A date as the Facebook SDK writes it: `yyyy-MM-dd'T'HH:mm:ss.SSSZZZ`, for example `2013-08-14T19:24:05.123+0000`.
 ///
 /// - The fraction has one to nine digits, or is missing together with its point.
@@ -16,7 +18,7 @@ package enum ExpirationDate {
             let month = number(text, at: 5, digits: 2), text[7] == UInt8(ascii: "-"),
             let day = number(text, at: 8, digits: 2), text[10] == UInt8(ascii: "T"),
             let time = timeOfDay(text, at: 11),
-            let days = daysSince1970(year: year, month: month, day: day),
+            let days = CalendarDay(year: year, month: month, day: day)?.daysSince1970,
             let offset = zoneOffset(text, at: endOfFraction(text, at: 19))
         else { return nil }
         let seconds = days * 86_400 + time - offset
@@ -82,25 +84,5 @@ package enum ExpirationDate {
 
     private static func isDigit(_ byte: UInt8) -> Bool {
         byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9")
-    }
-
-    /// Days from 1970-01-01 to a day of the Gregorian calendar; nil when the month has no such day.
-    private static func daysSince1970(year: Int64, month: Int64, day: Int64) -> Int64? {
-        guard (1...12).contains(month), day >= 1, day <= daysInMonth(month, of: year) else { return nil }
-        // Years that begin in March have the leap day at their end, so that the days before a month are always the same:
-        // 31, 30, 31, 30, 31 from March, again from August, and again from January.
-        let (shiftedYear, shiftedMonth) = month > 2 ? (year + 400, month - 3) : (year + 399, month + 9)
-        let leapDays = shiftedYear / 4 - shiftedYear / 100 + shiftedYear / 400
-        let daysInYear = (153 * shiftedMonth + 2) / 5 + day - 1
-        // Counted from the first of March of the year -400, which lies 865,565 days before 1970.
-        return shiftedYear * 365 + leapDays + daysInYear - 865_565
-    }
-
-    private static func daysInMonth(_ month: Int64, of year: Int64) -> Int64 {
-        switch month {
-        case 2: year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28
-        case 4, 6, 9, 11: 30
-        default: 31
-        }
     }
 }

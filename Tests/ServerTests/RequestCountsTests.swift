@@ -5,9 +5,9 @@ import Testing
 @testable import Server
 
 @Suite struct RequestCountsTests {
-    private func samples(_ responses: [Response]) -> (text: String, errors: UInt64) {
+    private func samples(_ responses: [Response], to method: Method = .get) -> (text: String, errors: UInt64) {
         let counts = RequestCounts()
-        for response in responses { counts.note(response, to: .get) }
+        for response in responses { counts.note(response, to: method) }
         var table = RequestCounts.table
         counts.add(to: &table)
         var text = MetricsText()
@@ -23,6 +23,13 @@ import Testing
         let label = code == .none ? "none" : "\(code.rawValue)"
         #expect(text.contains("r{method=\"GET\",status=\"200\",code=\"\(label)\"} 1\n"))
         #expect(errors == (code.isFailure ? 1 : 0))
+    }
+
+    @Test("each method has a count of its own", arguments: Method.allCases)
+    func methods(method: Method) {
+        let label = method.name.map { "\($0)" } ?? "other"
+        let lines = samples([Response(body: [])], to: method).text.split(separator: "\n").filter { $0.hasSuffix(" 1") }
+        #expect(lines == ["r{method=\"\(label)\",status=\"200\",code=\"none\"} 1"])
     }
 
     @Test("each status has a count of its own", arguments: Status.allCases)

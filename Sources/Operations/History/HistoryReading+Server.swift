@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import HTTP
 internal import Metrics
 internal import Server
 internal import System
@@ -37,10 +38,10 @@ extension HistoryReading {
     private mutating func countRequests(_ table: [UInt64]) {
         outcomes = RequestCounts.byOutcome(table)
         let columns = RequestCounts.outcomes.count
-        for row in RequestCounts.Row.allCases {
+        for method in Method.allCases {
             for (column, outcome) in RequestCounts.outcomes.enumerated() {
-                let count = table[row.rawValue * columns + column]
-                switch row {
+                let count = table[RequestCounts.row(of: method) * columns + column]
+                switch method {
                 case .get:
                     get += count
                     if outcome.isNotFound { notFound += count }

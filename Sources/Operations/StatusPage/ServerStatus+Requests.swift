@@ -1,3 +1,4 @@
+internal import HTTP
 internal import Server
 internal import System
 
@@ -8,8 +9,8 @@ extension ServerStatus.Requests {
     init(_ server: Server, _ history: History) {
         let table = server.workers.requestTable
         let columns = RequestCounts.outcomes.count
-        func total(_ row: RequestCounts.Row) -> UInt64 {
-            table[row.rawValue * columns..<(row.rawValue + 1) * columns].reduce(0, +)
+        func total(_ method: Method) -> UInt64 {
+            table[(RequestCounts.row(of: method) * columns)...].prefix(columns).reduce(0, +)
         }
         let counts = RequestCounts.byOutcome(table)
         let lastMinute = history.lastMinute(of: counts, at: SystemUptime.now)

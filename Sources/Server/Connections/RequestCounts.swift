@@ -1,30 +1,10 @@
-internal import HTTP
+package import HTTP
 package import Metrics
 
 /// Counts requests by method and outcome.
 ///
-/// A table with a row for each `Row` and a column for each of `outcomes`. Written on one thread, read on any.
+/// A table with a row for each method and a column for each of `outcomes`. Written on one thread, read on any.
 package final class RequestCounts: Sendable {
-    /// A method, or all those that are not counted one by one.
-    package enum Row: Int, CaseIterable {
-        case get, post, put, delete, head, options, connect, other
-
-        fileprivate var label: String {
-            let method: Method =
-                switch self {
-                case .get: .get
-                case .post: .post
-                case .put: .put
-                case .delete: .delete
-                case .head: .head
-                case .options: .options
-                case .connect: .connect
-                case .other: .other
-                }
-            return method.name.map { "\($0)" } ?? "other"
-        }
-    }
-
     /// How a request was answered.
     package struct Outcome: Sendable {
         fileprivate let status: Status
@@ -57,7 +37,7 @@ package final class RequestCounts: Sendable {
 
     /// All GET requests, whatever their answers.
     let gets = Counter()
-    private let counts = InlineArray<256, Counter> { _ in Counter() }
+    private let counts = InlineArray<512, Counter> { _ in Counter() }
 
     /// The codes, which come with status 200, and then the other statuses.
     package static let outcomes: [Outcome] =
@@ -67,7 +47,7 @@ package final class RequestCounts: Sendable {
     private static let columns = ErrorCode.allCases.count + Status.allCases.count - 1
 
     init() {
-        precondition(Row.allCases.count * Self.columns <= counts.count, "the table has room for each row and column")
+        precondition(Method.allCases.count * Self.columns <= counts.count, "the table has room for each row and column")
     }
 
     /// Counts an answer; called on the one thread that writes.
@@ -80,20 +60,21 @@ package final class RequestCounts: Sendable {
         if case .get = method { gets.add() }
     }
 
+    /// The method's place in `allCases`.
     @inline(__always)
-    private static func row(of method: Method) -> Int {
-        let row: Row =
-            switch method {
-            case .get: .get
-            case .post: .post
-            case .head: .head
-            case .options: .options
-            case .connect: .connect
-            case .put: .put
-            case .delete: .delete
-            case .patch, .trace, .other: .other
-            }
-        return row.rawValue
+    package static func row(of method: Method) -> Int {
+        switch method {
+        case .get: 0
+        case .head: 1
+        case .post: 2
+        case .put: 3
+        case .patch: 4
+        case .delete: 5
+        case .options: 6
+        case .trace: 7
+        case .connect: 8
+        case .other: 9
+        }
     }
 
     /// The code's place in `allCases`.
@@ -122,7 +103,7 @@ package final class RequestCounts: Sendable {
     }
 
     /// An empty table, row by row.
-    package static var table: [UInt64] { Array(repeating: 0, count: Row.allCases.count * outcomes.count) }
+    package static var table: [UInt64] { Array(repeating: 0, count: Method.allCases.count * outcomes.count) }
 
     /// The sums of a table's columns: requests by outcome, whatever their method.
     package static func byOutcome(_ table: [UInt64]) -> [UInt64] {
@@ -134,12 +115,13 @@ package final class RequestCounts: Sendable {
     /// Writes the samples of a table: those of GET and POST with status 200 also where they are 0, so that their first increase
     /// is seen.
     package static func write(_ table: [UInt64], _ name: String, to text: inout MetricsText) {
-        for row in Row.allCases {
+        for method in Method.allCases {
+            let label = method.name.map { "\($0)" } ?? "other"
             for (column, outcome) in outcomes.enumerated() {
-                let count = table[row.rawValue * outcomes.count + column]
-                guard count > 0 || (outcome.status == .ok && (row == .get || row == .post)) else { continue }
+                let count = table[row(of: method) * outcomes.count + column]
+                guard count > 0 || (outcome.status == .ok && [.get, .post].contains(method)) else { continue }
                 let labels = outcome.labels
-                text.add(name, ["method": row.label, "status": labels.status, "code": labels.code], count)
+                text.add(name, ["method": label, "status": labels.status, "code": labels.code], count)
             }
         }
     }

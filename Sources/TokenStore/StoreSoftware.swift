@@ -4,23 +4,9 @@ package struct StoreSoftware: Hashable, Sendable {
     package let name: String
     /// For example `3.40.1`.
     package let version: String
-    /// A known defect of this version; nil for none.
-    package let defect: Defect?
 
-    /// A defect, and what an operator does about it.
-    package struct Defect: Hashable, Sendable {
-        package let text: String
-        package let advice: String
-
-        package init(_ text: String, advice: String) {
-            self.text = text
-            self.advice = advice
-        }
-    }
-
-    package init(name: String, version: String, defect: Defect? = nil) {
+    package init(name: String, version: String) {
         self.name = name
         self.version = version
-        self.defect = defect
     }
 }

@@ -32,22 +32,6 @@ struct DoctorTests {
         #expect(FolderCheck.room(60 << 20, "/data").text.contains("60 MiB"))
     }
 
-    @Test func `the end of OpenSSL's support and a known defect are details, not warnings`() {
-        let details = { (version: String, now: Int64) in
-            let finding = LibraryCheck.openSSL(version, now: now)
-            return finding.state == .ok ? finding.detail : "a warning"
-        }
-        #expect(details("3.0.22", now)?.contains("until 2026-09-07") == true)
-        #expect(details("3.0.22", now - 90 * day) == nil)
-        #expect(details("3.5.4", now) == nil)
-        // A series that is not known yet.
-        #expect(details("4.0.1", now) == nil)
-        let defect = StoreSoftware.Defect("a bug", advice: "update it")
-        let finding = LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.40.1", defect: defect))
-        #expect(finding == .ok("Versions", "SQLite 3.40.1", detail: "SQLite 3.40.1 has a bug; update it"))
-        #expect(LibraryCheck.finding(StoreSoftware(name: "SQLite", version: "3.51.3")).detail == nil)
-    }
-
     @Test func `a clock before 2026 or after 2099 is a problem`() {
         #expect(MachineCheck.clock(now: now)[0].state == .ok)
         #expect(MachineCheck.clock(now: 0)[0].state == .problem)

@@ -208,18 +208,6 @@ import Testing
         }
         #expect(names == "token_by_expiration")
     }
-
-    @Test(
-        "the SQLite versions with the WAL-reset bug are known",
-        arguments: [
-            (3_006_023, false), (3_007_000, true), (3_040_001, true), (3_044_005, true), (3_044_006, false),
-            (3_045_000, true), (3_050_006, true), (3_050_007, false), (3_051_002, true), (3_051_003, false),
-            (3_052_000, false),
-        ]
-    )
-    func versions(_ number: Int, _ isAffected: Bool) {
-        #expect(SQLiteLibrary.hasWALResetBug(number) == isAffected)
-    }
 }
 
 @Suite struct RetentionTests {

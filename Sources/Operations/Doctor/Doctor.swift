@@ -1,3 +1,4 @@
+internal import EventLoop
 internal import FoundationEssentials
 internal import Glibc
 package import Settings
@@ -24,6 +25,20 @@ package struct Doctor: Sendable {
 
     /// The heading of what is said about the server's user.
     static let userTopic = "User"
+
+    /// The versions of what the server runs on.
+    private func versions(_ store: StoreSoftware?) -> [Finding] {
+        let kernel = (try? String(contentsOfFile: "/proc/sys/kernel/osrelease", encoding: .utf8)) ?? "unknown"
+        var names = [
+            "token-cache \(version)", "OpenSSL \(TLSContext.libraryVersion)",
+            "Linux \(kernel.prefix { !$0.isNewline })",
+        ]
+        for name in [StoreSelection.clientLibrary, store.map { "\($0.name) \($0.version)" }].compactMap(\.self)
+        where !names.contains(name) {
+            names.append(name)
+        }
+        return names.map { .ok("Versions", $0) }
+    }
 
     /// With whose rights the findings were made.
     private var viewpoint: Finding {
@@ -70,13 +85,13 @@ package struct Doctor: Sendable {
     }
 
     package func examine() async -> DoctorReport {
-        var findings = LibraryCheck.findings(version: version)
         let loaded: SettingsLoader.Loaded
         do throws(SettingsError) {
             loaded = try loader.loadWithOrigins()
         } catch {
             let refusal = loader.filePath.flatMap { user.settingsRefusal($0) }
-            findings += [viewpoint] + (refusal.map { [$0] } ?? error.each.map { .problem("Settings", $0) })
+            var findings =
+                versions(nil) + [viewpoint] + (refusal.map { [$0] } ?? error.each.map { .problem("Settings", $0) })
             findings.append(
                 .warning(
                     "Settings", "the files and addresses of the settings were not checked",
@@ -86,16 +101,14 @@ package struct Doctor: Sendable {
             return DoctorReport(findings: findings + MachineCheck.clock(now: Int64(time(nil))))
         }
         let settings = loaded.settings
+        var findings: [Finding] = []
         var provider: (any StoreProvider)?
         do throws(StoreOpenError) {
             provider = try StoreSelection.provider(settings)
         } catch {
             findings.append(.problem("Store", error))
         }
-        // A library for databases has been named already.
-        if let found = provider.map({ LibraryCheck.finding($0.software) }), !findings.contains(found) {
-            findings.append(found)
-        }
+        findings = versions(provider?.software) + findings
         findings.append(viewpoint)
         let directory = settings.dataDirectoryPath
         let server = RunningServer(directory: directory, provider?.examiner)

@@ -15,19 +15,8 @@ def test_a_taken_port_is_a_problem(stopped):
         port = taken.getsockname()[1]
         for variable, key in (("TOKEN_CACHE_LISTEN", "listen"), ("TOKEN_CACHE_ADMIN_LISTEN", "admin.listen")):
             report = of(stopped, environment={variable: f"127.0.0.1:{port}"})
-            only_problem(report, "Listeners", fr"^{key}: 127.0.0.1:{port} is in use by another program, process {os.getpid()} \(")
+            only_problem(report, "Listeners", fr"^{key}: 127.0.0.1:{port} is in use by another program")
     only_problem(of(stopped, environment={"TOKEN_CACHE_LISTEN": "192.0.2.1:80"}), "Listeners", "listening on 192.0.2.1:80 fails")
-
-
-@needs_root
-def test_root_is_told_which_process_has_a_port_though_the_servers_user_may_not_see_it(public_folder):
-    os.chown(public_folder, 65534, 65534)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        report = examine("--data-directory", str(public_folder / "data"), "--user", "nobody",
-                         environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{port}"})
-    only_problem(report, "Listeners", fr"is in use by another program, process {os.getpid()} \(")
-    assert advices(report)[0].startswith("stop it, or")
 
 
 def test_a_running_server_that_is_elsewhere_has_to_be_restarted(serve):

@@ -34,24 +34,7 @@ def test_a_busy_port_is_named(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         message = failed_start(tmp_path / "data", "--listen", f"127.0.0.1:{port}")
-    assert re.search(rf"127.0.0.1:{port} is in use by another program, process {os.getpid()} \(.*\); stop it", message)
-    assert "--listen" in message
-
-
-def test_another_server_on_the_port_is_named(serve, tmp_path):
-    server = serve()
-    message = failed_start(tmp_path / "data", "--listen", f"127.0.0.1:{server.address[1]}")
-    assert f"is in use by another token-cache, process {server.process.pid}; stop it" in message
-
-
-def test_a_busy_port_of_another_users_is_told_of_with_how_to_find_its_program(strangers_folder):
-    folder, prefix = strangers_folder
-    if not prefix:
-        pytest.skip("only root can become somebody else")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        message = failed_start(folder / "data", "--listen", f"127.0.0.1:{port}", prefix=prefix, folder="/")
-    assert "is in use by another program, perhaps another token-cache; stop that program (ss -ltnp shows it" in message
+    assert f"127.0.0.1:{port} is in use by another program" in message and "ss -ltnp" in message and "--listen" in message
 
 
 def test_arguments_count_with_a_preloaded_library_that_sets_a_variable(tmp_path):

@@ -92,7 +92,7 @@ import Testing
     @Test func `a lock keeps a second one out, and names its process`() throws {
         let path = folder + "/lock"
         let lock = try FileLock(path)
-        #expect(FileLock.process(.wholeFile, path) == Int(getpid()))
+        #expect(FileLock.isHeld(path) && FileLock.holder(of: path) == Int(getpid()))
         do throws(FileLock.Failure) {
             _ = try FileLock(path)
             Issue.record("it was locked twice")
@@ -107,21 +107,9 @@ import Testing
         #expect(unlink(path) == 0)
         let isStillInPlace = lock.isInPlace
         #expect(!isStillInPlace)
-    }
-
-    @Test func `a lock is one of the file only if the device is the file's as well`() {
-        let locks = """
-            1: FLOCK  ADVISORY  WRITE 11 00:1b:131130 0 EOF
-            2: POSIX  ADVISORY  WRITE 12 fe:10:131130 0 EOF
-            3: FLOCK  ADVISORY  WRITE 13 fe:10:1311300 0 EOF
-            3: -> FLOCK  ADVISORY  WRITE 14 fe:10:131130 0 EOF
-            4: FLOCK  ADVISORY  WRITE 15 fe:10:131130 0 EOF
-            """
-        let file = LockedFile(major: 254, minor: 16, number: 131_130)
-        #expect(file.process(.wholeFile, in: locks) == 15)
-        #expect(file.process(.ranges, in: locks) == 12)
-        #expect(LockedFile(major: 254, minor: 27, number: 131_130).process(.wholeFile, in: locks) == nil)
-        #expect(LockedFile(major: 0, minor: 27, number: 131_130).process(.wholeFile, in: locks) == 11)
+        #expect(!FileLock.isHeld(path) && FileLock.holder(of: path) == nil)
+        _ = try FileDescriptor(openingOrCreating: path)
+        #expect(!FileLock.isHeld(path))
     }
 
     @Test func `files of the kernel, whose size is not known, are read whole`() {

@@ -70,7 +70,7 @@ package final class AuditLog: Sendable {
     package static func examine(path: String, keyPath: String, isAlone: Bool) throws(AuditError) {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
         guard let file = try AuditFile(examining: path) else { return }
-        if isAlone, FileLock.process(.wholeFile, path) != nil { throw .inUse(path: path) }
+        if isAlone, FileLock.isHeld(path) { throw .inUse(path: path) }
         try LogTail(file).checkOrigin(chain: running.chain)
     }
 

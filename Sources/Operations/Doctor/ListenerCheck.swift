@@ -91,11 +91,9 @@ struct ListenerCheck {
                     "run token-cache doctor as root or as the server's user"
                 )
             }
-            let process = user.listeners[name]
             return .problem(
-                Self.topic,
-                "\(key): \(name) is in use by \(process?.text ?? "another program, perhaps another token-cache")",
-                "stop \(process == nil ? "that program (ss -ltnp shows it)" : "it"), or set \(key) to another address")
+                Self.topic, "\(key): \(name) is in use by another program, perhaps another token-cache",
+                "stop that program (as root, ss -ltnp shows it), or set \(key) to another address")
         }
         if error.isPermissionDenied {
             if let service = user.service, service.mayUseLowPorts {

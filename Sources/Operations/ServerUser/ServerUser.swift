@@ -23,8 +23,6 @@ package struct ServerUser: Codable, Hashable, Sendable {
     let service: ServiceSupport?
     /// A key ring in systemd's folders of credentials, which only root can look into.
     let keyRingCredential: String?
-    /// The processes that listen on addresses of the settings, by these addresses: only root may see those of other users.
-    let listeners: [String: ListeningProcess]
 
     /// Why it is not known which user to look as; says what to do.
     package struct Fault: Error, CustomStringConvertible {
@@ -49,18 +47,7 @@ package struct ServerUser: Codable, Hashable, Sendable {
         let (account, source) = try account(name, directory, unit)
         return ServerUser(
             account: account, source: source, service: unit?.support,
-            keyRingCredential: StoreCredential.path(in: StoreCredential.folders),
-            listeners: listeners(on: settings.map { $0.listen + $0.admin.listen } ?? []))
-    }
-
-    private static func listeners(on addresses: [ListenAddress]) -> [String: ListeningProcess] {
-        var found: [String: ListeningProcess] = [:]
-        for case .tcp(let host, let port) in addresses.map(\.place) where port != 0 {
-            for address in (try? SocketAddress.resolve(host: host, port: port)) ?? [] {
-                found["\(address)"] = ListeningProcess.find(address)
-            }
-        }
-        return found
+            keyRingCredential: StoreCredential.path(in: StoreCredential.folders))
     }
 
     private static func account(

@@ -8,7 +8,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     /// Another process uses the database that this directory has a link to.
     case databaseInUse(path: String, directory: String, processID: Int?)
     /// Another program has the database itself open; its process id, if it can be told.
-    case openElsewhere(path: String, processID: Int?)
+    case openElsewhere(path: String)
     /// The file is not an SQLite database, or is damaged.
     case notADatabase(path: String, SQLiteError)
     /// The WAL is damaged, and opening the database would drop commits that were acknowledged; a copy of it is kept.
@@ -45,9 +45,9 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             \(processID.map { "process \($0)" } ?? "another process") with another data directory; stop that one first, or \
             name its directory with --data-directory
             """
-        case .openElsewhere(let path, let processID):
+        case .openElsewhere(let path):
             """
-            \(path) is open in another program (\(processID.map { "process \($0)" } ?? "fuser \(path) names it")); \
+            \(path) is open in another program (fuser \(path) names it); \
             stop it first: no other program may have the database open while it is in use here
             """
         case .notADatabase(let path, let error):

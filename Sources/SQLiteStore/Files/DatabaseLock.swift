@@ -48,14 +48,14 @@ struct DatabaseLock: ~Copyable, Sendable {
         return isStandard ? folder + "/" + DataDirectory.lockName : database + ".lock"
     }
 
-    /// The process that has locked the database that a folder has a link to; takes no lock itself.
+    /// The process that has locked the database that a folder has a link to.
     ///
     /// - Returns: Nil without a link, when no process has, or it cannot be told.
     static func holder(ofDatabaseIn directory: String) -> Int? {
         guard let database = try? FollowedPath(directory + "/" + DatabaseFileName.database), database.isLink else {
             return nil
         }
-        return FileLock.process(.wholeFile, file(ofLinked: database.path))
+        return FileLock.holder(of: file(ofLinked: database.path))
     }
 
     private static func lock(_ database: String, of directory: String) throws(SQLiteOpenError) -> FileLock {

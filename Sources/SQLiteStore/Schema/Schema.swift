@@ -149,7 +149,7 @@ enum Schema {
         do throws(SQLiteError) {
             return try body()
         } catch {
-            if error.isBusy { throw .openElsewhere(path: path, processID: FileLock.process(.ranges, path)) }
+            if error.isBusy { throw .openElsewhere(path: path) }
             throw error.isNotADatabase ? .notADatabase(path: path, error) : .database(path: path, error)
         }
     }

@@ -5,15 +5,14 @@ package import TokenStore
 /// Why the server cannot start; the description says what to do.
 package enum StartError: Error, CustomStringConvertible {
     case store(StoreOpenError)
-    /// An address is in use, by this process if that is known.
-    case addressInUse(address: String, ListeningProcess?)
+    case addressInUse(address: String)
     /// An address cannot be bound: it is not permitted, or fails for the given reason.
     case listen(address: String, _ isPermissionDenied: Bool, String)
     /// A Unix socket cannot be listened on.
     case unixSocket(UnixSocketFault)
     /// An address of `admin.listen` cannot be bound.
     case administration(address: String, reason: String)
-    case administrationInUse(address: String, ListeningProcess?)
+    case administrationInUse(address: String)
     /// Two addresses in the settings exclude each other.
     case conflict(AddressConflict)
     case resolution(address: String, reason: String)
@@ -61,7 +60,7 @@ package enum StartError: Error, CustomStringConvertible {
     /// The same error for an address of `admin.listen`.
     package var ofAdministration: StartError {
         switch self {
-        case .addressInUse(let address, let process): .administrationInUse(address: address, process)
+        case .addressInUse(let address): .administrationInUse(address: address)
         case .listen(let address, _, let reason): .administration(address: address, reason: reason)
         case .resolution(let address, let reason): .administration(address: address, reason: reason)
         default: self
@@ -71,8 +70,8 @@ package enum StartError: Error, CustomStringConvertible {
     package var description: String {
         switch self {
         case .store(let error): "\(error)"
-        case .addressInUse(let address, let process):
-            "\(address) is in use by \(Self.stop(process)), or listen elsewhere with --listen"
+        case .addressInUse(let address):
+            "\(address) is in use by \(Self.anotherProgram), or listen elsewhere with --listen"
         case .listen(let address, true, _):
             """
             listening on \(address) is not permitted; ports below 1024 need the capability CAP_NET_BIND_SERVICE, \
@@ -81,9 +80,9 @@ package enum StartError: Error, CustomStringConvertible {
         case .listen(let address, _, let reason):
             "\(address) cannot be listened on: \(reason); choose an address of this machine with --listen"
         case .unixSocket(let fault): "\(fault)"
-        case .administrationInUse(let address, let process):
+        case .administrationInUse(let address):
             """
-            admin.listen: \(address) is in use by \(Self.stop(process)), or set admin.listen to another address, or to off
+            admin.listen: \(address) is in use by \(Self.anotherProgram), or set admin.listen to another address, or to off
             """
         case .administration(let address, let reason):
             "admin.listen: \(address) cannot be listened on: \(reason); choose an address of this machine, or off"
@@ -117,10 +116,6 @@ package enum StartError: Error, CustomStringConvertible {
         }
     }
 
-    /// Who has an address, and what to do about it.
-    private static func stop(_ process: ListeningProcess?) -> String {
-        process.map { "\($0.text); stop it" } ?? """
-            another program, perhaps another token-cache; stop that program (ss -ltnp shows it, to root whoever runs it)
-            """
-    }
+    private static let anotherProgram =
+        "another program, perhaps another token-cache; stop that program (as root, ss -ltnp shows it)"
 }

@@ -81,7 +81,7 @@ package struct ClientListener: Sendable {
             return try open()
         } catch {
             let name = "\(address)"
-            if error.isAddressInUse { throw .addressInUse(address: name, .find(address)) }
+            if error.isAddressInUse { throw .addressInUse(address: name) }
             throw StartError.shortage(error, listeningOn: name)
                 ?? .listen(address: name, error.isPermissionDenied, error.description)
         }

@@ -51,20 +51,21 @@ package struct FileLock: ~Copyable, Sendable {
         return own.identity == found.identity
     }
 
-    /// Kinds of locks, as `/proc/locks` calls them.
-    package enum Kind: String {
-        /// Of flock(2).
-        case wholeFile = "FLOCK"
-        /// Of fcntl(2), which SQLite uses.
-        case ranges = "POSIX"
+    /// Whether a file is locked, by another process or in this one; has the lock itself for a moment if it is not.
+    package static func isHeld(_ path: String) -> Bool {
+        guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW) else {
+            return false
+        }
+        return flock(descriptor.number, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK
     }
 
-    /// The process that holds a lock on a file, as the kernel lists it (proc(5), `/proc/locks`); takes no lock itself.
+    /// The id of the process that has a file locked.
     ///
     /// - Returns: Nil if there is none, or it cannot be told.
-    package static func process(_ kind: Kind, _ path: String) -> Int? {
-        guard let file = LockedFile(path: path), let text = TextFile.contents(of: "/proc/locks") else { return nil }
-        return file.process(kind, in: text)
+    package static func holder(of path: String) -> Int? {
+        guard isHeld(path), let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)
+        else { return nil }
+        return readNumber(descriptor.number)
     }
 
     private static func readNumber(_ descriptor: Int32) -> Int? {

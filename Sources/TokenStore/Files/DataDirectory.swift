@@ -98,10 +98,10 @@ package final class DataDirectory: Sendable {
         }
     }
 
-    /// The process that has a folder locked; takes no lock itself.
+    /// The process that has a folder locked.
     ///
     /// - Returns: Nil when no process has, or it cannot be told.
     package static func holder(of path: String) -> Int? {
-        FileLock.process(.wholeFile, path + "/" + lockName)
+        FileLock.holder(of: path + "/" + lockName)
     }
 }

@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// A histogram of measured values, as Prometheus defines it (prometheus.io/docs/concepts/metric_types, "Histogram").
 ///
 /// One thread writes, any thread reads. A reading during a write may have the value in a bucket but not yet in the sum.
@@ -10,21 +8,16 @@ package final class Histogram: Sendable {
     package let scale: Double
     private let buckets: [Bucket]
     private let sum = Counter()
-    /// The latest exemplar of each bucket.
-    private let exemplars: Mutex<[Exemplar?]>
 
     /// A class, because an array cannot contain counters, which are not copyable.
     private final class Bucket: Sendable {
         let count = Counter()
-        /// The second of the last exemplar, on whichever clock the owner uses.
-        let exemplarSecond = Counter()
     }
 
     package init(bounds: [UInt64], scale: Double = 1) {
         self.bounds = bounds
         self.scale = scale
         buckets = (0...bounds.count).map { _ in Bucket() }
-        exemplars = Mutex(Array(repeating: nil, count: bounds.count + 1))
     }
 
     /// A histogram for durations in nanoseconds, from 10 µs to 10 s, with three buckets for each power of ten.
@@ -45,32 +38,9 @@ package final class Histogram: Sendable {
 
     /// Counts a value once or several times; call it only on the thread that owns the histogram.
     package func add(_ value: UInt64, count: UInt64 = 1) {
-        note(value, count, in: bucket(of: value))
-    }
-
-    /// Counts a value as `add` does, and keeps the first exemplar of each bucket and second.
-    ///
-    /// - Parameters:
-    ///   - value: The value.
-    ///   - count: How often it was measured.
-    ///   - second: The present second, on a clock that does not begin at 0.
-    ///   - exemplar: Makes the value's exemplar, or nil if there is none.
-    package func add(_ value: UInt64, count: UInt64 = 1, inSecond second: UInt64, exemplar: () -> Exemplar?) {
-        let index = bucket(of: value)
-        note(value, count, in: index)
-        guard buckets[index].exemplarSecond.value != second else { return }
-        buckets[index].exemplarSecond.set(second)
-        if let exemplar = exemplar() { exemplars.withLock { $0[index] = exemplar } }
-    }
-
-    private func bucket(of value: UInt64) -> Int {
         var index = 0
         while index < bounds.count && value > bounds[index] { index += 1 }
-        return index
-    }
-
-    private func note(_ value: UInt64, _ count: UInt64, in bucket: Int) {
-        buckets[bucket].count.add(count)
+        buckets[index].count.add(count)
         sum.add(value &* count)
     }
 
@@ -81,8 +51,6 @@ package final class Histogram: Sendable {
         /// The number of values in each bucket, and at the end the number above the last bound; not cumulative.
         package private(set) var counts: [UInt64]
         package private(set) var sum: UInt64
-        /// One for each bucket that has one.
-        package private(set) var exemplars: [Exemplar?]
 
         /// A value in the unit in which it is shown, rounded so that 25_000 * 1e-9 is 2.5e-05 and not
         /// 2.5000000000000001e-05.
@@ -95,12 +63,7 @@ package final class Histogram: Sendable {
         package static func + (first: Reading, second: Reading) -> Reading {
             precondition(first.bounds == second.bounds, "only readings with the same bounds can be added")
             var result = first
-            for index in result.counts.indices {
-                result.counts[index] &+= second.counts[index]
-                if (second.exemplars[index]?.time ?? 0) > (first.exemplars[index]?.time ?? 0) {
-                    result.exemplars[index] = second.exemplars[index]
-                }
-            }
+            for index in result.counts.indices { result.counts[index] &+= second.counts[index] }
             // The sum of nanoseconds overflows after weeks of full load, and then starts from 0, as the loops' own sums do.
             result.sum &+= second.sum
             return result
@@ -109,9 +72,6 @@ package final class Histogram: Sendable {
 
     /// The current counts.
     package var reading: Reading {
-        // The exemplars first: the counts then include their values.
-        let exemplars = exemplars.withLock(\.self)
-        return Reading(
-            bounds: bounds, scale: scale, counts: buckets.map { $0.count.value }, sum: sum.value, exemplars: exemplars)
+        Reading(bounds: bounds, scale: scale, counts: buckets.map { $0.count.value }, sum: sum.value)
     }
 }

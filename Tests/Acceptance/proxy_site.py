@@ -25,7 +25,6 @@ FORGED = {
     "X-Forwarded-Proto": "https", "Forwarded": "for=127.0.0.1;proto=https", "X-Forwarded-For": "127.0.0.1",
     "X-Forwarded-Host": "evil.test", "X-Forwarded-Port": "443", "X-Forwarded-Server": "evil.test",
     "X-Real-IP": "127.0.0.1", "Remote-User": "admin", "X-Request-Id": CANARY,
-    "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 }
 
 

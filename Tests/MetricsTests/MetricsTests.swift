@@ -63,63 +63,6 @@ struct MetricsTests {
         #expect(bounds == bounds.sorted() && Set(bounds).count == bounds.count)
     }
 
-    @Test func `OpenMetrics has counters without their suffix, the time of creation, exemplars and an end`() {
-        var text = MetricsText(.openMetrics, countingSince: 1_795_000_000.5)
-        text.begin("a_total", .counter, "Things \"so called\".")
-        text.add("a_total", ["kind": "odd \"\\\n"], UInt64(3))
-        text.single("c", .gauge, "Level.", UInt64(7))
-        let histogram = Histogram(bounds: [10_000, 25_000], scale: 1e-9)
-        let exemplar = Exemplar([("request_id", "x\"y")], value: 20_000, time: 1_795_000_001.25)
-        histogram.add(20_000, inSecond: 1) { exemplar }
-        histogram.add(30_000, inSecond: 1) { nil }
-        text.histogram("b_seconds", "Times.", histogram.reading)
-        text.end()
-        #expect(
-            text.text == """
-                # HELP a Things \\"so called\\".
-                # TYPE a counter
-                a_total{kind="odd \\"\\\\\\n"} 3
-                a_created{kind="odd \\"\\\\\\n"} 1795000000.5
-                # HELP c Level.
-                # TYPE c gauge
-                c 7
-                # HELP b_seconds Times.
-                # TYPE b_seconds histogram
-                b_seconds_bucket{le="1e-05"} 0
-                b_seconds_bucket{le="2.5e-05"} 1 # {request_id="x\\"y"} 2e-05 1795000001.25
-                b_seconds_bucket{le="+Inf"} 2
-                b_seconds_sum 5e-05
-                b_seconds_count 2
-                b_seconds_created 1795000000.5
-                # EOF
-
-                """
-        )
-    }
-
-    @Test func `a bucket keeps the first exemplar of a second, and the sum of two readings the later one`() {
-        func exemplar(_ name: String, _ time: Double) -> Exemplar? {
-            Exemplar([("request_id", name)], value: 5, time: time)
-        }
-        let (first, second) = (Histogram(bounds: [10]), Histogram(bounds: [10]))
-        first.add(5, inSecond: 1) { exemplar("a", 1) }
-        first.add(5, inSecond: 1) { exemplar("b", 1.5) }
-        second.add(5, inSecond: 2) { exemplar("c", 2) }
-        second.add(50, inSecond: 2) { exemplar("d", 2) }
-        func names(_ reading: Histogram.Reading) -> [String?] { reading.exemplars.map { $0?.labels[0].value } }
-        #expect(names(first.reading) == ["a", nil])
-        #expect(names(first.reading + second.reading) == ["c", "d"])
-        #expect(names(second.reading + first.reading) == ["c", "d"])
-        first.add(5, inSecond: 3) { exemplar("e", 3) }
-        #expect(names(first.reading + second.reading) == ["e", "d"])
-    }
-
-    @Test func `labels that are longer than the standard allows are no exemplar`() {
-        #expect(Exemplar([], value: 1, time: 1) == nil)
-        #expect(Exemplar([("id", String(repeating: "x", count: 126))], value: 1, time: 1) != nil)
-        #expect(Exemplar([("id", String(repeating: "x", count: 127))], value: 1, time: 1) == nil)
-    }
-
     @Test func `a family is written in the Prometheus text format`() {
         var text = MetricsText()
         text.begin("a_total", .counter, "Things.")

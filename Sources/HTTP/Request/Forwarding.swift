@@ -14,8 +14,6 @@ package struct Forwarding: Sendable {
     ///
     /// Says nothing about the request's way.
     package internal(set) var requestID: ByteRange
-    /// The header field `traceparent`, see `TraceID`; if a request has several, all are ignored.
-    package internal(set) var traceParents: FieldLines
 
     /// The value of each X-Forwarded-Proto, in order.
     package func protos(in bytes: Span<UInt8>) -> [ByteRange] {
@@ -37,15 +35,13 @@ extension Forwarding {
     /// Of no header.
     init() {
         self.init(
-            isPresent: false, protos: FieldLines(), addresses: FieldLines(), elements: FieldLines(), requestID: .empty,
-            traceParents: FieldLines())
+            isPresent: false, protos: FieldLines(), addresses: FieldLines(), elements: FieldLines(), requestID: .empty)
     }
 
     func moved(by distance: Int) -> Forwarding {
         Forwarding(
             isPresent: isPresent, protos: protos.moved(by: distance), addresses: addresses.moved(by: distance),
-            elements: elements.moved(by: distance), requestID: requestID.moved(by: distance),
-            traceParents: traceParents.moved(by: distance)
+            elements: elements.moved(by: distance), requestID: requestID.moved(by: distance)
         )
     }
 }

@@ -112,7 +112,6 @@ struct HeadParser {
             head.fields.forwarding.isPresent = true
         case .realAddress, .otherForwarded: head.fields.forwarding.isPresent = true
         case .requestID: head.fields.forwarding.requestID = value
-        case .traceParent: head.fields.forwarding.traceParents.add(value)
         }
     }
 

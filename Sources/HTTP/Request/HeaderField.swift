@@ -16,8 +16,6 @@ package enum HeaderField: CaseIterable, Sendable {
     /// Any other field whose name begins with `X-Forwarded-`.
     case otherForwarded
     case requestID
-    /// The trace that the request belongs to (W3C Trace Context).
-    case traceParent
 
     /// In lower case; of `otherForwarded` how it begins.
     package var name: StaticString {
@@ -39,7 +37,6 @@ package enum HeaderField: CaseIterable, Sendable {
         case .realAddress: "x-real-ip"
         case .otherForwarded: "x-forwarded-"
         case .requestID: "x-request-id"
-        case .traceParent: "traceparent"
         }
     }
 
@@ -56,7 +53,6 @@ package enum HeaderField: CaseIterable, Sendable {
         case 9 where Self.forwarded.isNamed(name, bytes): self = .forwarded
         case 9 where Self.realAddress.isNamed(name, bytes): self = .realAddress
         case 10 where Self.connection.isNamed(name, bytes): self = .connection
-        case 11 where Self.traceParent.isNamed(name, bytes): self = .traceParent
         case 12 where Self.contentType.isNamed(name, bytes): self = .contentType
         case 12 where Self.requestID.isNamed(name, bytes): self = .requestID
         case 13 where Self.authorization.isNamed(name, bytes): self = .authorization

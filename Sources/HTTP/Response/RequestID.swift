@@ -5,8 +5,6 @@ package enum RequestID: Sendable {
     case made(UInt64)
     /// Given by a trusted proxy; see `init(taking:in:)`.
     case given([UInt8])
-    /// An id (or none) together with a trace. Indirect, because traces are rare and would enlarge every request.
-    indirect case traced(RequestID, TraceID)
 
     /// The longest id that is accepted from others, in bytes.
     private static let limit = 64
@@ -35,18 +33,12 @@ package enum RequestID: Sendable {
     package var text: String? {
         switch self {
         case .none: return nil
-        case .traced(let id, _): return id.text
         case .given(let name): return String(decoding: name, as: UTF8.self)
         case .made(let number):
             var digits = [UInt8](repeating: 0, count: Self.digitCount)
             Self.write(number, to: &digits, at: 0)
             return String(decoding: digits, as: UTF8.self)
         }
-    }
-
-    /// Nil if the request belongs to none.
-    package var traceID: TraceID? {
-        if case .traced(_, let traceID) = self { traceID } else { nil }
     }
 
     // MARK: - Digits

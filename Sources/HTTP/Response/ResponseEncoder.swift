@@ -160,7 +160,6 @@ package final class ResponseEncoder: Sendable {
         func append(_ requestID: RequestID, to output: inout [UInt8]) {
             switch requestID {
             case .none: output.append(contentsOf: unnamed)
-            case .traced(let id, _): append(id, to: &output)
             case .made(let number):
                 output.append(contentsOf: named)
                 let offset = output.count - Parts.contentLength.count - RequestID.digitCount

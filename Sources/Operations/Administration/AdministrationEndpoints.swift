@@ -13,7 +13,6 @@ struct AdministrationEndpoints: Sendable {
     private let tokens: SingleTokens
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
-    private let openMetrics: SharedReport<String>
     private let history: HistoryAnswer
     /// The server's addresses and limits, for commands on the control socket.
     let facts: @Sendable () -> ServerFacts
@@ -39,8 +38,7 @@ struct AdministrationEndpoints: Sendable {
         status = SharedReport(on: loop) {
             ServerStatus(of: server, history, version: version, listenerWarnings: warnings())
         }
-        metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version, .prometheus) }
-        openMetrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version, .openMetrics) }
+        metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
         self.history = HistoryAnswer(history)
         facts = { ServerFacts(server, administration: listenerNames, version: version) }
     }
@@ -60,13 +58,6 @@ struct AdministrationEndpoints: Sendable {
         case .admitted(let admission): return await answer(request, to: endpoint, admission)
         case .refused(let answer): return answer
         }
-    }
-
-    private func metrics(in format: MetricsText.Format) async -> AdministrationAnswer {
-        let report = format == .openMetrics ? openMetrics : metrics
-        var answer = AdministrationAnswer(mediaType: format.mediaType, text: await report.next())
-        answer.fields = ["Vary: Accept"]
-        return answer
     }
 
     /// Logs a change of a file of keys, and takes it over.
@@ -101,7 +92,7 @@ struct AdministrationEndpoints: Sendable {
             return AdministrationAnswer(
                 readiness.isReady ? .ok : .unavailable,
                 json: admission.mayRead ? readiness : readiness.withoutReasons)
-        case .metrics: return await metrics(in: MetricsText.Format(accept: request.accept))
+        case .metrics: return AdministrationAnswer(mediaType: MetricsText.mediaType, text: await metrics.next())
         case .key: return AdministrationAnswer(json: admission.reply)
         case .reload:
             let outcome = await server.reload(

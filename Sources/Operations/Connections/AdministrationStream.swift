@@ -34,8 +34,6 @@ struct AdministrationStream: ~Copyable {
         let query: String
         /// With or without a port; empty when the request names no host.
         let host: String
-        /// The value of the header field `Accept`, its lines joined; empty if there is none.
-        let accept: String
         /// Whether the connection closes after the answer.
         let isLast: Bool
         /// Whether a page of any site has sent it.
@@ -161,8 +159,6 @@ struct AdministrationStream: ~Copyable {
         return Received(
             method: bytes.text(head.methodName), path: bytes.text(head.path), query: bytes.text(head.query),
             host: bytes.text(head.authority),
-            accept: head.values(ofFieldNamed: Array("accept".utf8), in: bytes).map { bytes.text($0) }.joined(
-                separator: ","),
             isLast: !head.keepsAlive,
             isFromPage: sites.contains { RequestHead.isOtherSite($0, in: bytes) }
                 || !head.values(of: .origin, in: bytes).isEmpty,

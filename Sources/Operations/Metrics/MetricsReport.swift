@@ -7,7 +7,7 @@ internal import System
 internal import TokenService
 internal import TokenStore
 
-/// The server's metrics in one of Prometheus' text formats.
+/// The server's metrics in Prometheus' text format.
 ///
 /// No label contains data from a client.
 struct MetricsReport {
@@ -26,10 +26,9 @@ struct MetricsReport {
     /// Zeros without an audit log.
     let audit: AuditFigures
     let process = ProcessMetrics.now
-    var text: MetricsText
+    var text = MetricsText()
 
-    private init(_ server: Server, _ version: String, _ format: MetricsText.Format) {
-        text = MetricsText(format, countingSince: process.startTime)
+    private init(_ server: Server, _ version: String) {
         self.version = version
         workers = server.workers
         store = server.store
@@ -46,8 +45,8 @@ struct MetricsReport {
     /// Writes all metrics.
     ///
     /// Reads files and takes the cache's locks one by one: do not call it on a loop's thread.
-    static func text(of server: Server, version: String, _ format: MetricsText.Format) -> String {
-        var report = MetricsReport(server, version, format)
+    static func text(of server: Server, version: String) -> String {
+        var report = MetricsReport(server, version)
         return report.write()
     }
 
@@ -61,7 +60,6 @@ struct MetricsReport {
         writeAudit()
         writeAccess()
         process.write(to: &text)
-        text.end()
         return text.text
     }
 

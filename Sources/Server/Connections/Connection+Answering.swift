@@ -77,7 +77,7 @@ extension Connection {
         encode(response, closes: isLastWritten, on: worker)
         if hasDroppedRequest {
             hasDroppedRequest = false
-            worker.metrics.noteWait(worker.loop.now - waitBegan, of: summary.method, requestID)
+            worker.metrics.noteWait(worker.loop.now - waitBegan, of: summary.method)
         } else {
             reader.finishRequest()
         }
@@ -107,10 +107,6 @@ extension Connection {
         )
         worker.encode(response, traits, requestID: requestID, into: &output)
         worker.metrics.note(response, to: summary.method, through: listener)
-        // Other answers are measured when they come, together with their wait.
-        if case .get = summary.method, !hasDroppedRequest || worker.loop.now == waitBegan {
-            worker.latestGet.requestID = requestID
-        }
         let entry = pendingEntry.take()
         if settings.logs(response) { log(response, entry ?? logEntry()) }
     }

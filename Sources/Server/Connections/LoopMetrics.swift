@@ -1,5 +1,4 @@
 package import EventLoop
-internal import Glibc
 internal import HTTP
 package import JWT
 package import Metrics
@@ -59,12 +58,11 @@ package final class LoopMetrics: Sendable {
     /// - Parameters:
     ///   - duration: The time of the wait; 0 if the answer came in the same turn.
     ///   - method: The request's.
-    ///   - requestID: The id of the request.
-    func noteWait(_ duration: Nanoseconds, of method: Method, _ requestID: RequestID) {
+    func noteWait(_ duration: Nanoseconds, of method: Method) {
         switch method {
-        case .post: add(duration, to: postTime, requestID)
+        case .post: postTime.add(duration.count)
         case .get where duration.count > 0:
-            add(duration, to: getTime, requestID)
+            getTime.add(duration.count)
             // Otherwise `endTurn` would measure it again.
             measured.add()
         case .get, .head, .put, .patch, .delete, .options, .trace, .connect, .other: break
@@ -73,31 +71,13 @@ package final class LoopMetrics: Sendable {
 
     /// Measures the requests that were answered in a turn.
     ///
-    /// - Parameters:
-    ///   - began: When the turn began.
-    ///   - latest: The id of the last GET that is measured here.
-    func endTurn(began: MonotonicTime, _ latest: RequestID) {
+    /// - Parameter began: When the turn began.
+    func endTurn(began: MonotonicTime) {
         let answered = requests.gets.value
         let count = answered &- measured.value
         guard count > 0 else { return }
         measured.set(answered)
-        add(MonotonicTime.now - began, to: getTime, count: count, latest)
-    }
-
-    private func add(_ duration: Nanoseconds, to histogram: Histogram, count: UInt64 = 1, _ requestID: RequestID) {
-        histogram.add(duration.count, count: count, inSecond: UInt64(clamping: Worker.unixTime)) {
-            var labels: [(key: String, value: String)] = []
-            if let id = requestID.text { labels.append(("request_id", id)) }
-            if let traceID = requestID.traceID { labels.append(("trace_id", traceID.text)) }
-            return Exemplar(labels, value: duration.count, time: Self.realTime)
-        }
-    }
-
-    /// Seconds since 1970, to the millisecond.
-    private static var realTime: Double {
-        var time = timespec()
-        _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
-        return Double(time.tv_sec) + Double(time.tv_nsec / 1_000_000) / 1_000
+        getTime.add((MonotonicTime.now - began).count, count: count)
     }
 }
 

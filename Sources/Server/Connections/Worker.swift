@@ -42,7 +42,6 @@ package final class Worker: @unchecked Sendable {
     private var latestBuffers: BufferPool.Pair?
     private var encoder: ResponseEncoder
     private var requestIDs = RequestIDs()
-    let latestGet: LatestGet
     /// Open connections of this loop, including those that are being handed to it.
     ///
     /// Any thread.
@@ -60,8 +59,6 @@ package final class Worker: @unchecked Sendable {
         let loop = try EventLoop()
         let metrics = LoopMetrics()
         self.metrics = metrics
-        let latestGet = LatestGet()
-        self.latestGet = latestGet
         let handle = try store.makeHandle { work in loop.execute(work) }
         self.loop = loop
         self.handle = handle
@@ -90,7 +87,7 @@ package final class Worker: @unchecked Sendable {
             // The answers that went out just now may have let their connections read further requests, whose events need
             // another turn to be written.
             if let trail, !trail.isEmpty { loop.execute {} }
-            metrics.endTurn(began: loop.lastWait, latestGet.requestID)
+            metrics.endTurn(began: loop.lastWait)
         }
     }
 
@@ -212,22 +209,13 @@ package final class Worker: @unchecked Sendable {
         latestBuffers = pair
     }
 
-    /// The id of a request: the one that a trusted proxy has given it, otherwise a new one; with the trace that such a proxy names.
+    /// The id of a request: the one that a trusted proxy has given it, otherwise a new one.
     ///
     /// - Parameter hasIDs: `request_ids`.
     func requestID(
         _ forwarding: Forwarding, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, hasIDs: Bool
     ) -> RequestID {
-        let id = hasIDs ? madeOrGivenID(forwarding, in: bytes, from: origin) : .none
-        guard let traceParent = forwarding.traceParents.only, origin.isTrusted,
-            let traceID = TraceID(parent: traceParent, in: bytes)
-        else { return id }
-        return .traced(id, traceID)
-    }
-
-    private func madeOrGivenID(
-        _ forwarding: Forwarding, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin
-    ) -> RequestID {
+        guard hasIDs else { return .none }
         let given = forwarding.requestID
         if !given.isEmpty, origin.isTrusted, let taken = RequestID(taking: given, in: bytes) { return taken }
         return requestIDs.next()
@@ -251,11 +239,4 @@ package final class Worker: @unchecked Sendable {
 
     /// Seconds since 1970.
     static var unixTime: Int64 { Int64(time(nil)) }
-}
-
-/// The last GET that `LoopMetrics.endTurn` will measure.
-///
-/// Belongs to its loop's thread. It is not part of the worker, to which the end of a turn must not refer.
-final class LatestGet {
-    var requestID = RequestID.none
 }

@@ -37,7 +37,6 @@ final class RateLimitedLog: Sendable {
         let count = unlogged == 0 ? "" : " (and \(unlogged) times more since the last such line)"
         var fields: Logger.Metadata = [:]
         if let id = requestID.text { fields["request_id"] = "\(id)" }
-        if let traceID = requestID.traceID { fields["trace_id"] = "\(traceID.text)" }
         logger.log(level: level, "\(text())\(count)", metadata: fields)
     }
 }

@@ -10,7 +10,6 @@ from contract import STORED
 from http_client import Connection, exchange, get, lines, post
 from server_process import run
 from test_reload import reload
-from test_request_ids import serve_unreadable_token
 
 HOST = "Host: localhost"
 JSON = {"access_log": "json"}

@@ -11,55 +11,17 @@ from doctor import NOWHERE, advices, examine, needs_root, only_problem, problems
 from server_process import binary, clean_environment, run
 
 
-@pytest.mark.parametrize("lines, setting, path, reason", [
-    (["ProtectHome=yes"], "admin.keys_file", "/home/anna/keys", "read /home/anna/keys (ProtectHome=yes)"),
-    (["ProtectSystem=strict"], "audit.file", "/srv/audit.ndjson", "write /srv/audit.ndjson (ProtectSystem=strict)"),
-    (["ProtectSystem=strict", "ReadWritePaths=/srv"], "audit.file", "/srv/audit.ndjson", None),
-    (["ProtectSystem=strict", "ReadWritePaths=/srv", "ReadOnlyPaths=-/srv/logs"], "audit.file", "/srv/logs/a",
-     "write /srv/logs/a (ReadOnlyPaths=-/srv/logs)"),
-    (["ProtectSystem=strict", "LogsDirectory=token-cache"], "audit.file", "/var/log/token-cache/audit.ndjson", None),
-    (["ProtectSystem=full"], "admin.keys_file", "/etc/token-cache/admin-keys", None),
-    (["PrivateTmp=yes"], "admin.keys_file", "/tmp/keys", "read /tmp/keys (PrivateTmp=yes)"),
-    (["ProtectSystem=strict"], "audit.file", "/home/anna/audit.ndjson", None),
-    (["DynamicUser=yes", "ProtectHome=no"], "audit.file", "/home/anna/audit.ndjson", "write /home/anna/audit.ndjson (DynamicUser=yes)"),
-    # Nothing gives access below an inaccessible path.
-    (["ProtectHome=yes", "ReadWritePaths=/home/anna"], "audit.file", "/home/anna/audit", "write /home/anna/audit (ProtectHome=yes)"),
-    (["InaccessiblePaths=-/srv", "BindPaths=/x:/srv/keys"], "admin.keys_file", "/srv/keys/admin",
-     "read /srv/keys/admin (InaccessiblePaths=-/srv)"),
-    (["ProtectHome=tmpfs"], "admin.keys_file", "/home/anna/keys", "read /home/anna/keys (ProtectHome=tmpfs)"),
-    (["ProtectHome=tmpfs", "BindPaths=/home/anna"], "audit.file", "/home/anna/audit", None),
-    (["TemporaryFileSystem=/srv", "BindPaths=/x:/srv/keys"], "admin.keys_file", "/srv/keys/admin", None),
-    (["InaccessiblePaths=/srv", "RootDirectory=/chroot"], "admin.keys_file", "/srv/keys", None),
-    (["ProtectSystem=strict", "ReadWritePaths=%S/audit"], "audit.file", "/var/lib/audit/log", None),
-    (["DynamicUser=yes"], "audit.file", "/srv/audit.ndjson", "write /srv/audit.ndjson (DynamicUser=yes)"),
-])
-def test_a_path_that_the_unit_keeps_from_the_service_is_a_problem(tmp_path, lines, setting, path, reason):
-    file = tmp_path / "token-cache.yaml"
-    section, key = setting.split(".")
-    file.write_text(json.dumps({"data_directory": "/var/lib/token-cache-test", "listen": "127.0.0.1:0",
-                                "admin": {"listen": "off"}, section: {key: path, **({"listen": "off"} if section == "admin" else {})}}))
-    shown = "ReadWritePaths=/var/lib/token-cache-test", f"BindReadOnlyPaths={tmp_path}"
-    units = unit_folder(tmp_path, file, f"User={os.getuid()}", *shown, *lines)
-    found = [one for one in examine("--config", str(file), environment=units)["findings"] if one["topic"] == "Service"]
-    assert [one["state"] for one in found] == ["problem" if reason else "ok"], found
-    assert not reason or f"does not let the server {reason}, which is {setting}" in found[0]["text"], found
-    assert not reason or "systemctl edit" in found[0]["advice"]
-    remedies = {"ProtectHome=yes": "systemctl edit: ProtectHome=no, or ProtectHome=tmpfs with BindPaths=",
-                "InaccessiblePaths=-/srv": "systemctl edit: take -/srv out of InaccessiblePaths="}
-    assert not reason or remedies.get(reason.partition("(")[2][:-1], "systemctl edit") in found[0]["advice"], found
+@needs_root
+def test_beside_an_installed_unit_it_says_how_to_look_from_inside(tmp_path):
+    file = with_settings(tmp_path, tmp_path / "data")
+    units = unit_folder(tmp_path, file, f"User={os.getuid()}")
 
+    def hint(**variables):
+        return said(examine("--config", str(file), environment={**units, **variables}), "Service")
 
-def test_the_output_of_the_doctor_is_not_taken_for_that_of_the_service(tmp_path):
-    file = tmp_path / "token-cache.yaml"
-    file.write_text(json.dumps({"data_directory": "/var/lib/token-cache-test", "listen": "127.0.0.1:0", "admin": {"listen": "off"},
-                                "access_log": "json", "access_log_file": "/dev/stdout"}))
-    units = unit_folder(tmp_path, file, f"User={os.getuid()}", f"ReadOnlyPaths={tmp_path}")
-    with open(tmp_path / "report", "w+", encoding="utf-8") as output:
-        subprocess.run([binary(), "doctor", "--json", "--config", str(file)], env=clean_environment({**NOWHERE, **units}),
-                       stdout=output, timeout=60, check=False)
-        output.seek(0)
-        findings = json.load(output)["findings"]
-    assert [one["state"] for one in findings if one["topic"] == "Service"] == ["ok"], findings
+    assert "systemctl start token-cache-doctor" in hint()
+    # Of a unit of systemd's.
+    assert hint(INVOCATION_ID="0" * 32) == ""
 
 
 @needs_root
@@ -143,11 +105,6 @@ def test_a_file_that_is_certificate_and_key_is_reported_once(public_folder):
                                 "tls": {"certificate": str(pair), "private_key": str(pair)}}))
     os.chown(public_folder, 65534, 65534)
     only_problem(examine("--config", str(file), "--user", "nobody"), "Certificates", f"may not read {pair}$")
-    units = unit_folder(public_folder, file, "User=root", f"InaccessiblePaths={pair}")
-    found = problems(examine("--config", str(file), environment=units))
-    assert [text for topic, text in found if topic == "Service"] == [
-        f"{units['SYSTEMD_UNIT_PATH']}/token-cache.service does not let the server read {pair} (InaccessiblePaths={pair}), which is "
-        "tls.certificate and tls.private_key"]
 
 
 @needs_root

@@ -62,7 +62,7 @@ def test_a_server_whose_data_folder_is_in_use_for_long_is_started_as_soon_as_it_
     assert Unit(UNITS / "token-cache.service")["Unit"]["StartLimitIntervalSec"] == "0"
 
 
-@pytest.mark.parametrize("unit", ("token-cache.service", "token-cache-backup.service"))
+@pytest.mark.parametrize("unit", ("token-cache.service", "token-cache-backup.service", "token-cache-doctor.service"))
 def test_the_service_is_exposed_little(unit):
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20",
@@ -80,6 +80,18 @@ def test_the_service_finds_its_settings_its_data_and_its_keys(service):
     assert {service[f"{kind}Directory"] for kind in ("Logs", "Runtime")} == {"token-cache"}
     assert service["StateDirectory"].split() == ["token-cache", "token-cache-backups"]
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+
+def test_the_doctor_looks_from_inside_of_the_services_sandbox(service):
+    doctor = Unit(UNITS / "token-cache-doctor.service")["Service"]
+    own = {"Type", "ExecStart", "TimeoutStartSec", "RuntimeDirectoryPreserve"}
+    only_of_servers = {"ExecReload", "Restart", "RestartSec", "WatchdogSec", "TimeoutStopSec"}
+    assert set(doctor) - own == set(service) - own - only_of_servers
+    for key in set(doctor) - own:
+        assert doctor[key] == service[key], key
+    assert (doctor["Type"], doctor["ExecStart"]) == ("oneshot", service["ExecStart"].replace(" serve ", " doctor "))
+    # The server's sockets are there when the doctor ends.
+    assert doctor["RuntimeDirectoryPreserve"] == "yes"
 
 
 def test_the_backup_is_made_by_the_servers_user_in_the_servers_folders(service):

@@ -119,8 +119,7 @@ struct ServerUnit {
             unit: path, folders: given, sockets: sockets, isDynamic: isDynamic,
             mayUseLowPorts: capabilities.contains("CAP_NET_BIND_SERVICE"),
             opensCredentials: !(file.all("Service.LoadCredential") + file.all("Service.LoadCredentialEncrypted"))
-                .isEmpty,
-            sandbox: ServiceSandbox(file, folders: given)
+                .isEmpty
         )
     }
 

@@ -12,8 +12,6 @@ struct ServiceSupport: Codable, Hashable {
     let mayUseLowPorts: Bool
     /// Whether it hands files of root's to the server.
     let opensCredentials: Bool
-    /// What it keeps from the server.
-    let sandbox: ServiceSandbox
 
     /// The folder that it creates or hands over and that a path is in; nil if there is none.
     func folder(of path: String) -> String? {

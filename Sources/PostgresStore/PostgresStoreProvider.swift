@@ -69,19 +69,10 @@ package struct PostgresStoreProvider: StoreProvider {
             guard options.waitsForDatabase, error.mayRetry else { throw error }
             try checkKeyRing()
             opening.openLater(after: error) { store.begin() }
-            try checkThreads(of: store)
             return store
         }
         store.begin()
-        try checkThreads(of: store)
         return store
-    }
-
-    /// Refuses to start without the threads that the store needs; a server that runs has them started later.
-    private func checkThreads(of store: PostgresTokenStore) throws(StoreOpenError) {
-        guard let shortage = NamedThread.startWaiting()?.shortage else { return }
-        store.close()
-        throw .store(StoreFault("\(shortage)"))
     }
 
     /// Refuses a key ring that cannot be read, for which no database is needed.

@@ -134,8 +134,6 @@ package final class Server: Sendable {
         let periodicTasks = [
             // On the administration's loop, as all of Swift's shared threads may be blocked by a slow disk.
             Task(executorPreference: administrationLoop) { await self.notifyWatchdog() },
-            // There too, as it must not itself need a thread.
-            Task(executorPreference: administrationLoop) { await self.startWaitingThreads() },
             Task { await self.stop(by: signals) },
             Task { await self.reload(on: hangUps) },
             Task { await self.reloadChangedCertificates() },

@@ -1,35 +1,34 @@
 import Glibc
-import Synchronization
 import Testing
 
 @testable import System
 
 @Suite struct NamedThreadTests {
-    @Test func `a thread that cannot be started waits until there is room for it`() async {
-        // In a process of its own, as the limit is the process's. It does not bind root.
+    /// To be called in a process of its own, as the limit is the process's; it does not bind root.
+    private static func withoutThreads(_ body: () -> Void) {
+        if geteuid() == 0 { precondition(setuid(65_534) == 0) }
+        var limit = rlimit(rlim_cur: 0, rlim_max: 0)
+        unsafe setrlimit(__rlimit_resource_t(__RLIMIT_NPROC.rawValue), &limit)
+        body()
+    }
+
+    @Test func `a thread that cannot be started is an error`() async {
         await #expect(processExitsWith: .success) {
-            if geteuid() == 0 { precondition(setuid(65_534) == 0) }
-            let resource = __rlimit_resource_t(__RLIMIT_NPROC.rawValue)
-            var limit = rlimit()
-            unsafe getrlimit(resource, &limit)
-            let most = limit.rlim_cur
-            limit.rlim_cur = 0
-            unsafe setrlimit(resource, &limit)
-            let done = Atomic(0)
-            for name in ["first", "second"] {
-                NamedThread.startWhenPossible(name) { done.add(1, ordering: .releasing) }
+            NamedThreadTests.withoutThreads {
+                guard (try? NamedThread.start("first") {}) == nil else { exit(1) }
             }
-            guard let attempt = NamedThread.startWaiting(), attempt.newcomers == ["first", "second"],
-                attempt.started == [], attempt.waitingCount == 2, attempt.shortage != nil,
-                NamedThread.startWaiting()?.newcomers == []
-            else { exit(1) }
-            limit.rlim_cur = most
-            unsafe setrlimit(resource, &limit)
-            guard let last = NamedThread.startWaiting(), last.started == ["first", "second"], last.waitingCount == 0,
-                last.shortage == nil, NamedThread.startWaiting() == nil
-            else { exit(2) }
-            while done.load(ordering: .acquiring) < 2 { usleep(1_000) }
             exit(EXIT_SUCCESS)
         }
+    }
+
+    @Test func `without a thread that it needs the process ends and says why`() async throws {
+        let result = try await #require(
+            processExitsWith: .exitCode(EXIT_FAILURE), observing: [\.standardErrorContent]
+        ) {
+            NamedThreadTests.withoutThreads { NamedThread.startOrExit("first") {} }
+            exit(EXIT_SUCCESS)
+        }
+        let text = String(decoding: result.standardErrorContent, as: UTF8.self)
+        #expect(text.contains("token-cache: no thread can be started") && text.contains("TasksMax="))
     }
 }

@@ -31,7 +31,7 @@ final class RequestTrials: Sendable {
     /// Begins, on a thread of its own.
     func start() {
         isStarted.store(true, ordering: .releasing)
-        NamedThread.startWhenPossible("pg-trials") { [self] in
+        NamedThread.startOrExit("pg-trials") { [self] in
             while !isStopped.load(ordering: .acquiring) {
                 for areWrites in [true, false] where state.needsTrial(ofWrites: areWrites) { attempt(areWrites) }
                 wake.wait(atMost: Self.pause)

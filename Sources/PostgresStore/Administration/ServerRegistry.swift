@@ -84,7 +84,7 @@ final class ServerRegistry: Sendable {
     /// Begins, on a thread of its own.
     func start() {
         isStarted.store(true, ordering: .releasing)
-        NamedThread.startWhenPossible("pg-registry") { [self] in
+        NamedThread.startOrExit("pg-registry") { [self] in
             while !isStopped.load(ordering: .acquiring) {
                 let pause = run()
                 if !isStopped.load(ordering: .acquiring) { alarm.wait(atMost: pause) }

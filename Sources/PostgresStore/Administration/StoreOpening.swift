@@ -66,7 +66,7 @@ final class StoreOpening: Sendable {
         isStarted.store(true, ordering: .releasing)
         var lastLine = MonotonicTime.now
         tell(error, isFirst: true, &lastLine)
-        NamedThread.startWhenPossible("pg-opening") { [self, lastLine] in
+        NamedThread.startOrExit("pg-opening") { [self, lastLine] in
             var (error, lastLine) = (error, lastLine)
             while !isStopped.load(ordering: .acquiring) {
                 let pause = error.mayRetry ? Self.pauses.database : Self.pauses.operator

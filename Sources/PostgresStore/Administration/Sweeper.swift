@@ -48,7 +48,7 @@ final class Sweeper: Sendable {
 
     /// Begins, on a thread of its own.
     func start() {
-        NamedThread.startWhenPossible("sweeper") { [self] in
+        NamedThread.startOrExit("sweeper") { [self] in
             var work = Work(lease: Lease(Self.leaseName, holder: holder, patience: times.patience))
             while !isStopped.load(ordering: .acquiring) {
                 let pause = run(&work)

@@ -169,8 +169,13 @@ internal import System
             Self.cancellations.subtract(1, ordering: .relaxed)
             return
         }
-        NamedThread.startWhenPossible("pg-cancel") {
-            self.cancel()
+        do throws(ThreadShortage) {
+            try NamedThread.start("pg-cancel") {
+                self.cancel()
+                Self.cancellations.subtract(1, ordering: .relaxed)
+            }
+        } catch {
+            // The server's process goes on waiting, as if this one had died.
             Self.cancellations.subtract(1, ordering: .relaxed)
         }
     }

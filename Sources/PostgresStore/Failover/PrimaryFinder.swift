@@ -63,7 +63,7 @@ final class PrimaryFinder: Sendable {
 
     /// Begins to work; to be called once.
     func start() {
-        NamedThread.startWhenPossible("pg-finder") { self.run() }
+        NamedThread.startOrExit("pg-finder") { self.run() }
     }
 
     func order(_ order: Order) { post(.ordered(order)) }
@@ -154,7 +154,12 @@ final class PrimaryFinder: Sendable {
         for next in work.search.dials(for: work.orders.count, replaceOnly: replaceOnly, at: now) {
             state.metrics.pendingConnections.add(1, ordering: .relaxed)
             let dial = dial(next.host, next.trial)
-            NamedThread.startWhenPossible("pg-dial") { self.post(.dialed(host: next.host, since: now, dial.run())) }
+            do throws(ThreadShortage) {
+                try NamedThread.start("pg-dial") { self.post(.dialed(host: next.host, since: now, dial.run())) }
+            } catch {
+                // The search dials again, as after any other failure.
+                post(.dialed(host: next.host, since: now, .failure(.failed(.unexpected("\(error)")))))
+            }
         }
     }
 

@@ -119,9 +119,15 @@ final class LineWriter: Sendable {
     }
 
     private func start() {
-        NamedThread.startWhenPossible("access log") { [self] in
-            run()
-            finished.signal()
+        do throws(ThreadShortage) {
+            try NamedThread.start("access log") { [self] in
+                run()
+                finished.signal()
+            }
+        } catch {
+            // The next line tries it again; meanwhile they gather.
+            state.withLock { $0.isRunning = false }
+            failures.log("lines of the access log wait: \(error)")
         }
     }
 

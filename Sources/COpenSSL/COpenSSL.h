@@ -40,8 +40,11 @@ static inline void copenssl_set_max_certificates(SSL_CTX *context, long bytes) {
     SSL_CTX_set_max_cert_list(context, bytes);
 }
 
-static inline void copenssl_disable_session_cache(SSL_CTX *context) {
+// Sessions are kept in tickets only, so many for each handshake.
+static inline void copenssl_set_tickets(SSL_CTX *context, size_t count, long seconds) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(context, count);
+    SSL_CTX_set_timeout(context, seconds);
 }
 
 static inline void copenssl_set_read_ahead(SSL_CTX *context) {

@@ -67,9 +67,7 @@ internal import System
         // Otherwise each record costs two reads, one of them for its five-byte header.
         unsafe copenssl_set_read_ahead(handle)
         // Sessions are kept in the clients' tickets only, one for each handshake: API clients open few connections at once.
-        unsafe copenssl_disable_session_cache(handle)
-        _ = unsafe SSL_CTX_set_num_tickets(handle, 1)
-        _ = unsafe SSL_CTX_set_timeout(handle, Self.sessionLifetimeInSeconds)
+        unsafe copenssl_set_tickets(handle, 1, Self.sessionLifetimeInSeconds)
         // Unretained: sessions keep this context, and only their handshakes call back.
         let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe SSL_CTX_set_alpn_select_cb(

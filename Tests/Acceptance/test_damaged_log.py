@@ -173,7 +173,7 @@ def test_a_backup_put_over_the_database_by_hand_is_refused_and_a_restore_helps(s
     assert "Nothing was changed" in told and "token-cache restore" in told
     assert "do not belong together" in refused(server.data, "get", "id1")
     report = examine("--config", str(with_settings(tmp_path, server.data)))
-    only_problem(report, "store", f"{files[0]} and its WAL {files[1]} do not belong together")
+    only_problem(report, "Store", f"{files[0]} and its WAL {files[1]} do not belong together")
     assert [file.read_bytes() for file in files] == before
     printed(server.data, "restore", str(backup))
     assert "100 tokens" in printed(server.data, "verify")

@@ -55,7 +55,7 @@ import Testing
     }
 }
 
-/// Asks after each step of SQLite's virtual machine whether the writer would be taken for stalled if the step took very long.
+/// Asks after each step of SQLite's virtual machine whether the writer would be taken for stalled if that took very long.
 private final class StallWatch: Sendable {
     let steps = Atomic<Int>(0)
     let stalls = Atomic<Int>(0)
@@ -72,7 +72,9 @@ private final class StallWatch: Sendable {
                 guard let context else { return 0 }
                 let watch = Unmanaged<StallWatch>.fromOpaque(context).takeUnretainedValue()
                 watch.steps.add(1, ordering: .relaxed)
-                if watch.admission.lookForStall(at: MonotonicTime.now.nanoseconds + 1 << 53) != nil { watch.stalls.add(1, ordering: .relaxed) }
+                if watch.admission.lookForStall(at: MonotonicTime.now.nanoseconds + 1 << 53) != nil {
+                    watch.stalls.add(1, ordering: .relaxed)
+                }
                 return 0
             }, Unmanaged.passUnretained(self).toOpaque())
     }

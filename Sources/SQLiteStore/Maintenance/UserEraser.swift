@@ -126,7 +126,9 @@ actor UserEraser {
         var pause = Self.pauses.lowerBound
         while true {
             let isDone = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                guard try writer.checkpoint(.truncate, waiting: Self.writerTime, insists: true) == .complete else { return false }
+                guard try writer.checkpoint(.truncate, waiting: Self.writerTime, insists: true) == .complete else {
+                    return false
+                }
                 try body(writer)
                 return true
             }

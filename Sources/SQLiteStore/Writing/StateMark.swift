@@ -12,7 +12,8 @@
 /// two do not belong together. Not every commit has a mark, because each would write one more page.
 ///
 /// A checkpoint ends at another commit only if the disk is too full for one more, or if something reads the last commit when
-/// the store is opened again after a fault.
+/// the store is opened again after a fault. What no mark shows: a database that was copied while a checkpoint wrote to it, or
+/// that has a part of a WAL and lies beside an empty one.
 ///
 /// Used on its connection's thread.
 struct StateMark {
@@ -40,12 +41,20 @@ struct StateMark {
     /// Whether the open transaction would be the first after a complete checkpoint, as far as is known.
     private var isFirst: Bool { connection.walCommits ?? 0 == 0 }
 
+    /// Which transactions get a mark.
+    enum Need {
+        /// The first in the WAL.
+        case ifFirst
+        /// Any, whether it is the first in the WAL or not.
+        case always
+        /// One that is not the first in the WAL.
+        case afterOthers
+    }
+
     /// Gives the open transaction a mark.
-    ///
-    /// - Parameter isRequired: Whether it must have one; otherwise it gets one only if it is the first in the WAL.
-    mutating func write(isRequired: Bool) throws(SQLiteError) {
-        guard isRequired || isFirst else { return }
-        let mark = isFirst || isRandom ? Self.next(after: stored) : Self.random()
+    mutating func write(_ need: Need) throws(SQLiteError) {
+        guard need != .ifFirst || isFirst else { return }
+        let mark = isRandom || need != .afterOthers && isFirst ? Self.next(after: stored) : Self.random()
         try connection.execute("PRAGMA user_version = \(Schema.userVersion(mark: mark))")
         written = mark
     }

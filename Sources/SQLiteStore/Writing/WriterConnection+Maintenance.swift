@@ -78,7 +78,7 @@ extension WriterConnection {
             statements.append(isNeeded ? "CREATE INDEX \(name) ON token \(rows)" : "DROP INDEX \(name)")
         }
         if statements.isEmpty { return }
-        try transaction(isMarked: true) { () throws(SQLiteError) in
+        try transaction(mark: .always) { () throws(SQLiteError) in
             for statement in statements { try connection.execute(statement) }
         }
     }
@@ -89,7 +89,7 @@ extension WriterConnection {
     func releasePages() throws(SQLiteError) -> Bool {
         let free = try connection.integer("PRAGMA freelist_count")
         guard free > Self.keptFreePages, free > (try connection.integer("PRAGMA page_count")) / 8 else { return false }
-        try transaction(isMarked: true) { () throws(SQLiteError) in
+        try transaction(mark: .always) { () throws(SQLiteError) in
             try connection.execute("PRAGMA incremental_vacuum(\(Self.releaseBatch))")
         }
         return true

@@ -63,10 +63,10 @@ final class WriterConnection {
     /// After an error the database is unchanged.
     ///
     /// - Parameters:
-    ///   - isMarked: Whether its commit must have a mark; needed if `body` changes something other than rows.
+    ///   - need: Whether its commit gets a mark; not `ifFirst` if `body` changes something other than rows.
     ///   - body: What to do.
     func transaction<Result>(
-        isMarked: Bool = false, _ body: () throws(SQLiteError) -> Result
+        mark need: StateMark.Need = .ifFirst, _ body: () throws(SQLiteError) -> Result
     ) throws(SQLiteError) -> Result {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
         let changesBefore = connection.totalChanges
@@ -79,8 +79,8 @@ final class WriterConnection {
                 try setCounts.run()
             }
             try versions.reserve()
-            let isChange = isMarked || connection.totalChanges != changesBefore
-            if isChange { try mark.write(isRequired: isMarked) }
+            let isChange = need != .ifFirst || connection.totalChanges != changesBefore
+            if isChange { try mark.write(need) }
             if !endedSessions.isEmpty { announceEnded() }
             try end.run()
             versions.noteCommit()
@@ -99,10 +99,11 @@ final class WriterConnection {
 
     /// Gives the last commit a mark, by an empty commit after it if it has none; to be called before each checkpoint.
     func markLastCommit() throws(SQLiteError) {
-        guard let index = connection.walIndex, index.frames > 0, connection.walCommits != 0 else { return }
+        // SQLite begins the WAL anew only when all of it is in the database.
+        guard let index = connection.walIndex, index.movedFrames < index.frames else { return }
         guard !mark.isAtLastCommit || !mark.isRandom else { return }
         do throws(SQLiteError) {
-            try transaction(isMarked: true) { () throws(SQLiteError) in }
+            try transaction(mark: .afterOthers) { () throws(SQLiteError) in }
         } catch {
             // A checkpoint may be what makes room on a full disk.
             guard error.isTransient else { throw error }

@@ -39,7 +39,7 @@ import Testing
         await administrator.fill(0..<1_201)
         let ids = try await administrator.ids()
         let number = try #require(Int(String(decoding: ids[0].dropFirst(2), as: UTF8.self)))
-        #expect(try await administrator.remove([ids[0]]) == 1)
+        #expect(try await administrator.remove([ids[0]]) == [true])
         let count = Atomic<Int>(0)
         let verification = try await administrator.verify { progress in
             // After the first rows, and before the last.
@@ -125,7 +125,7 @@ extension SQLiteTokenStore {
     /// Removes a token although an administrator is busy.
     fileprivate func removeBeside(_ id: [UInt8]) async {
         let removed = try? await SQLiteAdministrator(self).remove([id])
-        #expect(removed == 1)
+        #expect(removed == [true])
     }
 }
 

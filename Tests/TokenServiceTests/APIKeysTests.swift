@@ -171,10 +171,10 @@ import Testing
     @Test func `a file without keys is not empty, so that the last key can be removed`() throws {
         try "".write(toFile: path, atomically: true, encoding: .utf8)
         chmod(path, 0o600)
-        #expect(throws: APIKeyFileError.empty(path: path)) { try APIKeyFile(path: path) }
+        #expect(throws: APIKeyFileError.empty(path: path)) { try APIKeyFile(path, APIKeys.loadExisting) }
         let secret = try add("a")
-        let file = try APIKeyFile(path: path)
-        try APIKeyFile.change(path) { _ = $0.remove(named: "a") }
+        let file = try APIKeyFile(path, APIKeys.loadExisting)
+        try APIKeys.change(path) { _ = $0.remove(named: "a") }
         try file.reload()
         #expect(try find(secret, in: file.content) == .unknown)
     }
